@@ -1,13 +1,7 @@
 """The public names: the table that type checkers read, and `__init__.py` at the first use of a name."""
 
 from .building import build as build
-from .building import commit as commit
 from .building import convert as convert
-from .building import estimate as estimate
-from .building import plan as plan
-from .building import progress as progress
-from .building import skipped as skipped
-from .building import step as step
 from .building import write_from as write_from
 from .compute import Statistics as Statistics
 from .compute import einsum as einsum

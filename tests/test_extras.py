@@ -17,11 +17,8 @@ REQUIRED = {"google_crc32c", "h5py", "llvmlite", "numba", "numcodecs", "numpy", 
 # These stand behind an import that has named the extra.
 BEHIND = {
     ("building/columns.py", "pyarrow"),  # of columns that are its own
-    ("building/filters.py", "pyarrow"),
-    ("building/parquet_files.py", "pyarrow"),
     ("building/running.py", "distributed"),  # the client is one of its objects
-    ("building/tables.py", "pyarrow"),
-    ("containers/objects/asking.py", "obstore"),  # where a store has answered
+    ("building/parquet.py", "pyarrow"),
     ("containers/objects/bucket.py", "obstore"),
     ("containers/zarr_stores.py", "obstore"),  # a method of the store that it made
     ("interop/anndata.py", "sparse"),  # where it is installed

@@ -1,26 +1,29 @@
-"""Columns of Arrow's tables as numpy arrays."""
+"""Columns of tables as numpy arrays, by Arrow's C stream: of pandas, polars, pyarrow, duckdb and others.
+
+Labels become coordinates in order of appearance, and are kept as `tensors/labels` stores them.
+"""
 
 from __future__ import annotations
 
 import difflib
-from collections.abc import Mapping, Sequence
-from typing import Any
+import os
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
+from .. import parallel
 from ..arrays import Array
-from ..errors import ArrayError, BinsparseError, OptionError, Problem, needing
-from .bad_rows import NOT_WHOLE, NULL, int64_of
+from ..containers.base import touching
+from ..errors import ArrayError, OptionError, Problem, needing
+from ..io.files.text_tables import warn_of_end
+from ..tensors.labels import TEXT, TIMES, Column, Labels
 
-_POSITIVE = r"^\s*\+?[0-9]{1,19}(\.0*)?\s*$"  # whole numbers in texts
-_NEGATIVE, _LARGE = r"^\s*-[0-9]+(\.0*)?\s*$", r"^\s*\+?[0-9]{20,}(\.0*)?\s*$"
-_MOST = 2**63 - 1
+Nulls: TypeAlias = Literal["error", "drop"]
 
-
-def within(place: str, error: ArrayError | BinsparseError) -> BinsparseError:
-    """The same error with its place in front."""
-    return type(error)([Problem(f"{place}: {x.path}" if x.path else place, x.message) for x in error.problems])
+FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
+_AT_ONCE = 2**20  # rows whose labels are numbered at once
 
 
 def arrow() -> Any:
@@ -28,6 +31,12 @@ def arrow() -> Any:
     with needing("tables"):
         import pyarrow
     return pyarrow
+
+
+def check_nulls(nulls: Any) -> None:
+    """Raise OptionError for what is no way to treat nulls."""
+    if nulls not in ("error", "drop"):
+        raise OptionError(Problem("nulls", f"expected 'error' or 'drop', got {nulls!r:.40}"))
 
 
 def check_names(there: Sequence[str], names: Sequence[str]) -> None:
@@ -42,120 +51,25 @@ def check_names(there: Sequence[str], names: Sequence[str]) -> None:
             raise OptionError(Problem(f"columns.{name}", f"no such column; {meant}the table has {known:.200}"))
 
 
-def entries_of(table: Any, names: Sequence[str]) -> tuple[list[Array], Array]:
-    """Coordinates, flags and values in columns of a table of Arrow's. Raises ArrayError for columns without numbers."""
-    *coords, values = (table.column(name) for name in names)
-    found = [coordinates_of(x, name) for x, name in zip(coords, names, strict=False)]
-    return [*found, flags_of(values)], numbers_of(without_nulls(values), names[-1])
-
-
-def without_nulls(column: Any) -> Any:
-    """A column of Arrow's with zeros for nulls."""
-    return column.fill_null(0) if column.null_count else column
-
-
-def flags_of(column: Any) -> Array:
-    """-1 where a column of Arrow's is null, else 0: the flags of `bad_rows`."""
-    if not column.null_count:
-        return np.zeros(len(column), np.int8)
-    null: Array = column.is_null().to_numpy(zero_copy_only=False)
-    return -null.astype(np.int8)
-
-
-def coordinates_of(column: Any, name: str, *, cast: bool = False) -> Array:
-    """A column of Arrow's as coordinates. What is none is a number below zero that says why, as in `bad_rows`.
-
-    cast: the column may hold floats, decimals or texts, of whole numbers. Raises ArrayError for other columns.
-    """
-    pa = arrow()
-    types, kind = pa.types, column.type
-    if types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
-    if not types.is_integer(kind) and not cast:
-        what = f"holds {kind}; coordinates are integers; cast it, or pass dtype={{{name!r}: 'int64'}} for whole numbers"
-        raise ArrayError(Problem(f"columns.{name}", what))
-    if types.is_integer(kind) and not column.null_count and kind != pa.uint64():
-        return numbers_of(column, name)
-    null = column.is_null().to_numpy(zero_copy_only=False)
-    if types.is_integer(kind):
-        found = numbers_of(without_nulls(column), name)
-        whole = np.ones(len(found), bool)
-    elif types.is_floating(kind):
-        found = numbers_of(without_nulls(column), name).astype(float, copy=False)
-        whole = (np.floor(found) == found) & np.isfinite(found)
-        large = whole & (found >= 2.0**63)
-        found = np.maximum(np.where(whole & ~large, found, 0), -1).astype(np.int64)
-        found[large] = _MOST
-    else:
-        found, whole = _numbers_in(column.cast(pa.large_string()), name)
-    made = int64_of(found)
-    made[~whole] = NOT_WHOLE
-    made[null] = NULL
-    return made
-
-
-def _numbers_in(texts: Any, name: str) -> tuple[Array, Array]:
-    """Numbers in texts, -1 for all that are negative, the greatest for those that are larger; which texts have one."""
-    from pyarrow import compute
-
-    negative, positive, large = (
-        compute.match_substring_regex(texts, x).fill_null(False) for x in (_NEGATIVE, _POSITIVE, _LARGE)
-    )
-    digits = compute.if_else(positive, compute.replace_substring_regex(texts, r"\.0*\s*$|[\s+]", ""), "0")
-    found = int64_of(numbers_of(digits.cast(arrow().uint64()), name))
-    below, whole, above = (x.to_numpy(zero_copy_only=False) for x in (negative, positive, large))
-    found[below], found[above] = -1, _MOST
-    return found, whole | below | above
-
-
-def cast_types(given: Any, columns: Sequence[str | None] | None) -> tuple[npt.DTypeLike | None, dict[str, str]]:
-    """What `dtype` says: the type of the values, and the types that columns are cast to. Raises OptionError."""
-    if not isinstance(given, Mapping):
-        return given, {}
-    found = {}
-    for name, wanted in given.items():
-        if columns is None or name not in columns:
-            what = f"{name!r:.40} is none of the columns {columns!s:.200}; leave it out"
-            raise OptionError(Problem("dtype", what))
-        try:
-            found[str(name)] = str(np.dtype(wanted).str)
-        except TypeError:
-            raise OptionError(Problem(f"dtype.{name}", f"expected a type of numpy's, got {wanted!r:.40}")) from None
-        arrow_type(found[name])
-    return (found.get(str(columns[-1])) if columns else None), found
-
-
-def arrow_type(wanted: str) -> Any:
-    """The type of Arrow's for a type of numpy's by its name. Raises OptionError."""
-    pa = arrow()
-    try:
-        return pa.large_string() if np.dtype(wanted).kind == "U" else pa.from_numpy_dtype(np.dtype(wanted))
-    except (TypeError, NotImplementedError, pa.ArrowException) as error:
-        raise OptionError(Problem("dtype", f"a column is not cast to {wanted!r:.40}: {error}; pass another")) from None
-
-
-def cast_to(column: Any, wanted: str | None, name: str) -> Any:
-    """A column of Arrow's in a type of numpy's by its name, without becoming other numbers. Raises ArrayError."""
-    if wanted is None:
-        return column
-    try:
-        return column.cast(arrow_type(wanted))
-    except arrow().ArrowException as error:
-        what = f"is not cast to {wanted}: {error!s:.200}; pass another type, or mend the rows"
-        raise ArrayError(Problem(f"columns.{name}", what)) from None
-
-
 def numbers_of(column: Any, name: str) -> Array:
-    """A column of Arrow's as an array. Raises ArrayError for nulls, and for a column without numbers."""
+    """A column of Arrow's without nulls as an array. Raises ArrayError for a column without numbers."""
     if arrow().types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     dtype = type_of(column.type, name)
-    refuse_nulls(column, f"columns.{name}")
     if hasattr(column, "combine_chunks"):
         column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
     if dtype.kind == "b":
         return np.asarray(column.to_numpy(zero_copy_only=False))
     return np.from_dlpack(column)  # without pandas, which to_numpy imports
+
+
+def coordinates_of(column: Any, name: str) -> Array:
+    """A column of Arrow's without nulls as coordinates. Raises ArrayError for what are no integers."""
+    found = numbers_of(column, name)
+    if found.dtype.kind not in "iu":
+        what = f"contains {column.type}, and coordinates are integers; cast it in the table, such as by SQL"
+        raise ArrayError(Problem(f"columns.{name}", what))
+    return found
 
 
 def type_of(kind: Any, name: str) -> np.dtype[Any]:
@@ -165,12 +79,285 @@ def type_of(kind: Any, name: str) -> np.dtype[Any]:
     except (NotImplementedError, TypeError):  # a time with a zone is a type of pandas
         found = np.dtype(object)
     if found.kind not in "biuf":
-        what = f"holds {kind}; give numbers, or cast it, which write_from and build do by dtype={{{name!r}: 'float64'}}"
+        what = f"contains {kind}, where numbers are expected; cast it in the table, such as by SQL"
         raise ArrayError(Problem(f"columns.{name}", what))
     return found
 
 
-def refuse_nulls(column: Any, path: str) -> None:
-    """Raise ArrayError for a column of Arrow's with nulls."""
-    if column.null_count:
-        raise ArrayError(Problem(path, f"{column.null_count} nulls; fill or drop them first"))
+def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
+    """Raise ArrayError where a column has nulls. table: what a query selects from, where it has a name."""
+    if count:
+        query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
+        raise ArrayError(Problem(f"columns.{name}", f"{count} nulls, which {query} shows; {remedy}"))
+
+
+def entries_of(
+    table: Any, columns: Sequence[str | None], nulls: Nulls, count: Callable[[str], int], place: str
+) -> tuple[list[Array], Array]:
+    """The coordinates and the values in a table of Arrow's. columns: None in place of the values counts rows.
+
+    count: the nulls of a column in all tables of a place. Raises ArrayError for columns without numbers, and for nulls.
+    """
+    *dims, values = columns
+    if nulls == "drop":
+        table = table.drop_null()
+    for name in table.column_names:
+        if table.column(name).null_count:
+            refuse_nulls(count(name), name, place, "fill them, or pass nulls='drop'")
+    coords = [coordinates_of(table.column(name), str(name)) for name in dims]
+    return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
+
+
+def names_in(columns: Sequence[str | None]) -> list[str]:
+    """The names of the columns that are read."""
+    return [x for x in columns if x is not None]
+
+
+def quoted(name: str) -> str:
+    """A name as SQL has it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def is_table(given: Any) -> bool:
+    """Whether an object gives its columns by Arrow's C stream, or is asked for what does, as `_stream` asks."""
+    return any(hasattr(given, name) for name in ("__arrow_c_stream__", "collect_schema", "scanner", "to_reader"))
+
+
+def _stream(table: Any, names: Sequence[str]) -> Any:
+    """What has Arrow's C stream: of a LazyFrame of polars its result, of a dataset of pyarrow its batches."""
+    if hasattr(table, "__arrow_c_stream__"):
+        return table
+    if hasattr(table, "collect_schema"):
+        check_names(table.collect_schema().names(), names)
+        return table.select(list(names)).collect()
+    if hasattr(table, "scanner"):
+        check_names(table.schema.names, names)
+        table = table.scanner(columns=list(names))
+    return table.to_reader()
+
+
+class Rows:
+    """Reads tables as coordinates and values, and numbers the labels of dimensions in order of appearance.
+
+    A dimension has labels if its first column contains no integers, or if labels are given, which no others join.
+
+    values: None gives each row the value 1. nulls: None where the caller has no such option.
+    """
+
+    def __init__(
+        self,
+        dims: Sequence[str],
+        values: str | None,
+        labels: Mapping[str, Any] | None = None,
+        nulls: Nulls | None = None,
+    ) -> None:
+        given = labels or {}
+        self._names = [*dims, *([] if values is None else [values])]
+        if isinstance(dims, str) or len(set(self._names)) != len(self._names):
+            raise OptionError(Problem("dims", f"expected the names of different columns, got {self._names!s:.60}"))
+        for name in given:
+            if name not in dims:
+                raise OptionError(Problem("labels", f"{name!r:.40} is none of the dimensions {', '.join(dims):.200}"))
+        self.dims, self.values, self._nulls = tuple(dims), values, nulls
+        self._numbers = [_Numbers(name, given.get(name)) for name in dims]
+
+    def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
+        """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
+        remedy = "fill or drop them first" if self._nulls is None else "fill them, or pass nulls='drop'"
+        for part in _parts(table, self._names):
+            if self._nulls == "drop":
+                part = part.drop_null()
+            for name in self._names:
+                refuse_nulls(part.column(name).null_count, name, "table", remedy)
+            coords = parallel.each(partial(_coordinates, part), self._numbers)
+            if self.values is None:
+                yield coords, np.ones(len(part), np.int64)  # so that the sum of duplicates counts rows
+            else:
+                yield coords, numbers_of(part.column(self.values), self.values)
+
+    def renumbered(self, coords: Sequence[Array], labels: Labels | None) -> list[Array]:
+        """The coordinates of entries of a tensor with these labels. Raises ArrayError."""
+        columns = {} if labels is None else labels.columns
+        known = [None] * len(coords) if labels is None else [columns.get(name) for name in labels.dims]
+        pairs = zip(self._numbers, coords, known, strict=True)
+        return [numbers.of_labelled(x, column) for numbers, x, column in pairs]
+
+    def labels(self) -> Labels:
+        """The labels that have appeared."""
+        columns = {one.name: column_of(one.known) for one in self._numbers if one.known is not None}
+        return Labels(self.dims, columns, self.values or "value")
+
+
+def _coordinates(table: Any, numbers: _Numbers) -> Array:
+    return numbers.of(table.column(numbers.name))
+
+
+class _Numbers:
+    """The coordinates of one dimension."""
+
+    def __init__(self, name: str, given: Any) -> None:
+        self.name = name
+        self.known: Any = None  # the labels, an array of Arrow's; None where the column contains coordinates
+        self._path = f"columns.{name}"
+        self._given = given is not None
+        self._seen = False
+        if self._given:
+            listed = arrow().chunked_array([arrow().array(given)])
+            self.known = listed.cast(plain_type(listed.type, self._path)).combine_chunks()
+            if self.known.null_count or len(self.known.unique()) != len(self.known):
+                raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
+
+    def of(self, column: Any) -> Array:
+        """The coordinates of a column without nulls. Raises ArrayError."""
+        pa = arrow()
+        if pa.types.is_null(column.type):  # all of its rows were dropped
+            return np.empty(0, np.int64)
+        first, self._seen = not self._seen, True
+        if self.known is None and pa.types.is_integer(column.type):
+            return coordinates_of(column, self.name)
+        if self.known is None and pa.types.is_floating(column.type):  # as pandas has integers with nulls
+            what = f"contains {column.type}; cast it to integers, or to text for labels"
+            raise ArrayError(Problem(self._path, what))
+        if self.known is None and not first:
+            raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
+        plain = plain_type(column.type, self._path)
+        if not len(column):
+            self._join(pa.array([], plain))
+            return np.empty(0, np.int64)
+        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
+        coded = coded.unify_dictionaries()
+        numbers = self._join(coded.chunk(0).dictionary.cast(plain))
+        codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in coded.chunks])
+        return codes if numbers is None else numbers[codes]
+
+    def of_labelled(self, coords: Array, column: Column | None) -> Array:
+        """The coordinates for those of a tensor with these labels, or with none. Raises ArrayError."""
+        first, self._seen = not self._seen, True
+        if (column is None) != (self.known is None) and not (first and self.known is None):
+            without, other = ("the tensor", "the others") if column is None else ("the others", "the tensor")
+            raise ArrayError(Problem(self._path, f"{without} have no labels there, and {other} have; label both"))
+        if column is None:
+            return coords
+        if len(coords) and int(coords.max()) >= len(column):
+            raise ArrayError(Problem(self._path, "the tensor has coordinates without labels; label all"))
+        numbers = self._join(arrow_of(column))
+        return coords if numbers is None else numbers[coords]
+
+    def _join(self, there: Any) -> Array | None:
+        """Add labels to those that are known. Returns their coordinates; None where these are 0, 1, 2 …"""
+        from pyarrow import compute
+
+        refuse_nulls(there.null_count, self.name, "table", "fill them")
+        if self.known is None:
+            self.known = there
+            return None
+        if self.known.type != there.type:
+            what = f"contains {there.type}, and its labels are {self.known.type}; cast one"
+            raise ArrayError(Problem(self._path, what))
+        new = there.filter(compute.invert(compute.is_in(there, value_set=self.known)))
+        if len(new) and self._given:
+            what = f"{str(new[0])!r:.40} is none of the given labels; add it to labels="
+            raise ArrayError(Problem(self._path, what))
+        self.known = arrow().concat_arrays([self.known, new])
+        numbers: Array = compute.index_in(there, value_set=self.known).to_numpy(zero_copy_only=False)
+        return numbers
+
+
+def plain_type(kind: Any, path: str) -> Any:
+    """The type of Arrow's in which labels of a type are stored. Raises ArrayError for types that are not."""
+    pa = arrow()
+    types = pa.types
+    if types.is_dictionary(kind):
+        return plain_type(kind.value_type, path)
+    if types.is_string(kind) or types.is_string_view(kind) or types.is_large_string(kind) or types.is_decimal(kind):
+        return pa.large_string()
+    if types.is_date(kind):
+        return pa.date32()
+    plain = types.is_integer, types.is_boolean, types.is_timestamp, types.is_float32, types.is_float64
+    if not any(fits(kind) for fits in plain):
+        raise ArrayError(Problem(path, f"labels of type {kind} are not stored; cast them to text"))
+    return kind
+
+
+def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
+    """The columns of these names as tables of Arrow's, of a million rows or more."""
+    pa = arrow()
+    with pa.RecordBatchReader.from_stream(_stream(table, names)) as reader:
+        check_names(reader.schema.names, names)
+        schema = pa.schema([reader.schema.field(name) for name in names])
+        held: list[Any] = []
+        rows = 0
+        for batch in reader:
+            rows += len(batch)
+            held.append(batch.select(list(names)))
+            if sum(map(len, held)) >= _AT_ONCE:
+                yield pa.Table.from_batches(held)
+                held = []
+        if sum(map(len, held)) or not rows:  # a table without rows has types
+            yield pa.Table.from_batches(held, schema)
+
+
+def label_type(kind: Any) -> str:
+    """The type of stored labels, such as `text`, for a type of Arrow's as `plain_type` gives it."""
+    types = arrow().types
+    if types.is_large_string(kind):
+        return TEXT
+    if types.is_boolean(kind):
+        return "bool"
+    if types.is_date(kind):
+        return "datetime64[D]"
+    if types.is_timestamp(kind):
+        return f"datetime64[{kind.unit}{f', {kind.tz}' if kind.tz else ''}]"
+    return str(np.dtype(kind.to_pandas_dtype()))
+
+
+def column_of(labels: Any) -> Column:
+    """Labels, an array of Arrow's in its plain type, as they are stored."""
+    pa, type = arrow(), label_type(labels.type)
+    if type == TEXT:
+        _, ends, raw = labels.buffers()
+        held = np.frombuffer(ends, np.int64) if len(labels) else np.zeros(1, np.int64)
+        offsets = held[labels.offset : labels.offset + len(labels) + 1]
+        items = np.frombuffer(raw or b"", np.uint8)[offsets[0] : offsets[-1]]
+        return Column(TEXT, items, offsets - offsets[0])
+    if type == "bool":
+        return Column(type, labels.cast(pa.uint8()).to_numpy())
+    if type == "datetime64[D]":
+        labels = labels.cast(pa.int32())
+    if type.startswith("datetime64"):
+        return Column(type, labels.cast(pa.int64()).to_numpy())
+    return Column(type, labels.to_numpy())
+
+
+def arrow_of(column: Column) -> Any:
+    """Stored labels as an array of Arrow's. Raises ArrayError for damaged ones."""
+    pa, held = arrow(), column.loaded()
+    items = np.ascontiguousarray(held.items[:])
+    if held.offsets is not None:
+        offsets = np.ascontiguousarray(held.offsets[:])
+        return pa.LargeStringArray.from_buffers(len(held), pa.py_buffer(offsets), pa.py_buffer(items))
+    made = pa.array(items)
+    if column.type == "bool":
+        return made.cast(pa.bool_())
+    time = TIMES.fullmatch(column.type)
+    if not time:
+        return made
+    unit, zone = time.groups()
+    return made.cast(pa.int32()).cast(pa.date32()) if unit == "D" else made.cast(pa.timestamp(unit, zone))
+
+
+def file_tables(path: str) -> Any:
+    """A table in a file: what gives its columns by Arrow's C stream, in bounded memory. Raises ContainerError."""
+    arrow()
+    from pyarrow import dataset, ipc
+
+    suffix = os.path.splitext(path)[1].lower()
+    with touching(path):
+        with open(path, "rb") as raw:
+            begin = raw.read(6)
+            raw.seek(-1, os.SEEK_END)
+            if suffix == ".csv":
+                warn_of_end(raw.read(), path)
+        if suffix in (".arrow", ".feather") and begin != b"ARROW1":
+            return ipc.open_stream(path)
+        return dataset.dataset(path, format={".parquet": "parquet", ".csv": "csv"}.get(suffix, "ipc"))

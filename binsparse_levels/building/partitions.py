@@ -3,23 +3,18 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import lru_cache, partial
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any, TypeAlias
 
-import google_crc32c
 import numpy as np
 
 from .. import kernels, parallel
 from ..arrays import Array
-from ..containers.objects.asking import side_by_side
+from ..containers.objects.bucket import side_by_side
 from ..containers.objects.stores import Range
-from ..errors import ArrayError, Problem
-from .bad_rows import Found, find, keep
-from .chunks import Chunk
-from .labelling import chunk_of, sampled_of
-from .planning import Plan, check_joined
-from .values import cast
+from .entries import columns_in, keys_of
+from .plan import Plan, check_joined
 from .work import Work
 
 Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and their checksum
@@ -27,68 +22,12 @@ Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and t
 _SAMPLED = 64  # chunks
 _KEYS = 4096  # of each
 _LOOKED = 64, 4, 256  # runs in which a large partition is sampled, places in each, entries at each place
-_WORD = 63  # bits of a key
 
 
 def sampled(work: Work) -> list[int]:
     """The numbers of the chunks that are sampled."""
-    return sampled_among(len(work.source))
-
-
-def sampled_among(chunks: int) -> list[int]:
-    """The numbers of those that are sampled of so many chunks."""
+    chunks = len(work.source)
     return np.unique(np.linspace(0, chunks - 1, min(chunks, _SAMPLED)).astype(np.int64)).tolist() if chunks else []
-
-
-def checked_columns(plan: Plan, chunk: Chunk, tell: Callable[[Found], None]) -> list[Array]:
-    """The columns of entries: their coordinates by stored dimension, and the values, checked.
-
-    tell: called with the rows that are bad, if any, which are left out.
-    """
-    (given, values), ndim = chunk, len(plan.shape)
-    coords, flags = list(given[:ndim]), given[ndim:]
-    *types, value_type = plan.column_types
-    if len(coords) != ndim:
-        what = f"{len(coords)} arrays of coordinates for {len(plan.shape)} dimensions"
-        raise ArrayError(Problem("coords", what))
-    values = np.asarray(values)
-    count = len(coords[0]) if coords else values.size
-    if values.ndim == 0:
-        values = np.broadcast_to(values, (count,))
-    for k, x in enumerate(coords):
-        if x.dtype.kind not in "iu" or x.shape != values.shape:
-            what = f"expected integers of shape {values.shape}, got {x.dtype} of shape {x.shape}"
-            raise ArrayError(Problem(f"coords[{k}]", what))
-    if (found := find([*coords, *flags], plan.shape)) is not None:
-        tell(found)
-        coords = [np.delete(x, found.rows) for x in coords]
-        values = np.delete(values, found.rows)
-    values = cast(values, value_type, exact=plan.exact)
-    if plan.through is not None:
-        coords = list(plan.through.forward(coords))
-    stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
-    return [*stored, np.ascontiguousarray(values)]
-
-
-def keys_of(columns: Sequence[Array], dims: Sequence[int], skip: int = 0) -> Array:
-    """A number for each entry, from 63 bits of its coordinates behind the first `skip`; it ascends with their order."""
-    keys = np.zeros(len(columns[0]) if columns else 0, np.int64)
-    left = _WORD
-    for x, size in zip(columns, dims, strict=True):
-        width = max(size - 1, 0).bit_length()
-        hidden = min(skip, width)
-        skip -= hidden
-        bits = min(width - hidden, left)
-        left -= bits
-        if bits:
-            keys <<= bits
-            part = x >> (width - hidden - bits)
-            keys |= part & ((1 << bits) - 1) if hidden else part
-    return keys
-
-
-def _bits(dims: Sequence[int]) -> int:
-    return sum(max(size - 1, 0).bit_length() for size in dims)
 
 
 def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
@@ -104,11 +43,8 @@ def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
 
 
 def sample(work: Work, number: int) -> None:
-    plan, chunk = work.plan, sampled(work)[number]
-    rows, coords = sampled_of(work, chunk, _KEYS)
-    count = len(coords[0]) if coords else 0
-    *columns, _ = checked_columns(plan, (coords, np.zeros(count, plan.dtype)), lambda _: None)
-    work.save(f"sample/{number}", keys=keys_of(columns, plan.dims), rows=rows)
+    rows, columns = work.source.sample(work.plan, sampled(work)[number], _KEYS)
+    work.save(f"sample/{number}", keys=keys_of(columns, work.plan.dims), rows=rows)
 
 
 def split(work: Work, number: int) -> None:
@@ -126,13 +62,13 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 
 def partition(work: Work, number: int) -> None:
-    columns = checked_columns(work.plan, chunk_of(work, number), partial(keep, work, number))
+    columns = work.source.columns(work.plan, number)
     keys = keys_of(columns[:-1], work.plan.dims)
     work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
 
 
 def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[list[Any]]:
-    """A run: a piece for each partition, which has its columns one behind the other."""
+    """A run: a piece for each partition, which has its columns concatenated."""
     numbers = np.empty(len(keys), np.uint16 if len(cuts) < 2**16 else np.uint32)
     counts = np.zeros(len(cuts) + 1, np.uint64)
     kernels.sorting.number_partitions(kernels.readable(keys), kernels.readable(cuts), numbers, counts)
@@ -152,78 +88,60 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[l
         yield [x[begin:end].view(np.uint8).data for x in scattered if end > begin]
 
 
-def _places_of(work: Work, key: str, partitions: int) -> Array:
-    """Where the pieces of a run begin and end, in entries, and their checksums: a row for each of the three."""
-    ends, sums = work.seal(key)
-    rows, rest = np.divmod(ends, row_bytes(work.plan))
-    if len(ends) != partitions or rest.any():
-        raise work.damaged(key)
-    return np.stack([np.append(0, rows[:-1]), rows, sums])
-
-
-def row_bytes(plan: Plan) -> int:
-    """The bytes of an entry."""
-    return sum(dtype.itemsize for dtype in plan.column_types)
+def pieces_of(work: Work, keys: Sequence[str], number: int) -> list[Piece]:
+    """Where the piece of this number is in each of these runs that has entries for it."""
+    return [piece for piece in side_by_side(lambda key: work.piece(key, number), keys) if piece[0][2]]
 
 
 def table(work: Work, number: int) -> None:
-    plan, runs = work.plan, len(work.source)
+    plan, keys = work.plan, runs(work)
     partitions = len(work.load("split/0")["cuts"]) + 1
-    index = np.empty((partitions, 3, runs), np.int64)
-    found = side_by_side(lambda k: _places_of(work, f"partition/{k}", partitions), range(runs))
-    for k, places in enumerate(found):
-        index[:, :, k] = places.T
-    work.put("index", [x.data for x in index])
-    sizes = (index[:, 1] - index[:, 0]).sum(axis=1)
+    sizes = np.zeros((len(keys), partitions), np.int64)
+    for k, seal in enumerate(side_by_side(work.seal, keys)):
+        sizes[k] = np.diff(seal.ends, prepend=0) // plan.row_bytes
     if plan.duplicates == "error":  # else they may become fewer
         check_joined(plan, int(sizes.sum()))
-    packs: list[tuple[int, int]] = []  # a partition, and one of its cuts or -1
+    packs: list[tuple[int, int]] = []  # a partition, and one of the pieces that it is cut into, or -1
     tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
-    cuts = [np.empty((0, len(plan.dims) + 1), np.int64)]
-    cut_of: list[int] = []  # the partitions that are cut
-    for b in range(partitions):
-        points = _cut_again(work, index, b, int(sizes[b])) if sizes[b] > plan.rows else None
+    cuts = [np.empty((0, len(plan.dims) + 2), np.int64)]  # a partition, coordinates, 1 for a piece of entries there
+    for b, size in enumerate(sizes.sum(axis=0).tolist()):
+        points = _cut_again(work, b, size) if size > plan.rows else None
         if points is None:
-            packs += [(b, -1)] if sizes[b] else []
+            packs += [(b, -1)] if size else []
             continue
-        packs += [(b, piece) for piece in range(_pieces_at(points))]
-        cut_of.append(b)
-        cuts.append(points)
-        ends = np.cumsum(index[b, 1] - index[b, 0])
-        first = 0
-        while first < runs:
+        packs += [(b, piece) for piece in range(len(points) + int(points[:, -1].sum()) + 1)]
+        cuts.append(np.insert(points, 0, b, axis=1))
+        ends, first = np.cumsum(sizes[:, b]), 0
+        while first < len(keys):
             before = int(ends[first - 1]) if first else 0
             stop = max(int(np.searchsorted(ends, before + plan.rows, side="right")), first + 1)
             tasks.append((b, first, stop))
             first = stop
-    made = {
-        "checksums": np.array([google_crc32c.value(x.view(np.uint8).reshape(-1)) for x in index], np.int64),
-        "packs": np.array(packs, np.int64).reshape(-1, 2),
-        "tasks": np.array(tasks, np.int64).reshape(-1, 3),
-        "cut_of": np.array(cut_of, np.int64),
-        "cuts": np.concatenate(cuts),
-        "cut_ends": np.cumsum(list(map(len, cuts)), dtype=np.int64),
-    }
-    work.save(f"table/{number}", **made)
+    made = {"packs": np.array(packs, np.int64).reshape(-1, 2), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
+    work.save(f"table/{number}", cuts=np.concatenate(cuts), **made)
 
 
-def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
+def runs(work: Work) -> list[str]:
+    """The objects that the step `partition` leaves."""
+    return [f"partition/{k}" for k in range(len(work.source))]
+
+
+def _cut_again(work: Work, b: int, size: int) -> Array | None:
     """The coordinates at which to cut a partition that is too large, and whether the entries there are a piece of their
     own; None if the partition is one cell.
     """
     plan, random = work.plan, np.random.default_rng(b)
-    runs, spots, width = _LOOKED
-    there = np.flatnonzero(index[b, 1] > index[b, 0])
-    there = np.sort(random.choice(there, min(runs, len(there)), replace=False))
+    count, spots, width = _LOOKED
+    there = pieces_of(work, runs(work), b)
     wanted: list[Range] = []
-    for k in there.tolist():
-        begin, end = index[b, :2, k].tolist()
-        for start in random.integers(0, max(end - begin - width, 0) + 1, spots).tolist():
-            at = begin * row_bytes(plan)
+    for at in np.sort(random.choice(len(there), min(count, len(there)), replace=False)).tolist():
+        (key, begin, length), _ = there[at]
+        rows = length // plan.row_bytes
+        for start in random.integers(0, max(rows - width, 0) + 1, spots).tolist():
+            column = begin
             for dtype in plan.column_types[:-1]:
-                item = dtype.itemsize
-                wanted.append((f"partition/{k}", at + start * item, min(width, end - begin) * item))
-                at += (end - begin) * item
+                wanted.append((key, column + start * dtype.itemsize, min(width, rows) * dtype.itemsize))
+                column += rows * dtype.itemsize
     found = [x.view(dtype) for x, dtype in zip(work.store.ranges(wanted), itertools.cycle(plan.column_types[:-1]))]
     columns = [np.concatenate(found[k :: len(plan.dims)]) for k in range(len(plan.dims))]
     if all((x == x[0]).all() for x in columns):
@@ -234,76 +152,33 @@ def _cut_again(work: Work, index: Array, b: int, size: int) -> Array | None:
     return np.column_stack([points, counts > 1]).astype(np.int64)
 
 
-def _numbered(columns: Sequence[Array], dims: Sequence[int], cuts: Array) -> tuple[Array, Array]:
-    """A number for each entry, which ascends with their order, and the numbers at which pieces begin."""
-    points = list(cuts[:, :-1].T)
-    numbers, at = np.zeros(len(columns[0]), np.int64), np.zeros(len(cuts), np.int64)
-    for skip in range(0, _bits(dims), _WORD):
-        keys, wanted, width = keys_of(columns, dims, skip), keys_of(points, dims, skip), 2 * len(cuts) + 1
-        numbers, at = (
-            _among(numbers, at) * width + _among(keys, wanted),
-            _among(at, at) * width + _among(wanted, wanted),
-        )
-    numbers, at = _among(numbers, at), _among(at, at)
-    return numbers, np.sort(np.concatenate([at, at[cuts[:, -1] > 0] + 1]))
-
-
-def _among(numbers: Array, known: Array) -> Array:
-    """Where each number lies among some that are known: 2 k before the k-th of them, 2 k + 1 at it."""
-    known = np.unique(known)
-    return np.searchsorted(known, numbers, "left") + np.searchsorted(known, numbers, "right")
-
-
 @lru_cache(2)
 def cut_table(work: Work) -> dict[str, Array]:
     """What the step `table` has left, read once in every process: of many partitions it is large."""
     return work.load("table/0")
 
 
-def cuts_of(table: Mapping[str, Array], b: int) -> tuple[Array, int]:
-    """The cuts of a partition, as in `_cut_again`, and the number of pieces that they make."""
-    which = int(np.flatnonzero(table["cut_of"] == b)[0])
-    cuts = table["cuts"][table["cut_ends"][which] : table["cut_ends"][which + 1]]
-    return cuts, _pieces_at(cuts)
-
-
-def _pieces_at(cuts: Array) -> int:
-    """The number of pieces that cuts make: the entries at some of them are a piece of their own."""
-    return len(cuts) + int(cuts[:, -1].sum()) + 1
-
-
-def bounds(work: Work, table: Mapping[str, Array], b: int) -> Array:
-    """Where a partition begins and ends in each run, and the checksums of these pieces: a row for each of the three."""
-    size = 24 * len(work.source)
-    (found,) = work.ranges([(("index", b * size, size), int(table["checksums"][b]))])
-    return found.view(np.int64).reshape(3, -1)
-
-
-def runs_of(work: Work, names: Sequence[str], count: int, piece: int) -> tuple[Sequence[str], Array, Array, Array]:
-    """The runs of a partition that is cut again, and where a piece of `count` lies in each, as for `pieces_of`."""
-    found = np.array([_places_of(work, name, count)[:, piece] for name in names])
-    return names, *found.T
-
-
 def again(work: Work, number: int) -> None:
-    plan, found = work.plan, cut_table(work)
+    found = cut_table(work)
     b, first, stop = found["tasks"][number].tolist()
-    names = [f"partition/{k}" for k in range(first, stop)]
-    columns = gathered(work, pieces_of(plan, names, *bounds(work, found, b)[:, first:stop]))
-    numbers, cuts = _numbered(columns[:-1], plan.dims, cuts_of(found, b)[0])
-    work.put(f"again/{number}", _scattered(columns, numbers, cuts))
-
-
-def pieces_of(plan: Plan, runs: Sequence[str], begin: Array, end: Array, sums: Array) -> list[Piece]:
-    """The bytes of entries begin … end - 1 of each of these runs that has any, with their checksums."""
-    row = row_bytes(plan)
-    found = zip(runs, begin.tolist(), end.tolist(), sums.tolist(), strict=True)
-    return [((key, a * row, (z - a) * row), known) for key, a, z, known in found if z > a]
+    columns = gathered(work, pieces_of(work, runs(work)[first:stop], b))
+    order = np.lexsort(columns[-2::-1])
+    columns = [x[order] for x in columns]
+    starts = [0]
+    for *point, own in found["cuts"][found["cuts"][:, 0] == b, 1:].tolist():
+        low, high = 0, len(order)
+        for x, c in zip(columns, point, strict=False):
+            low, high = (low + int(np.searchsorted(x[low:high], c, side)) for side in ("left", "right"))
+        starts += [low, high] if own else [low]
+    ranges = itertools.pairwise([*starts, len(order)])
+    work.put(
+        f"again/{number}", ([x[begin:end].view(np.uint8).data for x in columns if end > begin] for begin, end in ranges)
+    )
 
 
 def gathered(work: Work, wanted: Sequence[Piece]) -> list[Array]:
-    """The columns of pieces of runs. A piece has its columns one behind the other."""
-    plan, row = work.plan, row_bytes(work.plan)
+    """The columns of pieces of runs. A piece has its columns concatenated."""
+    plan, row = work.plan, work.plan.row_bytes
     made = [np.empty(sum(place[2] for place, _ in wanted) // row, dtype) for dtype in plan.column_types]
     at = 0
     for block in work.ranges(wanted):
@@ -315,13 +190,3 @@ def gathered(work: Work, wanted: Sequence[Piece]) -> list[Array]:
         if len(x) and (x.min() < 0 or x.max() >= size):
             raise work.damaged(wanted[0][0][0])
     return made
-
-
-def columns_in(plan: Plan, block: Array) -> list[Array]:
-    """The columns of entries that lie one behind the other in bytes."""
-    count, begin, found = len(block) // row_bytes(plan), 0, []
-    for dtype in plan.column_types:
-        end = begin + count * dtype.itemsize
-        found.append(block[begin:end].view(dtype))
-        begin = end
-    return found

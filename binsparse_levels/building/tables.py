@@ -1,292 +1,185 @@
-"""Columns of tables as numpy arrays, by Arrow's C stream: of pandas, polars, pyarrow, duckdb and others.
+"""Tables with labels, numbered by DuckDB: labels in their order, sizes of dimensions, rows as integers.
 
-Labels become coordinates in order of appearance, and are kept as `tensors/labels` stores them.
+Each column of labels becomes a table of its distinct values and their numbers, and the rows are joined with these. What
+exceeds the memory lies in a folder meanwhile.
 """
 
 from __future__ import annotations
 
-import contextlib
-import os
-from collections.abc import Iterator, Mapping, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
-from .. import parallel
 from ..arrays import Array
-from ..containers.base import touching
-from ..errors import ArrayError, OptionError, Problem
-from ..io.files.text_tables import warn_of_end
-from ..tensors.labels import TEXT, TIMES, Column, Labels
-from .bad_rows import as_nulls, find
-from .columns import arrow, arrow_type, cast_to, check_names, coordinates_of, flags_of, numbers_of, refuse_nulls
+from ..containers.base import is_url
+from ..errors import ArrayError, Problem, needing
+from ..parallel import get_threads
+from ..tensors.labels import TEXT, Column, Labels, stored_type
+from .columns import (
+    Nulls,
+    arrow,
+    check_names,
+    column_of,
+    entries_of,
+    label_type,
+    names_in,
+    plain_type,
+    quoted,
+    type_of,
+)
+from .entries import Chunk
+from .parquet import described_parquet, opened_parquet
+from .work import Work
 
-_AT_ONCE = 2**20  # rows whose labels are numbered at once
-
-
-def is_table(given: Any) -> bool:
-    """Whether an object gives its columns by Arrow's C stream, or is asked for what does, as `_stream` asks."""
-    return any(hasattr(given, name) for name in ("__arrow_c_stream__", "collect_schema", "scanner", "to_reader"))
-
-
-def _stream(table: Any, names: Sequence[str]) -> Any:
-    """What has Arrow's C stream: of a LazyFrame of polars its result, of a dataset of pyarrow its batches."""
-    if hasattr(table, "__arrow_c_stream__"):
-        return table
-    if hasattr(table, "collect_schema"):
-        check_names(table.collect_schema().names(), names)
-        return table.select(list(names)).collect()
-    if hasattr(table, "scanner"):
-        check_names(table.schema.names, names)
-        table = table.scanner(columns=list(names))
-    return table.to_reader()
+_AT_ONCE = 2**17  # rows that DuckDB gives at once
+LEAST = 2**26  # bytes with which DuckDB works
 
 
-class Rows:
-    """Reads tables as coordinates and values, and numbers the labels of dimensions in order of appearance.
+def is_relation(given: Any) -> bool:
+    """Whether this is a relation of DuckDB."""
+    return type(given).__name__ == "DuckDBPyRelation"
 
-    A dimension has labels if its first column holds no integers, or if labels are given, which no others join.
 
-    casts: types that columns are cast to, by name. shape: where bad rows are left out later, the sizes that tell which
-    they are, so that their labels do not count; None where nulls are an error.
+def needs_sql(files: Sequence[str], columns: Sequence[str | None]) -> bool:
+    """Whether the rows of Parquet files need to be numbered: a column has labels, or is in the names of folders."""
+    *coords, _ = columns
+    if not files:
+        return False
+    schema, _ = described_parquet(files[0])
+    integer = arrow().types.is_integer
+    return any(x not in schema.names or not integer(schema.field(x).type) for x in coords)
+
+
+def table_of(files: Sequence[str]) -> str:
+    """What SQL selects from for these Parquet files."""
+    names = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
+    return f"read_parquet([{names}], hive_partitioning = true, union_by_name = true)"
+
+
+class Table:
+    """The rows of a relation or of Parquet files, numbered.
+
+    columns: the names of the coordinates in order, and of the values, or None where rows are counted. memory: bytes
+    that DuckDB may use. folder: for what is more.
     """
 
-    def __init__(
-        self,
-        dims: Sequence[str],
-        values: str | None,
-        labels: Mapping[str, Any] | None = None,
-        *,
-        casts: Mapping[str, str] | None = None,
-        shape: Sequence[int] | None = None,
-    ) -> None:
-        given = labels or {}
-        names = [*dims, *([] if values is None else [values])]
-        if isinstance(dims, str) or len(set(names)) != len(names):
-            raise OptionError(Problem("dims", f"expected the names of different columns, got {names!s:.60}"))
-        for name in given:
-            if name not in dims:
-                raise OptionError(Problem("labels", f"{name!r:.40} is none of the dimensions {', '.join(dims):.200}"))
-        self.dims, self.values = tuple(dims), values
-        self._casts, self._shape = dict(casts or {}), shape
-        self._numbers = [_Numbers(name, given.get(name), self._casts.get(name)) for name in dims]
-
-    def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
-        """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
-        names = [*self.dims, *([] if self.values is None else [self.values])]
-        for part in _parts(table, names):
-            if self._shape is None:
-                yield parallel.each(partial(_coordinates, part), self._numbers), self._values_in(part)
-                continue
-            coords: list[Array] = parallel.each(partial(_or_null, part), self._numbers)
-            coords += [] if self.values is None else [flags_of(part.column(self.values))]
-            good = np.ones(len(part), bool)
-            if (found := find(coords, self._shape)) is not None:
-                good[found.rows] = False
-                part = part.filter(arrow().array(good))
-            for x, mine in zip(coords, parallel.each(partial(_coordinates, part), self._numbers), strict=False):
-                x[good] = mine
-            values = np.zeros(len(good), self._values_in(part).dtype)
-            values[good] = self._values_in(part)
-            yield coords, values
-
-    def _values_in(self, part: Any) -> Array:
-        if self.values is None:
-            return np.ones(len(part), np.int64)  # so that the sum of duplicates counts rows
-        return numbers_of(cast_to(part.column(self.values), self._casts.get(self.values), self.values), self.values)
-
-    def labels(self) -> Labels:
-        """The labels that have appeared."""
-        columns = {one.name: column_of(one.known) for one in self._numbers if one.known is not None}
-        return Labels(self.dims, columns, self.values or "value")
-
-
-def _coordinates(table: Any, numbers: _Numbers) -> Array:
-    return numbers.of(table.column(numbers.name))
-
-
-def _or_null(table: Any, numbers: _Numbers) -> Array:
-    """The coordinates of a column, or of labels 0; NULL for a null."""
-    column = table.column(numbers.name)
-    if not numbers.labelled(column.type):
-        return np.array(numbers.listed(column), np.int64)
-    return as_nulls(flags_of(column))
-
-
-class _Numbers:
-    """The coordinates of one dimension. cast: the type that its column is cast to."""
-
-    def __init__(self, name: str, given: Any, cast: str | None) -> None:
-        self.name, self._cast = name, cast
-        self.known: Any = None  # the labels, an array of Arrow's; None where the column holds coordinates
-        self._path = f"columns.{name}"
-        self._given = given is not None
-        self._seen = False
-        if self._given:
-            listed = arrow().chunked_array([arrow().array(given)])
-            self.known = listed.cast(self._plain(listed.type)).combine_chunks()
-            if self.known.null_count or len(self.known.unique()) != len(self.known):
-                raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
-
-    def of(self, column: Any) -> Array:
-        """The coordinates of a column. Raises ArrayError."""
-        pa = arrow()
-        refuse_nulls(column, self._path)
-        if pa.types.is_null(column.type):  # all of its rows were bad
-            return np.empty(0, np.int64)
-        first, self._seen = not self._seen, True
-        if not self.labelled(column.type):
-            return self.listed(column)
-        column = cast_to(column, self._cast, self.name)
-        if self.known is None and pa.types.is_floating(column.type):  # as pandas has integers with nulls
-            what = f"holds {column.type}; cast it to integers, or to text for labels"
-            raise ArrayError(Problem(self._path, what))
-        if self.known is None and not first:
-            raise ArrayError(Problem(self._path, f"holds {column.type} where integers were before; cast one"))
-        plain = self._plain(column.type)
-        if not len(column):
-            self._join(pa.array([], plain))
-            return np.empty(0, np.int64)
-        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        coded = coded.unify_dictionaries()
-        numbers = self._join(coded.chunk(0).dictionary.cast(plain))
-        codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in coded.chunks])
-        return codes if numbers is None else numbers[codes]
-
-    def labelled(self, kind: Any) -> bool:
-        """Whether a column of this type of Arrow's has labels."""
-        plain = arrow_type(self._cast) if self._cast else kind
-        return self.known is not None or not arrow().types.is_integer(plain)
-
-    def listed(self, column: Any) -> Array:
-        """A column without labels."""
-        return coordinates_of(column, self.name, cast=self._cast is not None)
-
-    def _join(self, there: Any) -> Array | None:
-        """Add labels to those that are known. Returns their coordinates; None where these are 0, 1, 2 …"""
-        from pyarrow import compute
-
-        refuse_nulls(there, self._path)
-        if self.known is None:
-            self.known = there
-            return None
-        if self.known.type != there.type:
-            raise ArrayError(Problem(self._path, f"holds {there.type}, and its labels are {self.known.type}; cast one"))
-        new = there.filter(compute.invert(compute.is_in(there, value_set=self.known)))
-        if len(new) and self._given:
-            what = f"{str(new[0])!r:.40} is none of the given labels; add it to labels="
-            raise ArrayError(Problem(self._path, what))
-        self.known = arrow().concat_arrays([self.known, new])
-        numbers: Array = compute.index_in(there, value_set=self.known).to_numpy(zero_copy_only=False)
-        return numbers
-
-    def _plain(self, kind: Any) -> Any:
-        """The type of Arrow's in which labels of a type are stored. Raises ArrayError for types that are not."""
-        pa = arrow()
-        types = pa.types
-        if types.is_dictionary(kind):
-            return self._plain(kind.value_type)
-        if types.is_string(kind) or types.is_string_view(kind) or types.is_large_string(kind) or types.is_decimal(kind):
-            return pa.large_string()
-        if types.is_date(kind):
-            return pa.date32()
-        plain = types.is_integer, types.is_boolean, types.is_timestamp, types.is_float32, types.is_float64
-        if not any(fits(kind) for fits in plain):
-            raise ArrayError(Problem(self._path, f"labels of type {kind} are not stored; cast them to text"))
-        return kind
-
-
-def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
-    """The columns of these names as tables of Arrow's, of a million rows or more."""
-    pa = arrow()
-    with pa.RecordBatchReader.from_stream(_stream(table, names)) as reader:
-        check_names(reader.schema.names, names)
-        schema = pa.schema([reader.schema.field(name) for name in names])
-        held: list[Any] = []
-        rows = 0
-        for batch in reader:
-            rows += len(batch)
-            held.append(batch.select(list(names)))
-            if sum(map(len, held)) >= _AT_ONCE:
-                yield pa.Table.from_batches(held)
-                held = []
-        if sum(map(len, held)) or not rows:  # a table without rows has types
-            yield pa.Table.from_batches(held, schema)
-
-
-def column_of(labels: Any) -> Column:
-    """Labels, an array of Arrow's, as they are stored."""
-    pa = arrow()
-    if pa.types.is_large_string(labels.type):
-        _, ends, octets = labels.buffers()
-        held = np.frombuffer(ends, np.int64) if len(labels) else np.zeros(1, np.int64)
-        offsets = held[labels.offset : labels.offset + len(labels) + 1]
-        items = np.frombuffer(octets or b"", np.uint8)[offsets[0] : offsets[-1]]
-        return Column(TEXT, items, offsets - offsets[0])
-    if pa.types.is_boolean(labels.type):
-        return Column("bool", labels.cast(pa.uint8()).to_numpy())
-    if pa.types.is_date(labels.type):
-        return Column("datetime64[D]", labels.cast(pa.int32()).to_numpy().astype(np.int64))
-    if pa.types.is_timestamp(labels.type):
-        zone = f", {labels.type.tz}" if labels.type.tz else ""
-        return Column(f"datetime64[{labels.type.unit}{zone}]", labels.cast(pa.int64()).to_numpy())
-    items = labels.to_numpy()
-    return Column(str(items.dtype), items)
-
-
-def arrow_of(column: Column) -> Any:
-    """Stored labels as an array of Arrow's. Raises ArrayError for damaged ones."""
-    pa, held = arrow(), column.loaded()
-    items = np.ascontiguousarray(held.items[:])
-    if held.offsets is not None:
-        offsets = np.ascontiguousarray(held.offsets[:])
-        return pa.LargeStringArray.from_buffers(len(held), pa.py_buffer(offsets), pa.py_buffer(items))
-    made = pa.array(items)
-    if column.type == "bool":
-        return made.cast(pa.bool_())
-    time = TIMES.fullmatch(column.type)
-    if not time:
-        return made
-    unit, zone = time.groups()
-    return made.cast(pa.int32()).cast(pa.date32()) if unit == "D" else made.cast(pa.timestamp(unit, zone))
-
-
-FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
-
-
-def file_tables(path: str, names: Sequence[str]) -> Iterator[Any]:
-    """The columns of these names of a table in a file as tables of Arrow's, a batch of rows each, in bounded memory.
-
-    Raises ContainerError, ArrayError, OptionError.
-    """
-    arrow()
-    with touching(path):
-        yield from _tables_of(path, names)
-
-
-def _tables_of(path: str, names: Sequence[str]) -> Iterator[Any]:
-    from pyarrow import csv, ipc, parquet
-
-    suffix = os.path.splitext(path)[1].lower()
-    with contextlib.ExitStack() as stack:
-        if suffix == ".parquet":
-            file = stack.enter_context(parquet.ParquetFile(path))
-            schema, made = file.schema_arrow, partial(file.iter_batches, columns=list(names))
-        elif suffix == ".csv":
-            file = stack.enter_context(csv.open_csv(path))
-            with open(path, "rb") as raw:
-                raw.seek(-1, os.SEEK_END)
-                warn_of_end(raw.read(), path)
-            schema, made = file.schema, partial(iter, file)
-        elif suffix in FILES:
-            with open(path, "rb") as raw:
-                whole = raw.read(6) == b"ARROW1"
-            file = stack.enter_context((ipc.open_file if whole else ipc.open_stream)(path))
-            schema = file.schema
-            made = partial(map, file.get_batch, range(file.num_record_batches)) if whole else partial(iter, file)
+    def __init__(self, source: Any, columns: Sequence[str | None], nulls: Nulls, *, memory: int, folder: str) -> None:
+        with needing("tables"):
+            import duckdb
+        arrow()
+        settings: dict[str, Any] = {
+            "memory_limit": f"{max(memory, LEAST)}B",
+            "temp_directory": folder,
+            "threads": get_threads(),
+        }
+        self._db = duckdb.connect(config={**settings, "preserve_insertion_order": False})
+        self._db.execute("SET enable_progress_bar = false; SET autoinstall_known_extensions = false")
+        self._names, self._counted, self._nulls = names_in(columns), columns[-1] is None, nulls
+        self._table = "table" if is_relation(source) else table_of(source)
+        listed = ", ".join(map(quoted, self._names))
+        good = " AND ".join(f"{quoted(x)} IS NOT NULL" for x in self._names) if nulls == "drop" else "true"
+        if is_relation(source):
+            check_names(source.columns, self._names)
+            self._db.register("given", source.to_arrow_reader(_AT_ONCE))
+        elif is_url(source[0]):
+            self._db.register("given", _reader(source, self._names))
         else:
-            raise OptionError(Problem(path, f"is no table; tables end with {', '.join(FILES)}"))
-        check_names(schema.names, names)
-        for batch in made():
-            yield arrow().Table.from_batches([batch]).select(list(names))
+            self._db.execute(f"CREATE VIEW given AS SELECT * FROM {table_of(source)}")
+            check_names([x[0] for x in self._db.execute("DESCRIBE given").fetchall()], self._names)
+        kept = "VIEW" if not is_relation(source) and not is_url(source[0]) else "TABLE"
+        self._db.execute(f"CREATE {kept} rows AS SELECT {listed} FROM given WHERE {good}")
+        schema = self._reader("SELECT * FROM rows LIMIT 0").schema
+        types = {name: schema.field(name).type for name in self._names}
+        self.dtype = np.dtype(np.int64) if self._counted else type_of(types[self._names[-1]], self._names[-1])
+        self._dims = self._names if self._counted else self._names[:-1]
+        integer, floating = arrow().types.is_integer, arrow().types.is_floating
+        for name in self._dims:
+            if floating(types[name]):
+                what = f"contains {types[name]}; cast it to integers, or to text for labels, by SQL"
+                raise ArrayError(Problem(f"columns.{name}", what))
+        self._plain = [None if integer(types[x]) else plain_type(types[x], f"columns.{x}") for x in self._dims]
+        self.labels = tuple(None if x is None else label_type(x) for x in self._plain)
+
+    def _reader(self, query: str) -> Any:
+        return self._db.sql(query).to_arrow_reader(_AT_ONCE)
+
+    def close(self) -> None:
+        self._db.close()
+
+    def sizes(self) -> list[int]:
+        """The number of labels, or one more than the greatest coordinate, by dimension. The labels are numbered."""
+        found = []
+        for k, (name, label) in enumerate(zip(map(quoted, self._dims), self.labels, strict=True)):
+            if label is None:
+                greatest = self._db.execute(f"SELECT max({name}) FROM rows").fetchall()[0][0]
+                found.append(0 if greatest is None else int(greatest) + 1)
+                continue
+            distinct = f"SELECT DISTINCT {name} AS label FROM rows WHERE {name} IS NOT NULL"
+            numbered = f"SELECT label, row_number() OVER (ORDER BY label) - 1 AS code FROM ({distinct})"
+            self._db.execute(f"CREATE TABLE labels_{k} AS {numbered}")
+            found.append(int(self._db.execute(f"SELECT count(*) FROM labels_{k}").fetchall()[0][0]))
+        return found
+
+    def keep_labels(self, work: Work) -> None:
+        """Leave the labels in the work. Precondition: they are numbered."""
+        for k, label in enumerate(self.labels):
+            if label is None:
+                continue
+            work.put_array(f"labels/{k}", (np.asarray(x.items[:]) for x in self._columns(k)))
+            if label == TEXT:
+                work.put_array(f"labels/{k}-offsets", self._offsets(k))
+
+    def _columns(self, dimension: int) -> Iterator[Column]:
+        """The labels of a dimension in their order, in parts."""
+        found = self._reader(f"SELECT label FROM labels_{dimension} ORDER BY code")
+        for batch in found:
+            yield column_of(batch.column(0).cast(self._plain[dimension]))
+
+    def _offsets(self, dimension: int) -> Iterator[Array]:
+        last = 0
+        yield np.zeros(1, np.int64)
+        for column in self._columns(dimension):
+            assert column.offsets is not None
+            ends = np.asarray(column.offsets[1:]) + last
+            last = int(ends[-1]) if len(ends) else last
+            yield ends
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The rows as coordinates and values. Precondition: the labels are numbered."""
+        wanted, joins = [], []
+        for k, (name, label) in enumerate(zip(map(quoted, self._dims), self.labels, strict=True)):
+            wanted.append(f"rows.{name} AS c{k}" if label is None else f"labels_{k}.code AS c{k}")
+            if label is not None:
+                joins.append(f"LEFT JOIN labels_{k} ON rows.{name} = labels_{k}.label")
+        wanted += [] if self._counted else [f"rows.{quoted(self._names[-1])} AS v"]
+        columns = [*self._dims, None if self._counted else self._names[-1]]
+        for batch in self._reader(f"SELECT {', '.join(wanted)} FROM rows {' '.join(joins)}"):
+            table = arrow().Table.from_batches([batch]).rename_columns(self._names)
+            yield entries_of(table, columns, self._nulls, self._nulls_of, self._table)
+
+    def _nulls_of(self, name: str) -> int:
+        return int(
+            self._db.cursor().execute(f"SELECT count(*) FROM rows WHERE {quoted(name)} IS NULL").fetchall()[0][0]
+        )
+
+
+def _reader(files: Sequence[str], names: Sequence[str]) -> Any:
+    """The rows of remote Parquet files as a stream of Arrow's."""
+    schema = arrow().schema([opened_parquet(files[0]).schema_arrow.field(name) for name in names])
+    batches = (x.cast(schema) for file in files for x in opened_parquet(file).iter_batches(columns=list(names)))
+    return arrow().RecordBatchReader.from_batches(schema, batches)
+
+
+def kept_labels(work: Work) -> Labels | None:
+    """The labels that a work keeps, read where they are sliced; without labels, the names of the dimensions."""
+    plan = work.plan
+    if plan.names is None:
+        return None
+    *dims, values = plan.names
+    columns = {}
+    for k, label in enumerate(plan.labels):
+        if label is not None:
+            offsets = work.array(f"labels/{k}-offsets", np.dtype(np.int64)) if label == TEXT else None
+            columns[dims[k]] = Column(label, work.array(f"labels/{k}", stored_type(label)), offsets)
+    return Labels(tuple(dims), columns, values) if columns else None

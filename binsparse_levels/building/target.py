@@ -1,121 +1,96 @@
 """From trees to the target: the steps join, write and commit, into a sharded Zarr store.
 
-The target says from the beginning which build it belongs to. Every step compares that before it writes and behind.
+The arrays are written where nobody looks: into a folder beside the target, which takes its place as a whole, or in a
+bucket below a prefix of the build's own, to which the header of the target points. So the target is the old tensor
+until the header, which comes last, makes it the new one; of two builds the later wins whole.
 """
 
 from __future__ import annotations
 
 import contextlib
-import hashlib
 import json
 import os
+import re
+import time
+from collections.abc import Iterable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array, Sliceable, in_pieces
 from ..containers import zarr
-from ..containers.base import Storage, is_url
+from ..containers.base import is_url
+from ..containers.objects.bucket import Bucket
 from ..containers.objects.chunks import Chunks, described
-from ..containers.objects.stores import Store
-from ..containers.replacing import exchange_folders, hold_lock, remove
+from ..containers.replacing import Overwrite, exchange_folders, refuse_losing, remove
 from ..engine.joining import AT_ONCE
-from ..errors import ContainerError, IncompleteError, PathMissingError, Problem
+from ..errors import ContainerError, IncompleteError, PathExistsError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
-from ..system import to_disk
+from ..system import rename_new, to_disk
 from ..tensors.encoding import encode_pieces, hold_header
-from . import labelling
-from .states import state_of_tensor, unchanged
-from .trees import join_heads, joint
+from ..tensors.labels import Labels
+from .packing import join_heads, joint
+from .plan import Plan
+from .sources import Tensors
+from .tables import kept_labels
 from .work import Work, store_at
 
 _SHARD = 2**20  # items, at least
 _MOST_SHARDS = 2**12  # of an array
 _WRITTEN = 2**25  # bytes that one step writes, before they are compressed
+_OLD = 24 * 3600  # seconds after which what another build has left in a bucket is removed
+_PREFIX = re.compile("[0-9a-f]{16}")  # of a build
 
 
-def _of(work: Work) -> Store:
-    return store_at(str(work.begun.target))
+def staging_of(target: str, folder: str, id: str, *, kept: bool) -> str:
+    """Where a build writes its arrays. folder: of the work, which is kept for another call or goes with this one."""
+    if is_url(target):
+        return f"{target.rstrip('/')}/{id}"
+    head, name = os.path.split(target)
+    return os.path.join(head, f".{name}.{id}.building") if kept else os.path.join(folder, "target")
 
 
-def claim(work: Work) -> None:
-    """Mark the target as that of a build, unless it is marked. Raises ContainerError where another one has it."""
-    text = {"zarr_format": 3, "node_type": "group", "attributes": {zarr.BUILD: work.begun.identity}}
-    target = _of(work)
-    if not target.names("") and not work.done("join"):
-        target.create(zarr.ROOT, json.dumps(text).encode())
-    hold(work)
-
-
-def hold(work: Work, place: str | None = None) -> bytes:
-    """The metadata of the target, which may have another place. Raises ContainerError where it is that of another build
-    or program by now.
-    """
-    target = place or str(work.begun.target)
-    try:
-        raw = store_at(target).get(zarr.ROOT)
-        found = json.loads(raw)["attributes"][zarr.BUILD]
-    except PathMissingError:
-        what = f"has been removed since the build in {work.address} began; remove that folder, or pass another work="
-        raise ContainerError(Problem(target, what)) from None
-    except (ValueError, KeyError, TypeError):
-        found = None
-    if found != work.begun.identity:
-        what = f"is written by another build or program, not by the build in {work.address}; build to another target"
-        raise ContainerError(Problem(target, what))
-    return raw
-
-
-def take_place(work: Work) -> None:
-    """Put a target that is complete in the place of the tensor onto which it is built, unless it is there.
-
-    Raises ContainerError where that tensor has changed.
-    """
-    plan, target = work.begun, str(work.begun.target)
-    if plan.replaces is None:
+def refuse_present(target: str, overwrite: Overwrite) -> None:
+    """Raise PathExistsError for a target that exists, or that contains more than the tensor to overwrite."""
+    there = {name.partition("/")[0] for name in store_at(target).names("")}
+    built = {name for name in there if _PREFIX.fullmatch(name)}  # in a bucket, perhaps of a build that has failed
+    if not there - built:
         return
-    with hold_lock(plan.replaces):
-        if not _left(work, plan.replaces):
-            hold(work)
-            onto = plan.source["onto"]
-            with unchanged(onto["places"][0], onto["states"][0], state_of_tensor):
-                pass
-            exchange_folders(target, plan.replaces)
-            to_disk(os.path.dirname(plan.replaces))
-        remove(target)
+    if not overwrite:
+        raise PathExistsError(Problem(target, "already exists; pass overwrite=True"))
+    if zarr.ROOT not in there and ".zgroup" not in there:
+        raise PathExistsError(Problem(target, "is a folder without a Zarr group; remove it first, or pass another"))
+    if overwrite != "file":
+        refuse_losing(target, sorted(zarr.others(target, there) - built))
 
 
-def _left(work: Work, place: str) -> bool:
-    """Whether a store is as the build has left it."""
-    with contextlib.suppress(PathMissingError):
-        return hashlib.sha256(store_at(place).get(zarr.ROOT)).digest() == bytes(work.get("commit/0"))
-    return False
-
-
-def hold_done(work: Work) -> None:
-    """Raise ContainerError where the target of a build that is done is not as it was left."""
-    place = work.begun.replaces or str(work.begun.target)
-    if hashlib.sha256(hold(work, place)).digest() != bytes(work.get("commit/0")):
-        what = f"has changed since the build in {work.address} was done; remove that folder, or pass another work="
-        raise ContainerError(Problem(place, what))
+def labels_of(work: Work) -> Labels | None:
+    """The labels of the tensor, read where they are sliced."""
+    return work.source.labels if isinstance(work.source, Tensors) else kept_labels(work)
 
 
 def join(work: Work, number: int) -> None:
     plan, heads = work.plan, join_heads(work)
     pieces = {name: in_pieces(array, AT_ONCE) for name, array in joint(work, heads).items()}
-    metadata_of = replace(plan.metadata, labels=labelling.kept(work))
     header, encoded = encode_pieces(
-        pieces, plan.parsed, plan.stored_shape, metadata_of, structure=plan.structure, map=plan.through, packed=True
+        pieces,
+        plan.parsed,
+        plan.stored_shape,
+        replace(plan.metadata, labels=labels_of(work)),
+        structure=plan.structure,
+        map=plan.through,
+        packed=True,
     )
-    hold_header(header, plan.bounds)
-    storage = Storage(**plan.storage)
-    if plan.storage.get("shards") is None:  # few files, however large the arrays
+    hold_header(header, plan.limits)
+    storage = plan.storage
+    if storage.shards is None:  # few files, however large the arrays
         wanted = {name: -(-x.length // _MOST_SHARDS) for name, x in encoded.items()}
         shards = {name: max(2 ** (most - 1).bit_length(), _SHARD) for name, most in wanted.items()}
         storage = replace(storage, shards=shards)
     metadata = zarr.new_metadata(
-        {name: (x.length, x.dtype) for name, x in encoded.items()}, header, storage, remote=is_url(plan.target)
+        {name: (x.length, x.dtype) for name, x in encoded.items()}, header, storage, remote=is_url(str(plan.target))
     )
     tasks = []
     for k, (name, x) in enumerate(encoded.items()):
@@ -123,23 +98,23 @@ def join(work: Work, number: int) -> None:
         at_once = max(_WRITTEN // (per_file * x.dtype.itemsize), 1)
         files = -(-x.length // per_file)
         tasks += [(k, first, min(first + at_once, files)) for first in range(0, files, at_once)]
-    root = json.loads(metadata[zarr.ROOT])
-    root["attributes"][zarr.BUILD] = work.begun.identity
-    metadata[zarr.ROOT] = json.dumps(root).encode()
-    hold(work)
     for key, text in metadata.items():
         if key != zarr.ROOT:  # with the header, which is the commit
-            _of(work).put(key, [text])
-    hold(work)
+            store_at(_staging(plan)).put(key, [text])
     table = {"heads": heads, "names": np.array(list(encoded)), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
     texts = {f"text:{key}": np.frombuffer(text, np.uint8) for key, text in metadata.items()}
     work.save(f"join/{number}", **table, **texts)
 
 
+def _staging(plan: Plan) -> str:
+    assert plan.staging is not None
+    return plan.staging
+
+
 def _encodable(work: Work, heads: Array) -> dict[str, Sliceable]:
     """The arrays that are written, by name, before they are encoded."""
-    plan, labels = work.plan, labelling.kept(work)
-    fill = {} if plan.fill is None else {"fill_value": np.full(1, plan.fill_value, plan.dtype)}
+    plan, labels = work.plan, labels_of(work)
+    fill = {} if plan.fill_value is None else {"fill_value": np.full(1, plan.fill_value, plan.dtype)}
     return {**joint(work, heads), **fill, **(labels.arrays() if labels is not None else {})}
 
 
@@ -165,34 +140,116 @@ def write(work: Work, number: int) -> None:
     array, chunks = arrays[name], _chunks(found[f"text:{name}/zarr.json"].tobytes())
     data_type = data_type_of(array.dtype, name)
     parts = data_type.parts
-    hold(work)
     for k in range(first, stop):
         begin, end = k * chunks.per_file, min((k + 1) * chunks.per_file, chunks.length)
         items = encode(array[begin // parts : -(-end // parts)], data_type)[begin % parts :][: end - begin]
         items = np.ascontiguousarray(items, chunks.dtype)
-        _of(work).put(f"{name}/c/{k}", chunks.encoded(items))
-    hold(work)
+        store_at(_staging(work.plan)).put(f"{name}/c/{k}", chunks.encoded(items))
     work.put(f"write/{number}", [])
 
 
 def commit(work: Work, number: int) -> None:
-    target, found = _of(work), work.load("join/0")
-    hold(work)
+    plan, found = work.plan, work.load("join/0")
+    staging, target, text = _staging(plan), str(plan.target), found[f"text:{zarr.ROOT}"].tobytes()
+    root = _pointing(text, plan.id) if is_url(target) else text
+    if is_url(target):
+        if _root(target) != root:
+            _check_complete(work, found)
+            _point(plan, root)
+    else:
+        if not work.done("placing"):  # else a call has been killed while it did the rest
+            _check_complete(work, found)
+            store_at(staging).put(zarr.ROOT, [root])
+            work.put("placing/0", [str(os.stat(staging).st_ino).encode()])
+        if not os.path.exists(target) or os.stat(target).st_ino != int(bytes(work.get("placing/0"))):
+            _place(plan)
+        remove(staging)
+    work.put(f"commit/{number}", [root])
+
+
+def _root(target: str) -> bytes | None:
+    with contextlib.suppress(PathMissingError):
+        return store_at(target).get(zarr.ROOT)
+    return None
+
+
+def left_by(folder: str) -> bytes | None:
+    """The header with which a build has ended; None where it has not."""
+    with contextlib.suppress(PathMissingError):
+        return bytes(Work(folder).get("commit/0"))
+    return None
+
+
+def check_left(target: str, left: bytes, folder: str) -> None:
+    """Raise ContainerError where the target of a build that is done is another one by now."""
+    if _root(target) != left:
+        what = f"has changed since the build in {folder} was done; remove that folder, or pass another work="
+        raise ContainerError(Problem(target, what))
+
+
+def end(work: Work, stages: Iterable[str]) -> None:
+    """Remove what a build that is done needs no longer. What remains says that it is done."""
+    for stage in ("plan", "spare", "rows", "labels", "placing", *stages):
+        if stage != "commit":
+            work.store.delete(stage)
+
+
+def _check_complete(work: Work, found: dict[str, Array]) -> None:
+    """Raise IncompleteError where shards or metadata are missing."""
+    store = store_at(_staging(work.plan))
     missing = [f"step {k} of write" for k in sorted(set(range(len(found["tasks"]))) - work.done("write"))]
     for which, name in enumerate(found["names"].tolist()):
         files = int(found["tasks"][found["tasks"][:, 0] == which, 2].max(initial=0))
-        there, key = target.names(f"{name}/c"), f"{name}/zarr.json"
-        try:
-            if target.get(key) != found[f"text:{key}"].tobytes():
-                raise ContainerError(Problem(f"{work.plan.target}/{key}", "is not as it was written; build again"))
-        except PathMissingError:
-            missing.append(key)
+        there = store.names(f"{name}/c")
         missing += [f"{name}/c/{k}" for k in range(files) if str(k) not in there]
     if missing:
-        raise IncompleteError(
-            Problem("write", f"{len(missing)} things are missing, such as {missing[0]}; run the steps")
-        )
-    text = found[f"text:{zarr.ROOT}"].tobytes()
-    target.sweep()
-    target.put(zarr.ROOT, [text])
-    work.put(f"commit/{number}", [hashlib.sha256(text).digest()])
+        what = f"{len(missing)} things are missing, such as {missing[0]}; start the build again in another folder"
+        raise IncompleteError(Problem(_staging(work.plan), what))
+
+
+def _place(plan: Plan) -> None:
+    """Put a complete folder in the place of the target. Raises PathExistsError."""
+    staging, target = _staging(plan), str(plan.target)
+    for folder, _, names in os.walk(staging):
+        for name in names:
+            if name.endswith(".part"):  # of a worker that was killed
+                remove(os.path.join(folder, name))
+    to_disk(staging)
+    if not plan.overwrite or not os.path.lexists(target):
+        if not rename_new(staging, target):
+            raise PathExistsError(Problem(target, "another program has made it meanwhile; build to another target"))
+    else:
+        refuse_present(target, plan.overwrite)
+        exchange_folders(staging, target)
+    to_disk(os.path.dirname(target))
+
+
+def _pointing(text: bytes, id: str | None) -> bytes:
+    """The metadata of a group whose arrays are below a prefix, or for None are in it."""
+    root: dict[str, Any] = json.loads(text)
+    root["attributes"].pop(zarr.AT, None)
+    root["attributes"] |= {} if id is None else {zarr.AT: id}
+    return json.dumps(root).encode()
+
+
+def _point(plan: Plan, root: bytes) -> None:
+    """Let the header of a target in a bucket point to this build, and remove what it pointed to, and old leftovers."""
+    target = str(plan.target)
+    bucket = Bucket(target)
+    bucket.put(f"{plan.id}/{zarr.ROOT}", [_pointing(root, None)])
+    before: Any = None
+    with contextlib.suppress(PathMissingError, ValueError, KeyError):
+        before = json.loads(bucket.get(zarr.ROOT))["attributes"].get(zarr.AT)
+    if plan.overwrite:
+        refuse_present(target, plan.overwrite)
+        bucket.put(zarr.ROOT, [root])
+    else:
+        bucket.create(zarr.ROOT, root)
+    newest: dict[str, float] = {}
+    for name, written in bucket.ages("").items():
+        top = name.partition("/")[0]
+        newest[top] = max(newest.get(top, 0), written)
+    for top, written in newest.items():
+        other = bool(_PREFIX.fullmatch(top)) and top != before  # perhaps of a build that runs
+        if top not in (plan.id, zarr.ROOT) and not (other and time.time() - written < _OLD):
+            bucket.delete(top)

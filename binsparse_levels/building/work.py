@@ -1,4 +1,4 @@
-"""The folder of a build: its plan, and the objects that the steps leave, each with a checksum over all of it."""
+"""The folder of a build, local or in a bucket: whole objects that the steps leave, each with checksums."""
 
 from __future__ import annotations
 
@@ -8,32 +8,29 @@ import io
 import itertools
 import json
 import os
+import pickle
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import fields, replace
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
 import google_crc32c
 import numpy as np
 
-from ..arrays import Array
+from ..arrays import Array, LazyArray
 from ..containers.base import is_url
-from ..containers.objects.asking import side_by_side
-from ..containers.objects.bucket import Bucket
+from ..containers.objects.bucket import Bucket, side_by_side
 from ..containers.objects.folder import Folder
 from ..containers.objects.stores import Range, Store
 from ..containers.replacing import part_of, remove
-from ..errors import BinsparseError, ContainerError, OptionError, Problem, UnsafeError, refuse_memory
-from ..formats.json import load_json
+from ..engine.joining import of_segments
+from ..errors import ContainerError, OptionError, PathMissingError, Problem, refuse_memory
 from ..io.kinds import Place, split_place
-from ..limits import DEFAULT_LIMITS
-from ..tensors.validation import checked_format, checked_sizes
-from .chunks import Source
-from .planning import VERSION, Plan, check
-from .sources import SOURCES, remade
+from .plan import Plan
+from .sources import Source
 
 _TAIL = 2**14  # bytes at the end of an object that are read first
+_PIECE = 2**18  # bytes of an array that have a checksum of their own
 
 
 @lru_cache(8)
@@ -53,17 +50,52 @@ def scratch(target: Place) -> Iterator[str]:
             folder = f"{part_of(os.path.realpath(path))}.d"
             os.mkdir(folder)
     except OSError as error:
-        raise ContainerError(
-            Problem(path, f"no folder for scratch files can be made here: {error.strerror}")
-        ) from error
+        what = f"no folder for scratch files can be made here: {error.strerror}"
+        raise ContainerError(Problem(path, what)) from error
     try:
         yield folder
     finally:
         remove(folder)
 
 
+class Begun(NamedTuple):
+    """What a folder of a work keeps of its build: its id, and the entries that a step holds in memory."""
+
+    id: str
+    rows: int
+
+
+def begun(address: str, call: Mapping[str, Any]) -> Begun | None:
+    """What the folder has of a build by the same call, or None where nothing is begun.
+
+    Raises ContainerError for the work of another call.
+    """
+    work = Work(address)
+    try:
+        told = json.loads(bytes(work.get("begun")))
+    except PathMissingError:
+        return None
+    differing = [name for name, x in _digests(call).items() if told["call"].get(name) != x]
+    if differing:
+        what = f"has the work of another build, which differs in {', '.join(differing)}; pass another work="
+        raise ContainerError(Problem(address, what))
+    return Begun(told["id"], told["rows"])
+
+
+def begin(address: str, call: Mapping[str, Any], plan: Plan) -> None:
+    """Keep in the folder which call has begun a build, unless it is known there, and what it takes to go on with it."""
+    if begun(address, call) is not None:
+        return
+    told = {"id": plan.id, "rows": plan.rows, "call": _digests(call)}
+    Work(address).put("begun", [json.dumps(told).encode()])
+
+
+def _digests(call: Mapping[str, Any]) -> dict[str, str]:
+    return {name: hashlib.sha256(repr(x).encode()).hexdigest()[:16] for name, x in call.items()}
+
+
 class Seal(NamedTuple):
-    """What stands behind the pieces of an object: where each ends, and its crc32c. The seal has a checksum too."""
+    """What follows the pieces of an object: where each ends, and its crc32c. The seal has a checksum too."""
 
     ends: Array
     sums: Array
@@ -75,32 +107,22 @@ class Seal(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The folder of a build, and what tells its plan from another one in the same folder."""
+    """The folder of a build. digest: of the plan and its source, as this call has left them there."""
 
     address: str
-    digest: str
+    digest: str = ""
 
     @property
     def store(self) -> Store:
         return store_at(self.address)
 
     @property
-    def begun(self) -> Plan:
-        """The plan as it is stored: dimensions with labels may be larger there."""
-        return self._known()[0]
-
-    @property
     def plan(self) -> Plan:
-        """The plan with the sizes of all dimensions. Precondition: the labels are numbered."""
-        return self.begun if not self.begun.open else _numbered(self)
+        return _loaded(self)[0]
 
     @property
     def source(self) -> Source:
-        return self._known()[1]
-
-    def _known(self) -> tuple[Plan, Source]:
-        """The plan and the source, read once in every process."""
-        return _BEGUN[self] if self in _BEGUN else _loaded(self)
+        return _loaded(self)[1]
 
     def done(self, stage: str) -> set[int]:
         """The numbers of the steps of a stage that are done."""
@@ -111,29 +133,16 @@ class Work(NamedTuple):
 
         It is flushed to the disk before it gets its name, unless the folder goes with this process.
         """
-        self.store.put(key, _sealed(pieces), flush=self.begun.target is not None)
+        self.store.put(key, _sealed(pieces), flush=not self.digest or self.plan.target is not None)
 
     def get(self, key: str) -> memoryview:
-        """The pieces of an object, behind each other. Raises PathMissingError, ContainerError."""
+        """The concatenated pieces of an object. Raises PathMissingError, ContainerError."""
         raw = self.store.get(key)
-        return self._checked(key, raw)
-
-    def last_pieces(self, keys: Sequence[str]) -> Iterator[tuple[Seal, Array]]:
-        """The seal and the last piece of each object; so many at once as an object store serves."""
-
-        def last(key: str) -> tuple[Seal, Array]:
-            seal = self.seal(key)
-            wanted = seal.range(key, len(seal.ends) - 1, len(seal.ends)), int(seal.sums[-1])
-            return seal, next(iter(self.ranges([wanted])))
-
-        return side_by_side(last, keys)
-
-    def _checked(self, key: str, raw: bytes) -> memoryview:
         seal = _unsealed(raw, len(raw))
         if seal is None:
             raise self.damaged(key)
         body = memoryview(raw)[: int(seal.ends[-1]) if len(seal.ends) else 0]
-        self.pieces_in(key, body, seal.ends, seal.sums)
+        self._check_pieces(key, body, seal.ends, seal.sums)
         return body
 
     def seal(self, key: str) -> Seal:
@@ -147,6 +156,18 @@ class Work(NamedTuple):
         if seal is None or not len(seal.ends):
             raise self.damaged(key)
         return seal
+
+    def piece(self, key: str, number: int) -> tuple[Range, int]:
+        """Where a piece of an object is, and its checksum."""
+        seal = _seal_of(self, key)
+        if number >= len(seal.ends):
+            raise self.damaged(key)
+        return seal.range(key, number, number + 1), int(seal.sums[number])
+
+    def last_pieces(self, keys: Sequence[str]) -> Iterator[Array]:
+        """The last piece of each object; so many at once as an object store serves."""
+
+        return side_by_side(lambda key: next(self.ranges([self.piece(key, len(_seal_of(self, key).ends) - 1)])), keys)
 
     def ranges(self, wanted: Sequence[tuple[Range, int]]) -> Iterator[Array]:
         """Pieces of objects, each with its checksum. Raises ContainerError for damaged ones."""
@@ -166,21 +187,13 @@ class Work(NamedTuple):
             raise self.damaged(key)
         (block,) = self.store.ranges([seal.range(key, first, last + 1)])
         origin = int(seal.ends[first - 1]) if first else 0
-        self.pieces_in(key, block, seal.ends[first : last + 1] - origin, seal.sums[first : last + 1])
+        self._check_pieces(key, block, seal.ends[first : last + 1] - origin, seal.sums[first : last + 1])
         return block[start - origin : stop - origin]
 
-    def pieces_in(self, key: str, block: Any, ends: Array, sums: Array) -> list[Any]:
-        """Pieces of an object that lie behind each other in a block of its bytes. Raises ContainerError."""
-        found = [block[a:b] for a, b in itertools.pairwise([0, *ends.tolist()])]
-        if any(_sum_of([piece]) != known for piece, known in zip(found, sums.tolist(), strict=True)):
-            raise self.damaged(key)
-        return found
-
-    def slices(self, wanted: Sequence[tuple[str, int, int]]) -> list[Array]:
-        """`slice` of each of these, side by side."""
-        if len(wanted) < 2 or not is_url(self.address):
-            return [self.slice(*place) for place in wanted]
-        return list(side_by_side(lambda place: self.slice(*place), wanted))
+    def _check_pieces(self, key: str, block: Any, ends: Array, sums: Array) -> None:
+        for begin, end, known in zip([0, *ends.tolist()], ends.tolist(), sums.tolist(), strict=False):
+            if _sum_of([block[begin:end]]) != known:
+                raise self.damaged(key)
 
     def save(self, key: str, **arrays: Any) -> None:
         """Leave an object of arrays by name."""
@@ -198,24 +211,34 @@ class Work(NamedTuple):
             refuse_memory(error, key)
             raise self.damaged(key) from error
 
+    def put_array(self, key: str, parts: Iterable[Array]) -> None:
+        """Leave one array, given in parts."""
+        self.put(key, itertools.chain.from_iterable(map(pieces_of, parts)))
+
+    def array(self, key: str, dtype: np.dtype[Any]) -> LazyArray:
+        """Such an array, read where it is sliced."""
+        ends = _seal_of(self, key).ends
+        size = dtype.itemsize
+        return of_segments(
+            np.array([int(ends[-1]) // size]), lambda _, a, b: self.slice(key, a * size, b * size).view(dtype), dtype
+        )
+
     def damaged(self, key: str) -> ContainerError:
         """The error for an object that is not as a step has left it."""
         return ContainerError(Problem(f"{self.address}/{key}", "is damaged; start the build again in another folder"))
 
-    def forget(self) -> None:
+    def close(self) -> None:
         """Close the source in this process."""
-        _BEGUN.pop(self, None)
+        _KNOWN.pop(self, None)
 
 
-@lru_cache(4)
-def _numbered(work: Work) -> Plan:
-    sizes = work.load("number/0")["shape"].tolist()
-    plan = replace(work.begun, shape=checked_sizes(sizes), mark=work.begun.identity)
-    checked_format(plan.parsed, plan.stored_shape, plan.bounds)
-    return plan
+def pieces_of(array: Array) -> Iterator[Any]:
+    """The bytes of an array in pieces of bounded size, one at least."""
+    raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
+    return (raw[at : at + _PIECE].data for at in range(0, max(len(raw), 1), _PIECE))
 
 
-@lru_cache(1024)
+@lru_cache(2**14)
 def _seal_of(work: Work, key: str) -> Seal:
     return work.seal(key)
 
@@ -263,67 +286,38 @@ def _unsealed(tail: Any, size: int) -> Seal | None:
     return Seal(ends, sums) if whole and (np.diff(ends, prepend=0) >= 0).all() else None
 
 
-_BEGUN: dict[Work, tuple[Plan, Source]] = {}
+# The plan and its source
+
+_KNOWN: dict[Work, tuple[Plan, Source]] = {}
 
 
-@lru_cache(2)
-def _loaded(work: Work) -> tuple[Plan, Source]:
-    plan, digest = stored_plan(work.address)
-    if digest != work.digest:
-        raise ContainerError(Problem(work.address, "has another plan now; begin again in another folder"))
-    if "kind" not in plan.source:
-        import pickle
-
-        sent: Source = pickle.loads(work.get("source"))
-        return plan, sent
-    if plan.source["kind"] not in SOURCES:
-        raise UnsafeError(Problem("plan.source", "is no source that a file can name; call build() in its program"))
-    try:
-        return plan, remade(plan.source)
-    except (TypeError, ValueError, AttributeError, IndexError, KeyError) as error:
-        refuse_memory(error)
-        if isinstance(error, BinsparseError):
-            raise
-        raise work.damaged("plan") from error
-
-
-def begin(address: str, plan: Plan, source: Source, *, sent: bool = False) -> Work:
-    """Write a plan into the folder of a work, or read the same plan there. sent: other processes need the source.
-
-    Raises ContainerError for another plan.
-    """
-    text = plan.text()
-    store_at(address).create("plan", b"".join(_sealed([text.encode()])))
-    there, digest = stored_plan(address)
-    mine, others = (json.loads(x) for x in (text, there.text()))
-    if differing := [name for name in mine if mine[name] != others[name] and name not in ("threads", "id")]:
-        what = f"has the work of another build, which differs in {', '.join(differing)}; pass another work="
-        raise ContainerError(Problem(address, what))
-    work = Work(address, digest)
-    _BEGUN[work] = there, source
-    if sent and "kind" not in plan.source:
-        work.put("source", [_pickled(source)])
+def open_work(address: str, plan: Plan, source: Source, *, sent: bool) -> Work:
+    """The work of a plan. sent: other processes run steps, and find the plan and the source in the folder."""
+    work = Work(address, plan.id)
+    if sent:
+        raw = _pickled((plan, source))
+        work = Work(address, hashlib.sha256(raw).hexdigest())
+    _KNOWN[work] = plan, source
+    if sent:
+        work.put("plan", [raw])
     return work
 
 
-def stored_plan(address: str) -> tuple[Plan, str]:
-    """The plan in a folder, and its digest. Raises PathMissingError, ContainerError."""
-    raw = store_at(address).get("plan")
-    text = bytes(Work(address, "")._checked("plan", raw))
-    given = load_json(text, replace(DEFAULT_LIMITS, header_bytes=2**28))
-    if not isinstance(given, dict) or given.get("version") != VERSION or set(given) != {x.name for x in fields(Plan)}:
-        raise ContainerError(Problem("plan", "is of another version of this program; begin again in another folder"))
-    try:
-        plan = Plan(**{**given, "shape": checked_sizes(given["shape"])})
-        check(plan)
-    except (BinsparseError, TypeError, ValueError, AttributeError, OverflowError) as error:
-        what = f"is damaged: {error!s:.200}; start the build again in another folder"
-        raise ContainerError(Problem("plan", what)) from error
-    return plan, hashlib.sha256(text).hexdigest()[:16]
+def _loaded(work: Work) -> tuple[Plan, Source]:
+    """The plan and the source, read once in every process.
+
+    The digest comes with the step from the process that has called, so that nothing else is unpickled.
+    """
+    if work not in _KNOWN:
+        raw = bytes(work.get("plan"))
+        if hashlib.sha256(raw).hexdigest() != work.digest:
+            raise ContainerError(Problem(work.address, "has another plan now; begin again in another folder"))
+        _KNOWN.clear()
+        _KNOWN[work] = pickle.loads(raw)
+    return _KNOWN[work]
 
 
-def _pickled(source: Source) -> bytes:
-    """A source that only its own program can make again, such as one around a function."""
+def _pickled(source: Any) -> bytes:
     try:
         import cloudpickle as pickler
     except ImportError:

@@ -7,7 +7,7 @@ import time
 from typing import Any, get_args
 
 from ..building import convert
-from ..building.tables import FILES
+from ..building.columns import FILES
 from ..containers.base import is_url
 from ..containers.replacing import clean_folder, refuse_existing
 from ..engine.emission import Duplicates
@@ -60,8 +60,8 @@ def _convert(options: argparse.Namespace) -> int:
     _look_at_target(options, out)
     if building.is_table(options.path):
         building.convert_table(options, out)
-    elif options.columns is not None or options.bad is not None:
-        raise WrongCall(f"--columns and --bad are for tables, which end with {', '.join(FILES)}; leave them out")
+    elif options.columns is not None or options.nulls is not None:
+        raise WrongCall(f"--columns and --nulls are for tables, which end with {', '.join(FILES)}; leave them out")
     elif options.memory is not None:
         _convert_in_parts(options, out)
     else:
@@ -176,7 +176,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--memory", "convert in parts, within this memory, such as 1G, as for a table", type=byte_count),
         argument("--shape", "shape of a .tns file or a table, such as 125,1790,112765", type=integers),
         argument("--duplicates", "how to merge duplicates of text and tables; error by default", choices=_DUPLICATES),
-        building.COLUMNS, building.BAD, *WRITTEN,
+        building.COLUMNS, building.NULLS, *WRITTEN,
     ),
     "repair": (
         _repair, "repair a file that a strict reader refuses: write a new file and list the repairs", IN,

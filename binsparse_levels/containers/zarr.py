@@ -5,12 +5,12 @@ The header is nested twice, as other programs read it: attributes["binsparse"] =
 
 from __future__ import annotations
 
-from .zarr_reading import BUILD, ROOT, ZarrReader, list_groups, mark, others, reading
+from .zarr_reading import AT, ROOT, ZarrReader, list_groups, mark, others, reading
 from .zarr_stores import opened
 from .zarr_writing import ZarrWriter, extend, new_metadata, writing
 
 __all__ = [
-    "BUILD",
+    "AT",
     "ROOT",
     "ZarrReader",
     "ZarrWriter",

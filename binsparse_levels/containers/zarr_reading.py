@@ -8,6 +8,7 @@ import functools
 import json
 import math
 import os
+import re
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -44,7 +45,7 @@ from .zarr_stores import Far, Folder, is_near, opened
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
 ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays beside the header: one request opens a tensor
-BUILD = f"{RESERVED}build"  # the build that writes a group, or has written it
+AT = f"{RESERVED}at"  # the prefix below which the arrays of a group are that a build has written into a bucket
 COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 CHUNK = 2**16  # items: a small slice reads little
 SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
@@ -115,10 +116,6 @@ class ZarrReader:
     def read_header(self) -> Any:
         with touching(ATTRIBUTE):
             attributes = self._strict_attributes() if self._attributes is None else self._attributes
-        if ATTRIBUTE not in attributes and BUILD in attributes:
-            raise IncompleteError(
-                Problem(str(self._group.store_path), "a build has begun here; end it, or begin again")
-            )
         if ATTRIBUTE not in attributes:
             with touching(self._group.path):
                 listed = members(self._group) if self._group.store.supports_listing else []
@@ -345,17 +342,27 @@ def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
             header
         ):
             metadata = {"zarr_format": version, "attributes": attributes}
-            place = store / group if group else store
+            place = store / "/".join(filter(None, (group, _prefix_in(attributes))))
             return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
     return None
 
 
-def _group(store: Any, path: str) -> zarr.Group:
+def _group(store: Any, path: str, *, follow: bool = True) -> zarr.Group:
+    """A group, or the one below it that has its arrays."""
     place = StorePath(store) if isinstance(store, Folder) else store
     if isinstance(place, StorePath) and (metadata := _near_metadata(place / path, "group")) is not None:
         metadata.pop("consolidated_metadata", None)  # another program may have made it untrue
-        return zarr.Group(zarr.AsyncGroup.from_dict(place / path, metadata))
-    return zarr.open_group(store, path=path, mode="r", use_consolidated=False)
+        found = zarr.Group(zarr.AsyncGroup.from_dict(place / path, metadata))
+    else:
+        found = zarr.open_group(store, path=path, mode="r", use_consolidated=False)
+    below = _prefix_in(found.attrs.asdict()) if follow else ""
+    return _group(store, f"{path}/{below}".strip("/"), follow=False) if below else found
+
+
+def _prefix_in(attributes: Mapping[str, Any]) -> str:
+    """The prefix that a build has written a group's arrays below, if any."""
+    at = attributes.get(AT)
+    return at if isinstance(at, str) and re.fullmatch("[0-9a-f]{16}", at) else ""
 
 
 def _near_metadata(place: StorePath, node: str) -> dict[str, Any] | None:
@@ -407,12 +414,10 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
             names = {name.partition("/")[0] for name in store._zf.namelist()}
         root = _group(store, "") if NAMES & names else None
         attributes = {} if root is None else root.attrs.asdict()
-        if BUILD in attributes and ATTRIBUTE not in attributes:
-            return set()
         reader = ZarrReader(root, DEFAULT_LIMITS) if root is not None and ATTRIBUTE in attributes else None
         arrays = [] if reader is None else [name for name, x in members(reader.group) if isinstance(x, zarr.Array)]
         ours = set() if reader is None else named_by(reader.read_header, arrays)
-    return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, BUILD}
+    return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 
 def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group], bool]] = ()) -> list[str]:

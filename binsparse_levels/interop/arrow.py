@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from ..arrays import Array
-from ..building import tables
+from ..building import columns as tables
 from ..building.columns import arrow as arrow_module
 from ..engine.emission import Duplicates
 from ..engine.tree import index_dtype

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from ..building.stored_tensors import Tensors
+from ..building.sources import Tensors
 from ..errors import BinsparseError
 from ..formats.format import coordinates
 from ..formats.structure import in_triangle

@@ -21,9 +21,9 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from binsparse_levels import build, pack, read, write_from
-from binsparse_levels.building import labelling, partitions, planning, running, target
+from binsparse_levels.building import partitions, plan, running, target
 
-STAGES = ["plan", *running.LABELS, *running.STAGES]
+STAGES = ["plan", "rows", *running.STAGES]
 SHARES = st.floats(0, 1)  # of the moments of a stage
 SAMPLED = partitions.sampled
 
@@ -32,10 +32,8 @@ SAMPLED = partitions.sampled
 def small():
     """Steps of a few entries, and a sample that tells little, so that a partition is cut again."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "rows_within", lambda *_, **__: 20)
+        patch.setattr(plan, "rows_within", lambda *_, **__: 20)
         patch.setattr(partitions, "sampled", lambda work: SAMPLED(work)[:1])
-        patch.setattr(labelling, "_SHARE", 8)
-        patch.setattr(labelling, "_BLOCKS", (16, 64))
         patch.setattr(target, "_WRITTEN", 64)
         yield
 
@@ -108,7 +106,7 @@ def built(files, folder, progress):
 
 
 def names_in(folder):
-    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*"))
+    return sorted(str(path.relative_to(folder)) for path in folder.rglob("*") if path.suffix != ".part")
 
 
 @pytest.fixture(scope="module")
@@ -130,7 +128,7 @@ def case(tmp_path_factory):
 
 def kept(work):
     """The steps of a work that are done: their objects, each a file of its own."""
-    return {path: path.stat().st_ino for path in work.glob("*/*") if path.name.isdecimal()}
+    return {path: path.stat().st_ino for path in work.glob("*/*") if path.parent.name in running.STAGES}
 
 
 def ends_as_unkilled(folder, case, stage, share):
@@ -181,7 +179,7 @@ def streamed(path, number, progress=None):
 def larger():
     """Steps that hold more entries, for this test alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(planning, "rows_within", lambda *_, **__: 200)
+        patch.setattr(plan, "rows_within", lambda *_, **__: 200)
         yield
 
 

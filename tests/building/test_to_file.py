@@ -34,12 +34,29 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import to_file
-from binsparse_levels.building.planning import Rows
+from binsparse_levels.building import plan, to_file
 from binsparse_levels.cli import main
 from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.formats.format import coordinates
 from binsparse_levels.io.files import text_tables
+
+
+class Rows(int):
+    """In place of memory: so many entries may be in memory at a time."""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def counted():
+    rows_within = plan.rows_within
+
+    def made(memory, *sizes, **more):
+        return int(memory) if isinstance(memory, Rows) else rows_within(memory, *sizes, **more)
+
+    with pytest.MonkeyPatch.context() as patch:
+        for module in (plan, to_file):
+            patch.setattr(module, "rows_within", made)
+        yield
+
 
 TEXTS = {"a.mtx": (2, None), "b.mtx.gz": (2, None), "c.tns": (3, None), "d.svmlight": (2, None), "e": (2, "mex")}
 

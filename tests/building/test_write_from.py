@@ -28,7 +28,7 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import partitions, planning, trees
+from binsparse_levels.building import packing, partitions, plan
 from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.engine import joining
 
@@ -39,12 +39,12 @@ POLICIES = ["error", "sum", "first", "last"]
 @contextlib.contextmanager
 def rows(number):
     """So many entries fit into memory."""
-    before = planning.rows_within, joining.AT_ONCE
-    planning.rows_within, joining.AT_ONCE = (lambda *_, **__: number), max(number - 1, 1)
+    before = plan.rows_within, joining.AT_ONCE
+    plan.rows_within, joining.AT_ONCE = (lambda *_, **__: number), max(number - 1, 1)
     try:
         yield
     finally:
-        planning.rows_within, joining.AT_ONCE = before
+        plan.rows_within, joining.AT_ONCE = before
 
 
 @pytest.fixture
@@ -63,13 +63,13 @@ def kept(monkeypatch):
 @pytest.fixture
 def packed_at_once(monkeypatch):
     """The numbers of entries that were packed at once."""
-    counts, packed = [], trees.packed
+    counts, packed = [], packing._packed
 
     def counted(plan, levels, columns, *rest):
         counts.append(len(columns[-1]))
         return packed(plan, levels, columns, *rest)
 
-    monkeypatch.setattr(trees, "packed", counted)
+    monkeypatch.setattr(packing, "_packed", counted)
     return counts
 
 
@@ -217,8 +217,8 @@ def test_an_order_that_is_kept_is_not_spilled(tmp_path, kept):
     coords, values = tensor.unpack()
     with rows(500):
         write_from(chunked(coords, values, [100] * 20), tmp_path / "a.h5", tensor.shape, tensor.format, memory=1)
-    assert not [key for key in kept if key.startswith(("spilled/", "partition/"))]
-    assert sum(key.startswith("packed/") for key in kept) == -(-len(values) // 250)
+    assert not [key for key in kept if key.startswith("partition/")]
+    assert sum(key.startswith("pack/") for key in kept) == -(-len(values) // 250)
     alike(read(tmp_path / "a.h5"), tensor)
 
 
@@ -235,7 +235,7 @@ def test_an_order_that_ends_midway(tmp_path, kept, format, policy):
         write_from(
             chunked(coords, values, [350] * 9), tmp_path / "a.h5", tensor.shape, format, memory=1, duplicates=policy
         )
-    assert {key.partition("/")[0] for key in kept} >= {"packed", "spilled", "pack"}
+    assert {key.partition("/")[0] for key in kept} >= {"rows", "partition", "pack"}
     alike(read(tmp_path / "a.h5"), pack(coords, values, tensor.shape, format, duplicates=policy))
 
 
@@ -345,9 +345,9 @@ TABLE = {"i": [0, 1], "j": [1, 2], "v": [1.0, 2.0]}
     [
         ({"v": [1.0, None]}, "columns.v: 1 nulls"),
         ({"i": [None, 1]}, "columns.i: 1 nulls"),
-        ({"v": ["a", "b"]}, "columns.v: holds"),
-        ({"j": [1, 3]}, r"row 1: columns\.j: 3 is outside"),
-        ({"j": [-1, 2]}, r"row 0: columns\.j: -1 is outside"),
+        ({"v": ["a", "b"]}, "columns.v: contains"),
+        ({"j": [1, 3]}, r"columns\.j: 3 is outside dimension 1 of size 3, in row 1"),
+        ({"j": [-1, 2]}, r"columns\.j: -1 is outside .* in row 0"),
         ({"i": [0, 0], "j": [1, 1]}, r"\(0, 1\)"),
     ],
 )
@@ -403,7 +403,7 @@ def test_chunks_as_pack_takes_them(tmp_path):
         (([[0], [0, 1]], [1.0]), "coords"),
         (([[0, 1], [0, 1]], [1.0]), "coords|values"),
         (([[0.5], [0]], [1.0]), r"coords\[0\]: expected integers"),
-        (([[0], [3]], [1.0]), r"row \d: coords\[1\]: 3 is outside dimension 1"),
+        (([[0], [3]], [1.0]), r"chunk \d: coords\[1\]: 3 is outside dimension 1"),
         (([[2**63], [0]], [1.0]), r"coords\[0\]: 9223372036854775808 is outside"),
         (([[2**64 - 1], [0]], [1.0]), r"coords\[0\]: 18446744073709551615 is outside"),
         (([[-1], [0]], [1.0]), "-1 is outside"),
@@ -540,7 +540,7 @@ def test_progress_tells_every_stage(tmp_path):
             memory=1, duplicates="sum", progress=lambda *step: told.append(step),
         )  # fmt: skip
     names = list(dict.fromkeys(name for name, *_ in told))
-    assert names == ["spill", "sample", "split", "partition", "table", "again", "pack", "writing"]
+    assert names == ["rows", "sample", "split", "partition", "table", "again", "pack", "writing"]
     assert all(0 <= done <= total for _, done, total in told)
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import shutil
 from dataclasses import replace
 
 import naive
@@ -143,38 +142,27 @@ def streamed(tensor, model, draw, folder):
     return draw_reader(draw)(place), model
 
 
-@way(
-    "build",
-    "estimate",
-    "plan",
-    "step",
-    "commit",
-    "progress",
-    "skipped",
-    drops="structure descriptor labels iso",
-    pads=True,
-)
+@way("build", drops="structure descriptor labels iso", pads=True)
 def built(tensor, model, draw, folder):
     chunks, target = chunks_of(tensor), f"{folder}/built.zarr"
     options = {"fill_value": tensor.fill_value, "attributes": dict(tensor.attributes), "map": tensor.map}
     rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
     given = (lambda k: chunks[k], target, model.shape, draw_format(draw, rank))
-    bad = draw(st.sampled_from(["raise", "skip"]))
-    assert bl.build(*given, count=2, dtype=model.dtype, overwrite=True, bad=bad, **options) == ({}, [])
+    bl.build(*given, count=2, dtype=model.dtype, overwrite=True, **options)
     return draw_reader(draw)(target), model
 
 
-@way("build", drops="structure iso", pads=True)
-def grown(tensor, model, draw, folder):
-    """Entries that the tensor has already, merged into it. Of padded levels, what equals the padding is no entry."""
-    place, target = stored(tensor, draw, folder), f"{folder}/grown.zarr"
-    coords, values = tensor.expand_structure().unpack()
-    half = len(values) // 2
-    given = {"count": 1, "duplicates": "first", "dtype": model.dtype, "overwrite": True, "onto": place}
-    bl.build(lambda _: ([x[:half] for x in coords], values[:half]), target, model.shape, None, **given)
+@way("write_from", drops="structure attributes descriptor labels map iso", pads=True)
+def merged(tensor, model, draw, folder):
+    """The tensor and some of its entries again. Of padded levels, what equals the padding is no entry."""
+    target, labels = {}, tensor._metadata.labels
+    named = {} if labels is None or not labels.columns else {"dims": labels.dims, "values": labels.values}
+    fill = tensor.fill_value if tensor.fill_value is not None else None
+    options = {"duplicates": "first", "dtype": model.dtype, "fill_value": fill, **named}
+    bl.write_from([tensor, tensor], target, model.shape, draw_format(draw, len(model.shape)), **options)
     padded = tensor.stored.format.padded
     entries = {k: x for k, x in model.entries.items() if not (padded and naive.equal(x, model.pad))}
-    return draw_reader(draw)(target), replace(model, entries=entries)
+    return bl.read(target), replace(model, entries=entries)
 
 
 @way("to_dask", "from_dask", drops="structure attributes descriptor labels map iso", pads=True)
@@ -247,18 +235,9 @@ def by_command(tensor, model, draw, folder):
     return bl.read(f"{folder}/by_command.h5"), model
 
 
-@way(
-    "command build",
-    "command plan",
-    "command step",
-    "command progress",
-    "command script",
-    "command commit",
-    drops="fill labels structure attributes descriptor map iso",
-    pads=True,
-)
-def by_steps(tensor, model, draw, folder):
-    """A table of the entries, built by the commands of a cluster."""
+@way("command build", drops="fill labels structure attributes descriptor map iso", pads=True)
+def by_build(tensor, model, draw, folder):
+    """A table of the entries, built by the command."""
     import pyarrow.parquet
 
     if not model.shape or model.dtype.kind not in "biuf" or model.dtype.name not in BINSPARSE:  # Arrow has no others
@@ -267,22 +246,8 @@ def by_steps(tensor, model, draw, folder):
     names = ["ijkl"[k] for k in range(len(coords))]
     columns = dict(zip(names, coords, strict=True)) | {"v": values.astype(model.dtype.newbyteorder("="))}
     pyarrow.parquet.write_table(pyarrow.table(columns), f"{folder}/rows.parquet")
-    shutil.rmtree(f"{folder}/work", ignore_errors=True)
     given = [f"{folder}/rows.parquet", f"{folder}/steps.zarr", "--overwrite"]
     given += ["--shape", ",".join(map(str, model.shape)), "--columns", ",".join([*names, "v"])]
     given += ["--format", str(draw_format(draw, len(model.shape)))]
-    given += draw(st.sampled_from([[], ["--bad", "skip"]]))
-    if draw(st.booleans()):
-        run("build", *given)
-    else:
-        run("plan", *given, "--work", f"{folder}/work")
-        while (stage := next(x for x in bl.progress(f"{folder}/work") if x.done < x.total)).name != "commit":
-            tasks = draw(st.sampled_from([None, 1, 3]))
-            if tasks is None:
-                run("step", f"{folder}/work", stage.name, *range(stage.total))
-            else:
-                run("step", f"{folder}/work", stage.name, *range(tasks), "--of", str(tasks))
-        run("progress", f"{folder}/work")
-        run("script", f"{folder}/work")
-        run("commit", f"{folder}/work")
+    run("build", *given, "--nulls", draw(st.sampled_from(["error", "drop"])))
     return bl.read(f"{folder}/steps.zarr"), model

@@ -41,10 +41,10 @@ def mapped(model, tensor):
 
 
 FILES = (
-    "written several within other_system converted repaired appended concatenated streamed built grown dask dataset "
+    "written several within other_system converted repaired appended concatenated streamed built merged dask dataset "
     "looked_at pictured by_command protocol"
 )
-PARTS = "appended concatenated built by_steps"
+PARTS = "appended concatenated built by_build"
 
 REFUSALS = (
     Refusal(
@@ -75,12 +75,8 @@ REFUSALS = (
         lambda model, tensor: not model.shape,
     ),
     Refusal(
-        "built grown", "`build`", bl.FormatError, "a scalar is not built in parts", "a scalar", "`pack` and `write`",
+        "built", "`build`", bl.FormatError, "a scalar is not built in parts", "a scalar", "`pack` and `write`",
         lambda model, tensor: not model.shape,
-    ),
-    Refusal(
-        "grown", "`build(…, onto=…)` of integers", bl.ArrayError, "has integers, and the tensor has labels",
-        "a tensor with labels", "columns of labels in Parquet files", lambda model, tensor: model.labels is not None,
     ),
     Refusal(
         "dm", "`Tensor.dm`", bl.FormatError, "the tensor has none", "a tensor without a map",

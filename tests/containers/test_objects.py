@@ -16,7 +16,7 @@ from zarr.storage import MemoryStore
 import binsparse_levels as bl
 from binsparse_levels import LimitError, Limits, pack
 from binsparse_levels.containers.objects import codecs
-from binsparse_levels.containers.objects.asking import side_by_side
+from binsparse_levels.containers.objects.bucket import side_by_side
 from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.containers.objects.reading import CACHE
 from binsparse_levels.containers.objects.stores import Part

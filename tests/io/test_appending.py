@@ -13,7 +13,7 @@ import pyarrow
 import pytest
 import zarr
 from helpers import kinds  # noqa: F401 (further kinds)
-from helpers.blocks import blocks_of, large
+from helpers.blocks import blocks_of, large, rows_at_once
 from hypothesis import assume, event, given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore
@@ -36,7 +36,6 @@ from binsparse_levels import (
     testing,
     write,
 )
-from binsparse_levels.building.planning import Rows
 from binsparse_levels.containers import checksums, replacing
 from binsparse_levels.containers.objects.chunks import Chunks
 from binsparse_levels.io import appending
@@ -432,8 +431,8 @@ def test_a_fault_in_many_empty_fibers_is_told_by_its_place(tmp_path):
             file[array][place] = number
         with blocks_of(3), pytest.raises(ArrayError, match=told):
             append(tmp_path / "a.h5", tensor)
-        with blocks_of(3), pytest.raises(ArrayError, match=told):
-            convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=Rows(3))
+        with blocks_of(3), rows_at_once(3), pytest.raises(ArrayError, match=told):
+            convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=2**34)
         (tmp_path / "a.h5").write_bytes(before)
 
 
@@ -539,10 +538,16 @@ def test_a_seal_is_looked_at_before_parts_are_used(tmp_path):
     tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
     for name in ("a.bspnpy", "b.bspnpy"):
         write(tmp_path / name, tensor, checksum=True)
-    convert(tmp_path / "a.bspnpy", tmp_path / "c.h5", "CSC", memory=Rows(3))
+    with rows_at_once(3):
+        convert(tmp_path / "a.bspnpy", tmp_path / "c.h5", "CSC", memory=2**34)
     np.save(tmp_path / "b.bspnpy" / "values.npy", np.arange(11.0))
+
+    def converted(source, target):
+        with rows_at_once(3):
+            convert(source, target, "CSC", memory=2**34)
+
     uses = (
-        lambda b: convert(b, tmp_path / "d.h5", "CSC", memory=Rows(3)),
+        lambda b: converted(b, tmp_path / "d.h5"),
         lambda b: concatenate([tmp_path / "a.bspnpy", b], tmp_path / "d.h5"),
         lambda b: append(b, tensor),
     )

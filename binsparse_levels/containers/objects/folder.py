@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -17,14 +16,13 @@ from ...parallel import each, get_threads
 from ...system import to_disk
 from ..base import touching
 from ..direct import opened, read_in_steps, read_into, refuse_links
-from ..replacing import hold_lock, remove
+from ..replacing import remove
 from .codecs import Bytes
-from .stores import Kept, Part, Range, Use, count, shorter, touching_object
+from .stores import Part, Range, Use, shorter, touching_object
 
 _GRAIN = 2**18  # bytes that a thread reads and uses at least
 _FEW_OBJECTS = 16  # so many files are opened to see whether they are there; for more, the folder is listed
 _NOTHING = np.empty(0, np.uint8)
-_PART = re.compile(r"\.[0-9a-f]{12}\.part$")  # how a file ends before it gets its name
 
 
 class Folder:
@@ -68,20 +66,11 @@ class Folder:
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
         try:
             with self._written(key, pieces, flush) as (path, part):
-                count("put", os.path.getsize(part))
                 os.replace(part, path)
         except OSError as error:
             raise ContainerError(
                 Problem(self._path(key), f"cannot be written: {error.strerror}; make room or check the rights")
             ) from error
-
-    def create(self, key: str, data: bytes) -> bool:
-        with touching(self._path(key)), self._written(key, [data], True) as (path, part):
-            try:
-                os.link(part, path)
-            except FileExistsError:
-                return False
-        return True
 
     def _part(self, path: str) -> str:
         """Where an object is written before it gets its name."""
@@ -135,9 +124,7 @@ class Folder:
 
     def get(self, key: str) -> bytes:
         with touching_object(self._path(key)), open(self._path(key), "rb") as file:
-            octets = file.read()
-        count("get", len(octets))
-        return octets
+            return file.read()
 
     def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
         for key, start, size in wanted:
@@ -145,7 +132,6 @@ class Folder:
                 raw = np.fromfile(self._path(key), np.uint8, size, offset=start)
             if len(raw) != size:
                 raise shorter(self._path(key))
-            count("get", size)
             yield raw
 
     def size(self, key: str) -> int:
@@ -158,33 +144,8 @@ class Folder:
             return {name for name in os.listdir(path) if not name.endswith(".part")}
         return set()
 
-    def listed(self, prefix: str) -> dict[str, Kept]:
-        path = self._path(prefix)
-        with touching(path), contextlib.suppress(FileNotFoundError), os.scandir(path) as there:
-            known = {entry.name: entry.stat() for entry in there if not entry.name.endswith(".part")}
-            return {name: Kept(status.st_size, status.st_mtime) for name, status in known.items()}
-        return {}
-
     def delete(self, prefix: str) -> None:
         remove(self._path(prefix))
-
-    def sweep(self) -> None:
-        for folder, _, names in os.walk(self._root):
-            for name in names:
-                if _PART.search(name):
-                    remove(os.path.join(folder, name))
-
-    @contextlib.contextmanager
-    def held(self) -> Iterator[None]:
-        with touching(self._root):
-            os.makedirs(self._root, exist_ok=True)
-        with contextlib.ExitStack() as holding:
-            try:
-                holding.enter_context(hold_lock(os.path.join(self._root, "plan"), 0))
-            except ContainerError as error:
-                what = "another process writes here; wait for it, or choose another folder"
-                raise ContainerError(Problem(self._root, what)) from error
-            yield
 
 
 def _read_part(handle: int, size: int, part: Part, alone: bool) -> tuple[Bytes | Exception, Bytes]:

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import threading
-from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -54,13 +52,6 @@ class PartStore(Protocol):
         """Write objects by key, each whole, from a function that makes buffers of bytes."""
 
 
-class Kept(NamedTuple):
-    """What a store tells of an object. time: when it was written, in seconds."""
-
-    size: int
-    time: float
-
-
 class Store(Protocol):
     """Whole objects by key: an object is there whole or not at all, and to put it again replaces it.
 
@@ -69,9 +60,6 @@ class Store(Protocol):
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
         """Write an object whole, from buffers of bytes. flush: to the disk, before the object gets its name."""
-
-    def create(self, key: str, data: bytes) -> bool:
-        """Write an object where there is none. Returns whether the object there is this one."""
 
     def get(self, key: str) -> bytes:
         """An object. Raises PathMissingError."""
@@ -85,27 +73,8 @@ class Store(Protocol):
     def names(self, prefix: str) -> set[str]:
         """The keys below `prefix/`, without it."""
 
-    def listed(self, prefix: str) -> dict[str, Kept]:
-        """What the objects below `prefix/` are, by `names`."""
-
     def delete(self, prefix: str) -> None:
         """Remove all objects below `prefix/`."""
-
-    def sweep(self) -> None:
-        """Remove what is left of writes whose process has died. Precondition: no other process writes."""
-
-    def held(self) -> contextlib.AbstractContextManager[None]:
-        """Hold the store alone within the block. Raises ContainerError where another process holds it."""
-
-
-moved: Counter[str] = Counter()  # what this process has put and got: `puts` and `gets`, and the bytes, `put` and `got`
-_counting = threading.Lock()
-
-
-def count(kind: str, size: int) -> None:
-    """Count a `put` or a `get` of so many bytes."""
-    with _counting:
-        moved.update({f"{kind}s": 1, "put" if kind == "put" else "got": size})
 
 
 @contextlib.contextmanager

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -20,30 +19,27 @@ from ..levels.positions import cells
 from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
-from .bad_rows import keep
-from .labelling import chunk_of
-from .partitions import Piece, bounds, checked_columns, cut_table, cuts_of, gathered, pieces_of, row_bytes, runs_of
-from .planning import FEW, Plan, check_joined, check_size
+from .entries import concatenated, follow
+from .partitions import Piece, cut_table, gathered, pieces_of, runs
+from .plan import FEW, Plan, check_joined, check_size
 from .work import Work
+from .work import pieces_of as pages_of
 
-_PAGE = 2**18  # bytes of arrays that are read and checked at once, at least
 _KIND = 2**32  # what the kind of an array's type is multiplied by, where a number says kind and size
 
 
 def pack(work: Work, number: int) -> None:
     plan = work.plan
     if plan.sorted:
-        pack_columns(work, "pack", number, checked_columns(plan, chunk_of(work, number), partial(keep, work, number)))
+        _pack_columns(work, number, work.source.columns(plan, number))
         return
     found = cut_table(work)
     b, piece = found["packs"][number].tolist()
     if piece < 0:
-        wanted = pieces_of(plan, [f"partition/{k}" for k in range(len(work.source))], *bounds(work, found, b))
+        wanted = pieces_of(work, runs(work), b)
     else:
-        tasks = np.flatnonzero(found["tasks"][:, 0] == b)
-        _, count = cuts_of(found, b)
-        wanted = pieces_of(plan, *runs_of(work, [f"again/{k}" for k in tasks], count, piece))
-    pack_columns(work, "pack", number, _within_memory(work, wanted))
+        wanted = pieces_of(work, [f"again/{k}" for k in np.flatnonzero(found["tasks"][:, 0] == b)], piece)
+    _pack_columns(work, number, _within_memory(work, wanted))
 
 
 def _within_memory(work: Work, wanted: Sequence[Piece]) -> list[Array]:
@@ -51,7 +47,7 @@ def _within_memory(work: Work, wanted: Sequence[Piece]) -> list[Array]:
     the order of the source.
     """
     plan, columns = work.plan, [np.empty(0, dtype) for dtype in work.plan.column_types]
-    size, fits = sum(place[2] for place, _ in wanted), plan.rows * row_bytes(plan)
+    size, fits = sum(place[2] for place, _ in wanted), plan.rows * plan.row_bytes
     most, room = fits if size <= fits else fits // 2, 0
     groups: list[list[Piece]] = [[]]
     for one in wanted:
@@ -63,18 +59,18 @@ def _within_memory(work: Work, wanted: Sequence[Piece]) -> list[Array]:
         room -= count
     for group in groups:
         more = gathered(work, group)
-        columns = more if group is groups[0] else [np.concatenate(x) for x in zip(columns, more, strict=True)]
+        columns = more if group is groups[0] else concatenated([columns, more])
         if len(groups) > 1:
             columns = _merged(plan, columns)
     return columns
 
 
-def packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Sequence[int], origin: Any) -> Tree:
+def _packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Sequence[int], origin: Any) -> Tree:
     """A tree of entries whose coordinates count from `origin`."""
     order = plan.parsed.order
     entries = Entries(tuple(dims), tuple(columns[:-1]), columns[-1], False, order)
     try:
-        return pack_entries(levels, entries, plan.pad, plan.duplicates, plan.bounds)
+        return pack_entries(levels, entries, plan.pad, plan.duplicates, plan.limits)
     except RepeatedError as error:
         coords = [error.coords[k] + origin[order.index(k)] for k in range(len(order))]
         if plan.through is not None:
@@ -85,12 +81,12 @@ def packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Se
 def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
     """The columns of entries in their order, each cell once."""
     listed = coordinates(len(plan.dims)).levels
-    tree = packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
+    tree = _packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
     found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
     return [x.astype(t, copy=False) for x, t in zip([*found, tree.values], plan.column_types, strict=True)]
 
 
-def pack_columns(work: Work, stage: str, number: int, columns: list[Array]) -> None:
+def _pack_columns(work: Work, number: int, columns: list[Array]) -> None:
     """Pack these entries as trees, and leave an object of their arrays, and of their heads as its last piece."""
 
     def pages() -> Iterator[Any]:
@@ -99,12 +95,11 @@ def pack_columns(work: Work, stage: str, number: int, columns: list[Array]) -> N
             head, arrays = _tree_of(work.plan, piece)
             heads.append([number, begin, *head])
             for x in arrays:
-                octets = np.ascontiguousarray(x).reshape(-1).view(np.uint8)
-                yield from (octets[at : at + _PAGE].data for at in range(0, len(octets), _PAGE))
-                begin += len(octets)
+                yield from pages_of(x)
+                begin += x.nbytes
         yield np.array(heads, np.int64).data
 
-    work.put(f"{stage}/{number}", pages())
+    work.put(f"pack/{number}", pages())
 
 
 def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
@@ -158,10 +153,10 @@ def fits_whole(plan: Plan) -> bool:
 
 def whole(plan: Plan, columns: Sequence[Array], one: Array | None = None) -> Tensor:
     """The tensor of these columns. one: the value that all share. Precondition: it fits."""
-    tree = packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
+    tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
     if one is not None:
         tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(one, len(tree.values)), True)
-    stored = Stored(plan.parsed, tree, plan.bounds, plan.structure)
+    stored = Stored(plan.parsed, tree, plan.limits, plan.structure)
     return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 
 
@@ -179,8 +174,8 @@ def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
         if low != high:
             break
     ends = _ends(columns[:-1], origin)
-    tree = packed(plan, plan.part_levels, columns, dims, origin)
-    arrays = [*(tree.arrays[name] for name in plan.names[:-1]), tree.values]
+    tree = _packed(plan, plan.part_levels, columns, dims, origin)
+    arrays = [*(tree.arrays[name] for name in plan.array_names[:-1]), tree.values]
     types = [_KIND * ord(x.dtype.kind) + x.dtype.itemsize for x in arrays]
     return [*dims, *origin, *ends[0], *ends[1], *map(len, arrays), *types], arrays
 
@@ -201,42 +196,31 @@ def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
     return found
 
 
-def join_heads(work: Work, stage: str = "pack", numbers: Sequence[int] | None = None) -> Array:
-    """The heads of the trees of a stage, a row for each: the number of its step, where its arrays begin, then by
-    dimension the sizes, the origin, the first and the last coordinates, then by array the lengths and the types.
+def join_heads(work: Work) -> Array:
+    """The heads of all trees, a row for each: the number of its step, where its arrays begin, then by dimension the
+    sizes, the origin, the first and the last coordinates, then by array the lengths and the types.
 
     Raises ArrayError for trees that do not follow each other, ContainerError for a head that is damaged.
     """
-    ndim, width = len(work.plan.dims), 2 + 4 * len(work.plan.dims) + 2 * len(work.plan.names)
-    numbers = sorted(work.done(stage)) if numbers is None else numbers
-    found = [x.view(np.int64) for _, x in work.last_pieces([f"{stage}/{k}" for k in numbers])]
+    ndim, width = len(work.plan.dims), 2 + 4 * len(work.plan.dims) + 2 * len(work.plan.array_names)
+    found = [x.view(np.int64) for x in work.last_pieces([f"pack/{k}" for k in sorted(work.done("pack"))])]
     table = np.concatenate([np.empty(0, np.int64), *found]).reshape(-1, width)
     first, last = (table[:, 2 + k * ndim :][:, :ndim] for k in (2, 3))
-    late = behind(first[1:], last[:-1])
-    if late.any():
-        at = tuple(first[1:][np.argmax(late)].tolist())
+    later = follow(first[1:], last[:-1])
+    if not later.all():
+        at = tuple(first[1:][np.argmin(later)].tolist())
         raise ArrayError(Problem("coordinates", f"{at} is given more than once, or out of order; pack the entries"))
     return table
 
 
-def behind(first: Array, last: Array, *, strictly: bool = False) -> Array:
-    """Whether each row of `first` comes before that of `last` in lexicographic order, or (not `strictly`) equals it."""
-    late = np.full(len(first), not strictly)
-    for k in range(first.shape[1])[::-1]:
-        late = (first[:, k] < last[:, k]) | ((first[:, k] == last[:, k]) & late)
-    return late
-
-
-def joint(
-    work: Work, heads: Array, stage: str = "pack", levels: tuple[Level, ...] | None = None
-) -> dict[str, LazyArray]:
-    """The arrays of the whole tree, by default of the plan's levels, read from the trees where they are sliced."""
-    plan, ndim, names = work.plan, len(work.plan.dims), work.plan.names
+def joint(work: Work, heads: Array) -> dict[str, LazyArray]:
+    """The arrays of the whole tree, read from the trees where they are sliced."""
+    plan, ndim, names = work.plan, len(work.plan.dims), work.plan.array_names
     sizes, origin, first, last = (heads[:, 2 + k * ndim :][:, :ndim] for k in range(4))
     lengths, types = heads[:, 2 + 4 * ndim :].reshape(len(heads), 2, len(names)).transpose(1, 0, 2)
     bytes_of = lengths * (types % _KIND)
     begins = np.cumsum(bytes_of, axis=1) - bytes_of + heads[:, 1:2]
-    values = np.dtype(plan.dtype)
+    values = plan.column_types[-1]
 
     def read(k: int, name: str, start: int, stop: int) -> Array:
         which = names.index(name)
@@ -245,14 +229,12 @@ def joint(
         if start >= stop:
             return np.empty(0, dtype)
         a, z = (int(begins[k, which]) + x * dtype.itemsize for x in (start, stop))
-        return work.slice(f"{stage}/{heads[k, 0]}", a, z).view(dtype)
+        return work.slice(f"pack/{heads[k, 0]}", a, z).view(dtype)
 
     by_name = {name: lengths[:, k] for k, name in enumerate(names)}
     parts = Parts(plan.part_levels, sizes, origin, first, last, by_name, read)
     entries = int(lengths[:, -1].sum())
+    check_joined(plan, entries)
+    check_size(plan, entries)
     dtype = index_dtype(plan.dims, entries)
-    if levels is None:
-        check_joined(plan, entries)
-        check_size(plan, entries)
-    wanted = plan.parsed.levels if levels is None else levels
-    return joined(wanted, plan.dims, parts, plan.pad, dtype, values, plan.bounds)
+    return joined(plan.parsed.levels, plan.dims, parts, plan.pad, dtype, values, plan.limits)

@@ -1,0 +1,116 @@
+"""Entries as columns: their coordinates by stored dimension, and their values, checked and in the types of the plan."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..arrays import Array
+from ..errors import ArrayError, Problem
+from .plan import Plan
+
+Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
+
+_WORD = 63  # bits of a key
+
+
+def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
+    """The columns of a chunk. Raises ArrayError for coordinates that are out of range, and values that do not fit."""
+    coords, values = list(chunk[0]), np.asarray(chunk[1])
+    *types, value_type = plan.column_types
+    if len(coords) != len(plan.shape):
+        what = f"{len(coords)} arrays of coordinates for {len(plan.shape)} dimensions"
+        raise ArrayError(Problem("coords", what))
+    if values.ndim == 0:
+        values = np.broadcast_to(values, (len(coords[0]) if coords else values.size,))
+    for k, x in enumerate(coords):
+        name = f"coords[{k}]" if plan.names is None else f"columns.{plan.names[k]}"
+        if x.dtype.kind not in "iu" or x.shape != values.shape:
+            what = f"expected integers of shape {values.shape}, got {x.dtype} of shape {x.shape}"
+            raise ArrayError(Problem(name, what))
+        if len(x) and (int(x.min()) < 0 or int(x.max()) >= plan.shape[k]):
+            row = int(np.argmax((x < 0) | (x >= plan.shape[k])))
+            what = f"{x[row]} is outside dimension {k} of size {plan.shape[k]}, in row {row}"
+            raise ArrayError(Problem(name, f"{what}; pass a larger shape, or leave such rows out"))
+    values = cast(values, value_type, exact=plan.exact)
+    if plan.through is not None:
+        coords = list(plan.through.forward(coords))
+    stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
+    return [*stored, np.ascontiguousarray(values)]
+
+
+def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
+    """Whether a type has every value of another exactly.
+
+    >>> represents(np.dtype(float), np.dtype("int32")), represents(np.dtype(float), np.dtype("int64"))
+    (True, False)
+    """
+    if not np.can_cast(narrow, wide, "safe"):
+        return False
+    if narrow.kind not in "iu" or wide.kind not in "fc":
+        return True
+    return 8 * narrow.itemsize - (narrow.kind == "i") <= np.finfo(wide).nmant + 1
+
+
+def cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
+    """Values in the type of the tensor. Raises ArrayError where one of them would be another number.
+
+    exact: nobody has asked for the type, so floats are not rounded either.
+    """
+    if not values.size or represents(dtype, values.dtype):
+        return values.astype(dtype, copy=False)
+    if not np.can_cast(values.dtype, dtype, "same_kind"):
+        what = f"values of type {values.dtype}, where the first were {dtype}; pass dtype="
+        raise ArrayError(Problem("values", what))
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = values.astype(dtype)
+    if dtype.kind in "iu":
+        fits = values.min() >= np.iinfo(dtype).min and values.max() <= np.iinfo(dtype).max
+    elif exact:
+        back = (made if values.dtype.kind == "c" else made.real).astype(values.dtype)
+        fits = np.array_equal(back, values, equal_nan=values.dtype.kind in "fc")
+    else:
+        fits = bool((np.isfinite(made) | ~np.isfinite(values)).all())
+    if not fits:
+        raise ArrayError(Problem("values", f"exceed the type {dtype}; pass dtype={values.dtype.name!r}"))
+    return made
+
+
+def keys_of(columns: Sequence[Array], dims: Sequence[int]) -> Array:
+    """A number for each entry, from the first 63 bits of its coordinates; it ascends with their order."""
+    keys, left = np.zeros(len(columns[0]) if columns else 0, np.int64), _WORD
+    for x, size in zip(columns, dims, strict=True):
+        width = max(size - 1, 0).bit_length()
+        bits = min(width, left)
+        left -= bits
+        if bits:
+            keys <<= bits
+            keys |= x >> (width - bits)
+    return keys
+
+
+def follow(first: Array, last: Array) -> Array:
+    """Whether each row of `first` comes after that of `last` in lexicographic order."""
+    later = np.zeros(len(first), bool)
+    for k in range(first.shape[1])[::-1]:
+        later = (first[:, k] > last[:, k]) | ((first[:, k] == last[:, k]) & later)
+    return later
+
+
+def columns_in(plan: Plan, block: Array) -> list[Array]:
+    """The columns of entries that are concatenated in bytes."""
+    count, begin, found = len(block) // plan.row_bytes, 0, []
+    for dtype in plan.column_types:
+        end = begin + count * dtype.itemsize
+        found.append(block[begin:end].view(dtype))
+        begin = end
+    return found
+
+
+def concatenated(held: list[list[Array]]) -> list[Array]:
+    """The columns of several blocks, which are emptied."""
+    columns = held[0] if len(held) == 1 else [np.concatenate(x) for x in zip(*held, strict=True)]
+    held.clear()
+    return columns

@@ -1,0 +1,259 @@
+"""What is built: the plan, one frozen record that every step reads, and how many entries a step may hold in memory."""
+
+from __future__ import annotations
+
+import math
+import uuid
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..containers.base import DEFAULT_STORAGE, Storage
+from ..containers.replacing import Overwrite
+from ..engine.emission import Duplicates, hold_dense
+from ..engine.joining import by_arrays, levels_of_parts
+from ..engine.tree import index_dtype
+from ..errors import FormatError, LimitError, OptionError, Problem
+from ..formats.format import Format, FormatLike, parse_format, with_map
+from ..formats.index_map import IndexMap, MapLike, parse_map
+from ..levels import Level, places
+from ..levels.base import Place
+from ..levels.positions import cells
+from ..limits import DEFAULT_LIMITS, Limits, as_integer
+from ..system import resident
+from ..tensors.encoding import Metadata
+from ..tensors.validation import (
+    check_duplicates,
+    check_value_type,
+    checked_fill,
+    checked_format,
+    checked_json,
+    checked_sizes,
+    checked_type,
+    pad_of,
+)
+
+FEW = 2**20  # positions that any process has memory for
+LOADED = 180 * 2**20  # bytes of a process when it has loaded all libraries and kernels of a build
+_ALLOWANCE = 2**25  # bytes of pieces of arrays on their way
+_LEAST = 2**14  # entries
+_POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
+_POSITION = 64  # bytes of a position, on its way from a tree to a file
+_JOINED = 1.5  # so many times the memory of an entry in a step, where trees are joined through their entries
+_MORE = 2**30  # bytes that a process may use beyond those that it has, by default
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The parameters of every step.
+
+    shape: of the tensor. format, map: of the stored tensor, as text, so that levels of plug-ins travel. dtype: of the
+    values; None until the source is known. exact: nobody has asked for that type, so that no value is rounded. rows:
+    entries that a step holds in memory. sorted: the chunks follow each other in the order of the target, or there is
+    one chunk, so that each is a partition. names: of the dimensions and of the values. labels: the types of the labels
+    by dimension, or None. target: a Zarr store that the steps write, or None where the caller joins the trees; staging:
+    where they write it. id: of
+    this build; the same again has another. threads: of a step, where steps run side by side.
+    """
+
+    shape: tuple[int, ...]
+    format: str
+    rows: int
+    dtype: np.dtype[Any] | None = None
+    exact: bool = True
+    duplicates: Duplicates = "error"
+    map: str | None = None
+    fill_value: Any = None
+    structure: str | None = None
+    attributes: Mapping[str, Any] = field(default_factory=dict)
+    descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
+    names: tuple[str, ...] | None = None
+    labels: tuple[str | None, ...] = ()
+    sorted: bool = False
+    target: str | None = None
+    staging: str | None = None
+    overwrite: Overwrite = False
+    storage: Storage = DEFAULT_STORAGE
+    limits: Limits = DEFAULT_LIMITS
+    threads: int | None = None
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+
+    @cached_property
+    def parsed(self) -> Format:
+        return parse_format(self.format)
+
+    @cached_property
+    def through(self) -> IndexMap | None:
+        return None if self.map is None else parse_map(self.map, self.shape)
+
+    @cached_property
+    def stored_shape(self) -> tuple[int, ...]:
+        return self.shape if self.through is None else self.through.stored_shape
+
+    @cached_property
+    def dims(self) -> tuple[int, ...]:
+        """The sizes of the stored dimensions."""
+        return tuple(self.stored_shape[k] for k in self.parsed.order)
+
+    @cached_property
+    def column_types(self) -> list[np.dtype[Any]]:
+        """The types of the columns of an entry: the coordinates by stored dimension, and the value."""
+        assert self.dtype is not None
+        return [np.dtype(index_dtype(self.dims, 0))] * len(self.dims) + [self.dtype]
+
+    @property
+    def row_bytes(self) -> int:
+        """The bytes of an entry."""
+        return sum(dtype.itemsize for dtype in self.column_types)
+
+    @cached_property
+    def part_levels(self) -> tuple[Level, ...]:
+        """The levels of the trees that steps leave."""
+        return levels_of_parts(self.parsed.levels)
+
+    @cached_property
+    def array_names(self) -> list[str]:
+        """The stored names of the arrays of such a tree, `values` last."""
+        levels = places(self.part_levels, self.dims)
+        return [spec.name for place in levels for spec in place.arrays.values()] + ["values"]
+
+    @property
+    def pad(self) -> Any:
+        assert self.dtype is not None
+        return pad_of(self.fill_value, self.dtype)
+
+    @property
+    def metadata(self) -> Metadata:
+        return Metadata(self.fill_value, self.attributes, self.descriptor_attributes)
+
+    @property
+    def positions(self) -> int:
+        """How many positions without entries a tree may have at least."""
+        return max(self.rows // _POSITIONS, 1)
+
+    def typed(self, dtype: np.dtype[Any], fill: Any = None) -> dict[str, Any]:
+        """The fields that say the type of the values, and the fill value in it. Raises ArrayError."""
+        dtype = (self.dtype or dtype).newbyteorder("=")
+        check_value_type(dtype)
+        held = checked_fill(fill, dtype)
+        return {"dtype": dtype, "fill_value": None if held is None else np.asarray(held, dtype)[()]}
+
+
+def planned(
+    shape: int | Sequence[int],
+    format: FormatLike,
+    *,
+    map: MapLike | None = None,
+    duplicates: Duplicates = "error",
+    dtype: npt.DTypeLike | None = None,
+    attributes: Mapping[str, Any] | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    memory: int | None = None,
+    used: int | None = None,
+    rows: int | None = None,
+    **rest: Any,
+) -> Plan:
+    """What is to be built, parsed and checked, as yet without a source.
+
+    memory: bytes of each process. used: bytes that a process has already; by default, those of this one. rows: in place
+    of both. rest: other fields of the plan. Raises the errors of `pack`, LimitError for too little memory.
+    """
+    check_duplicates(duplicates)
+    sizes = checked_sizes(shape)
+    format, map = with_map(format, map)
+    through = None if map is None else parse_map(map, sizes)
+    parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
+    known = None if dtype is None else checked_type(dtype).newbyteorder("=")
+    if rows is None:
+        index, value = np.dtype(index_dtype(stored, 0)).itemsize, 8 if known is None else known.itemsize
+        rows = rows_within(memory, len(stored), index, value, used=used)
+    return Plan(
+        sizes,
+        str(parsed),
+        rows,
+        known,
+        exact=dtype is None,
+        duplicates=duplicates,
+        map=None if through is None else str(through),
+        attributes=checked_json(attributes, limits),
+        limits=limits,
+        **rest,
+    )
+
+
+def rows_within(
+    memory: int | None, ndim: int, coordinate: int, value: int, *, used: int | None = None, pointers: float = 0
+) -> int:
+    """The number of entries that a step may hold in memory.
+
+    Each entry needs at most twice its coordinates and its value, three words for sorting, and its share of the
+    positions of a tree. The source may have more pointers than entries, where many fibers are empty.
+
+    memory: bytes of the whole process; by default, 1 GiB more than are `used`. coordinate, value: bytes of each.
+    Raises OptionError, LimitError.
+    """
+    used = max(resident(), LOADED) if used is None else used
+    given = used + _MORE if memory is None else as_integer(memory)
+    if given is None or given < 1:
+        raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
+    each = _bytes_of_entry(ndim, coordinate, value)
+    free, least = given - used - _ALLOWANCE, _LEAST * each
+    each += int(72 * pointers)
+    if free < max(least, each):
+        raise too_few(given, given - free + max(least, each))
+    return free // each
+
+
+def too_few(given: int, least: int) -> LimitError:
+    """The error for a memory that does not suffice."""
+    return LimitError(Problem("memory", f"{given} bytes are too few; pass at least {least}"))
+
+
+def _bytes_of_entry(ndim: int, coordinate: int, value: int) -> int:
+    return (2 * coordinate + 2) * ndim + 3 * value + 48 + _POSITION // _POSITIONS
+
+
+def check_joined(plan: Plan, entries: int = 0) -> None:
+    """Raise FormatError for a format whose trees cannot be joined, LimitError where that takes more than the memory.
+
+    Trees that are not joined array by array are joined through their entries, of the whole tensor at once.
+
+    entries: of all trees, or of those that are there already.
+    """
+    if not plan.dims:
+        raise FormatError(Problem("format", "a scalar is not built in parts; pack it"))
+    if by_arrays(plan.parsed.levels):
+        return
+    room = plan.rows - math.ceil(_JOINED * entries)
+    more = _most_positions(plan, entries) - entries
+    if room < 0 or more > max(room, FEW):
+        value = 8 if plan.dtype is None else plan.dtype.itemsize
+        index = np.dtype(index_dtype(plan.dims, 0)).itemsize
+        short = (max(more, 0) - room) * _bytes_of_entry(len(plan.dims), index, value)
+        what = f"{plan.parsed} is joined through all entries at once; {entries} or more take {short} bytes more than"
+        raise LimitError(Problem("memory", f"{what} fit; pass so much more, or take levels that CSF or CSR has"))
+
+
+def check_size(plan: Plan, entries: int) -> None:
+    """Raise LimitError where dense levels make more positions for all entries than `limits` lets them."""
+    hold_dense(_most_positions(plan, entries), entries, plan.limits)
+
+
+def _most_positions(plan: Plan, entries: int) -> int:
+    """The positions of the level that has most, where counts tell."""
+    return max((children for _, _, children in _positions(plan, entries)), default=1)
+
+
+def _positions(plan: Plan, entries: int) -> Iterator[tuple[Place, int, int]]:
+    """Each level of a tree of so many entries, its positions, and those of the level below, as far as counts tell."""
+    n = 1
+    for place in places(plan.parsed.levels, plan.dims):
+        distinct = min(n * cells(place.dims), entries)
+        children = place.level.children(place.dims, n, distinct)
+        children = distinct if children is None else children
+        yield place, n, children
+        n = children

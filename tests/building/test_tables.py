@@ -1,0 +1,208 @@
+"""Tables: labels in their order, nulls, relations of DuckDB, and tensors that are merged with tables."""
+
+import datetime
+import os
+import subprocess
+import sys
+
+import duckdb
+import numpy as np
+import polars as pl
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from helpers.blocks import alike
+
+import binsparse_levels as bl
+from binsparse_levels.building import plan
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch):
+    monkeypatch.setattr(plan, "rows_within", lambda *_, **__: 500)
+
+
+def rows(count=3000, seed=0):
+    rng = np.random.default_rng(seed)
+    users = [f"user {k} ü" for k in rng.integers(0, 400, count)]
+    days = [datetime.date(2024, 1, 1) + datetime.timedelta(int(k)) for k in rng.integers(0, 90, count)]
+    return pa.table({"user": users, "day": days, "n": rng.integers(0, 50, count), "v": rng.integers(1, 9, count) * 1.0})
+
+
+def parts(folder, table, files=3, **options):
+    folder.mkdir()
+    size = -(-len(table) // files)
+    for k in range(files):
+        pq.write_table(table[k * size : (k + 1) * size], folder / f"{k}.parquet", row_group_size=200, **options)
+    return folder
+
+
+def expected(table, dims, format="CSF", **options):
+    """What from_table makes, whose labels are in the order of the coordinates."""
+    labels = {x: sorted(set(table[x].to_pylist())) for x in dims if not pa.types.is_integer(table[x].type)}
+    given = {name: pa.array(x, table[name].type) for name, x in labels.items()}
+    return bl.from_table(table, dims, "v", format, labels=given, fill_value=None, duplicates="sum", **options)
+
+
+DIMS = ["user", "day", "n"]
+
+
+@pytest.mark.parametrize("kind", ["parquet", "relation", "work", "pool"])
+def test_labels_are_in_their_order(tmp_path, kind):
+    table = rows()
+    options = {"columns": [*DIMS, "v"], "duplicates": "sum"}
+    source = duckdb.from_arrow(table) if kind == "relation" else parts(tmp_path / "in", table)
+    options |= {"work": tmp_path / "work"} if kind == "work" else {}
+    if kind == "pool":
+        from concurrent.futures import ThreadPoolExecutor
+
+        with ThreadPoolExecutor(2) as client:
+            bl.build(source, tmp_path / "a.zarr", None, "CSF", client=client, **options)
+    else:
+        bl.build(source, tmp_path / "a.zarr", None, "CSF", **options)
+    built, whole = bl.read(tmp_path / "a.zarr"), expected(table, DIMS, shape=None)
+    alike(built, whole)
+    assert built.dims == tuple(DIMS)
+    for name in ("user", "day"):
+        assert built.labels(name).tolist() == whole.labels(name).tolist()
+    bl.build(source, tmp_path / "b.zarr", (500, None, 60), "CSF", **{**options, "work": tmp_path / "other"})
+    assert bl.read(tmp_path / "b.zarr").shape == (500, whole.shape[1], 60)
+
+
+def test_a_table_goes_on_where_it_was_stopped(tmp_path):
+    source = parts(tmp_path / "in", rows())
+    options = {"columns": [*DIMS, "v"], "duplicates": "sum", "work": tmp_path / "work"}
+
+    def stopped(stage, done, total):
+        if stage == "partition" and done == 2:
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        bl.build(source, tmp_path / "a.zarr", None, "CSF", progress=stopped, **options)
+    stages = []
+    bl.build(source, tmp_path / "a.zarr", None, "CSF", progress=lambda *told: stages.append(told), **options)
+    assert "rows" not in [name for name, *_ in stages]
+    alike(bl.read(tmp_path / "a.zarr"), expected(rows(), DIMS))
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        pa.array(["b", "a", None, "b"]),
+        pa.array([True, False, None, True]),
+        pa.array([1.5, 0.25, None, 1.5], pa.float64()).cast(pa.decimal128(6, 2)),
+        pa.array([3, 1, None, 3], pa.timestamp("us")),
+        pa.array(["b", "a", None, "b"]).dictionary_encode(),
+        pa.array([5, 0, None, 5], pa.int32()),
+    ],
+    ids=lambda x: str(x.type),
+)
+def test_types_of_labels_and_nulls(tmp_path, labels):
+    table = pa.table({"u": labels, "i": [0, 1, 2, 1], "v": [1.0, 2.0, 4.0, 8.0]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    options = {"columns": ["u", "i", "v"], "duplicates": "sum"}
+    for source in (tmp_path / "t.parquet", duckdb.from_arrow(table)):
+        with pytest.raises(bl.ArrayError, match=r'columns\.u: 1 nulls, which SELECT \* FROM .* WHERE "u" IS NULL'):
+            bl.build(source, tmp_path / "a.zarr", None, "CSR", overwrite=True, **options)
+        bl.build(source, tmp_path / "a.zarr", None, "CSR", overwrite=True, nulls="drop", **options)
+        built = bl.read(tmp_path / "a.zarr")
+        assert built.number_of_stored_values == 3
+        assert float(built.values.sum()) == 11
+    with pytest.raises(bl.ArrayError, match=r"columns\.u: 1 nulls"):
+        bl.write_from(table, {}, (9, 3), "CSR", dims=["u", "i"], values="v")
+    stored = {}
+    bl.write_from(table, stored, (9, 3), "CSR", dims=["u", "i"], values="v", nulls="drop")
+    assert sorted(bl.read(stored).values.tolist()) == [1.0, 2.0, 8.0]
+
+
+def test_columns_of_folders_counts_and_sql(tmp_path):
+    table = rows()
+    for year in (2023, 2024):
+        os.makedirs(tmp_path / "in" / f"year={year}")
+        pq.write_table(table, tmp_path / "in" / f"year={year}" / "a.parquet")
+    bl.build(tmp_path / "in", tmp_path / "a.zarr", None, "CSF", columns=["year", "n", None], duplicates="sum")
+    built = bl.read(tmp_path / "a.zarr")
+    assert built.shape[0] == 2025
+    assert int(built.values.sum()) == 6000
+    listed = duckdb.from_arrow(table)  # noqa: F841 (found by its name)
+    relation = duckdb.sql("SELECT n, day, v FROM listed WHERE n < 10")
+    bl.build(relation, tmp_path / "b.zarr", None, "CSR", columns=["n", "day", "v"], duplicates="sum")
+    few = table.filter(pa.compute.less(table["n"], 10))
+    alike(bl.read(tmp_path / "b.zarr"), expected(few, ["n", "day"], "CSR"))
+    bl.write_from(
+        duckdb.sql("SELECT n, v FROM listed WHERE n < 10"), tmp_path / "c.h5", (10,), "sparse",
+        dims=["n"], values="v", duplicates="sum",
+    )  # fmt: skip
+    assert float(bl.read(tmp_path / "c.h5").values.sum()) == float(np.sum(few["v"]))
+
+
+def test_columns_that_are_refused(tmp_path):
+    table = pa.table({"f": [0.0, 1.0], "i": [0, 1], "l": [[1], [2]], "v": ["a", "b"]})
+    pq.write_table(table, tmp_path / "t.parquet")
+    for columns, told in (
+        (["f", "i", "i"], r"columns\.f: contains double; cast"),
+        (["l", "i", "i"], r"columns\.l: labels of type list"),
+        (["i", "f", "v"], r"columns"),
+        (["i", "i", "v"], r"columns\.v: contains string"),
+    ):
+        with pytest.raises(bl.ArrayError, match=told):
+            bl.build(tmp_path / "t.parquet", tmp_path / "a.zarr", (2, 2), "CSR", columns=columns)
+    with pytest.raises(bl.OptionError, match="did you mean"):
+        bl.build(tmp_path / "t.parquet", tmp_path / "a.zarr", None, "CSR", columns=["ii", "f", "v"])
+    assert os.listdir(tmp_path) == ["t.parquet"]
+
+
+@pytest.mark.parametrize("size", [1, 500])
+def test_a_tensor_is_merged_with_a_table(tmp_path, monkeypatch, size):
+    monkeypatch.setattr(plan, "rows_within", lambda *_, **__: size)
+    old = bl.from_table(pl.DataFrame({"u": ["b", "a"], "i": [0, 1], "v": [1.0, 2.0]}), ["u", "i"], "v", "CSR")
+    bl.write(tmp_path / "old.h5", old)
+    more = pl.DataFrame({"u": ["c", "b"], "i": [2, 0], "v": [5.0, 7.0]})
+    options = {"dims": ["u", "i"], "values": "v", "duplicates": "sum", "fill_value": 0}
+    with bl.open(tmp_path / "old.h5") as opened:
+        for given, labels in (([opened, more], ["b", "a", "c"]), ([more, opened], ["c", "b", "a"])):
+            bl.write_from(given, tmp_path / "new.h5", (3, 3), "CSR", overwrite=True, **options)
+            merged = bl.read(tmp_path / "new.h5")
+            assert merged.labels("u").tolist() == labels
+            dense = dict(zip(labels, merged.to_dense().tolist(), strict=True))
+            assert dense == {"a": [0, 2, 0], "b": [8, 0, 0], "c": [0, 0, 5]}
+
+
+@pytest.mark.parametrize("structure", [None, "symmetric_lower"])
+@pytest.mark.parametrize("format", ["CSR", "dense(2)", "band, sparse"])
+def test_tensors_are_merged_as_the_user_sees_them(format, structure):
+    one = bl.pack([[1, 2, 2], [0, 1, 2]], [1.0, 2.0, 3.0], (3, 3), "COO", structure=structure)
+    stored = {}
+    if structure is None:
+        one = one.convert(format)
+    bl.write_from([one, one], stored, (3, 3), "CSR", duplicates="sum")
+    assert bl.read(stored).to_dense().tolist() == (2 * one.to_dense()).tolist()
+    with pytest.raises(bl.ArrayError, match="fill_value"):
+        bl.write_from([one], {}, (3, 3), "CSR", fill_value=1.0)
+
+
+MEMORY = """
+import re, sys, binsparse_levels as bl
+def call(memory):
+    bl.build(sys.argv[1], sys.argv[2], None, "CSR", columns=["u", "i", "v"], memory=memory, overwrite=True)
+memory = 280 << 20
+try:
+    call(memory)
+except bl.LimitError as error:
+    memory = int(re.findall("at least ([0-9]+)", str(error))[0])
+    call(memory)
+status = open("/proc/self/status").read()
+print(memory >> 10, re.findall(r"VmHWM:\\s+(\\d+)", status)[0])
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_memory_of_a_fresh_process_with_labels(tmp_path):
+    rng, count = np.random.default_rng(0), 1_500_000
+    users = pa.array([f"user-{k}" for k in rng.permutation(count)])
+    table = pa.table({"u": users, "i": rng.integers(0, 1000, count), "v": rng.random(count)})
+    pq.write_table(table, tmp_path / "t.parquet")
+    command = [sys.executable, "-c", MEMORY, str(tmp_path / "t.parquet"), str(tmp_path / "a.zarr")]
+    allowed, peak = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
+    assert peak <= 1.05 * allowed
