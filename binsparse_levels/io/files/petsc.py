@@ -2,7 +2,8 @@
 
 Numbers are big-endian: the number of the class, rows, columns and entries; the length of each row; the columns; the
 values. Indices have 32 bits, or 64 where PETSc was built so. Other objects, such as right sides, may follow the matrix.
-The values are of the type with which they end where the class number of another object stands, or else where the file ends.
+The values are of the type with which they end where the class number of another object stands, or else where the file
+ends.
 Of equal sizes, real values of 64 bits are taken before complex ones of 32.
 """
 
@@ -49,7 +50,7 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
         raise ContainerError(Problem(path, f"expected a sparse matrix, got {what}"))
     lengths_at, columns_at, values_at = (np.cumsum([4, rows, entries]) * index.itemsize).tolist()
     ends = {dtype: values_at + entries * dtype.itemsize for dtype in map(np.dtype, _VALUES)}
-    fitting = [dtype for dtype, end in ends.items() if is_followed(end)]
+    fitting = [dtype for dtype, end in sorted(ends.items(), key=lambda x: x[1]) if is_followed(end)]
     fitting += [dtype for dtype, end in ends.items() if end == size]
     if not fitting:
         what = f"expected {entries} real or complex values behind byte {values_at}, got {size} bytes in all"
