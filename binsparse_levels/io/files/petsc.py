@@ -2,7 +2,8 @@
 
 Numbers are big-endian: the number of the class, rows, columns and entries; the length of each row; the columns; the
 values. Indices have 32 bits, or 64 where PETSc was built so. Other objects, such as right sides, may follow the matrix.
-The values are of the type with which they end where the file does, or where the class number of another object stands.
+The values are of the type with which they end where the class number of another object stands, or else where the file
+ends.
 Of equal sizes, real values of 64 bits are taken before complex ones of 32.
 """
 
@@ -38,10 +39,8 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
         parts = parts_of(file.fileno(), at, dtype, name, limits)
         return lazy(count, native, lambda a, b: parts(a, b).astype(native))
 
-    def ends_well(at: int) -> bool:
-        if at + index.itemsize > size:
-            return at == size
-        return int(array(at, 1, index, "class")[0]) in _CLASSES
+    def is_followed(at: int) -> bool:
+        return at + index.itemsize <= size and int(array(at, 1, index, "class")[0]) in _CLASSES
 
     if size < 4 * index.itemsize:
         raise ContainerError(Problem(path, "is cut within its header; fetch it again"))
@@ -50,13 +49,15 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
         what = f"{rows} × {columns}, {entries} entries" + ": a dense matrix" * (entries == -1)
         raise ContainerError(Problem(path, f"expected a sparse matrix, got {what}"))
     lengths_at, columns_at, values_at = (np.cumsum([4, rows, entries]) * index.itemsize).tolist()
-    dtype = next((x for x in map(np.dtype, _VALUES) if ends_well(values_at + entries * x.itemsize)), None)
-    if dtype is None:
+    ends = {dtype: values_at + entries * dtype.itemsize for dtype in map(np.dtype, _VALUES)}
+    fitting = [dtype for dtype, end in sorted(ends.items(), key=lambda x: x[1]) if is_followed(end)]
+    fitting += [dtype for dtype, end in ends.items() if end == size]
+    if not fitting:
         what = f"expected {entries} real or complex values behind byte {values_at}, got {size} bytes in all"
         raise ArrayError(Problem(path, what))
     lengths = array(lengths_at, rows, index, "lengths")[:].astype(np.int64)
     if lengths.min(initial=0) < 0 or lengths.sum() != entries:
         raise ArrayError(Problem("lengths", f"the rows have {lengths.sum()} entries, expected {entries}"))
     pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    arrays = array(columns_at, entries, index, "columns"), array(values_at, entries, dtype, "values")
+    arrays = array(columns_at, entries, index, "columns"), array(values_at, entries, fitting[0], "values")
     return compressed("CSR", (rows, columns), pointers, ("lengths", "columns", "values"), None, lambda _: arrays)
