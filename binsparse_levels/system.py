@@ -14,7 +14,7 @@ import threading
 from collections.abc import Iterator
 from pathlib import Path
 from sys import modules
-from typing import IO, Any
+from typing import Any
 
 STANDARD_OUTPUT = "/dev/stdout"  # its path, where it has one
 MOST_AT_ONCE = 2**30  # bytes of one read: macOS refuses 2**31 and more
@@ -218,46 +218,6 @@ def begin_to_disk(path: str) -> None:
         handle = os.open(path, os.O_RDONLY)
         begin(handle, ctypes.c_int64(0), ctypes.c_int64(0), write)
         os.close(handle)
-
-
-def lock_file(handle: int) -> bool:
-    """Lock an open file until this process ends. Returns False if another process holds the lock.
-
-    Returns True, without a lock, on file systems that have no locks.
-    """
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except (BlockingIOError, PermissionError):
-        return False
-    except OSError:  # the file system has no locks
-        return True
-    return True
-
-
-def drop_lock(file: IO[bytes]) -> None:
-    """Remove a file that is locked, and close it, which unlocks it. An interrupt is raised when that is done."""
-    try:
-        _drop_lock(file)
-    except KeyboardInterrupt:
-        _drop_lock(file)
-        raise
-
-
-def _drop_lock(file: IO[bytes]) -> None:
-    with contextlib.suppress(OSError, ValueError):  # it is closed, or another has it open
-        if sys.platform == "win32":  # no file is removed there as long as it is open
-            file.close()
-            os.unlink(file.name)
-        elif os.path.samestat(os.fstat(file.fileno()), os.stat(file.name)):  # and not another's by now
-            os.unlink(file.name)
-    file.close()
 
 
 def is_link(status: os.stat_result) -> bool:

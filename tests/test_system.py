@@ -2,7 +2,6 @@
 
 import ctypes
 import errno
-import fcntl
 import functools
 import multiprocessing
 import os
@@ -13,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
 
+import filelock
 import numpy as np
 import pytest
 from helpers.opened import open_files
@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 
 import binsparse_levels
 from binsparse_levels import ContainerError, UnsafeError, append, concatenate, convert, pack_dense, read, system, write
-from binsparse_levels.containers import direct, hdf5_direct, npz, zarr_reading
+from binsparse_levels.containers import direct, hdf5, npz, replacing, zarr_reading
 from binsparse_levels.containers.replacing import clean_folder, part_of
 from binsparse_levels.limits import DEFAULT_LIMITS
 
@@ -40,17 +40,10 @@ def windows(monkeypatch, tmp_path):
     """The calls of the system as Windows has them; what it has not is not there."""
     for name in FOREIGN:
         monkeypatch.delattr(os, name, raising=False)
-    for module in (hdf5_direct, npz, zarr_reading):
+    for module in (hdf5, npz, zarr_reading):
         monkeypatch.setattr(module, "DIRECT", False)
     monkeypatch.setattr(system, "sys", SimpleNamespace(platform="win32"))
-    flock = fcntl.flock
-
-    def locking(handle, mode, count):
-        assert (mode, count) == (2, 1)
-        flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-
-    monkeypatch.setitem(sys.modules, "msvcrt", SimpleNamespace(locking=locking, LK_NBLCK=2))
-    monkeypatch.delattr(fcntl, "flock")
+    monkeypatch.setattr(replacing, "FileLock", filelock.SoftFileLock)
     real = {name: getattr(os, name) for name in ("open", "fsync", "rename", "replace", "unlink")}
     real["CDLL"] = ctypes.CDLL
     writable, inside = set(), os.path.realpath(tmp_path)

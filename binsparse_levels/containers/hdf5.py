@@ -4,13 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import functools
-import gc
-import io
 import json
+import math
 import os
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import IO, Any
+from typing import Any
 
 import h5py
 import numpy as np
@@ -19,16 +17,17 @@ from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from . import hdf5_direct
 from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, raise_as_ours, touching
-from .direct import fill, parts_of
-from .hdf5_direct import Stored
+from .direct import DIRECT, parts_of
+from .hdf5_opening import child_of
+from .hdf5_opening import opened as opened
+from .hdf5_opening import walk as walk
 from .replacing import Others, Overwrite, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
 # Large arrays begin at a page: to read 124 MB takes 8.7 ms, from where they would fall else 10.8.
-_METADATA = 2**20  # bytes: a larger write is of data, which nothing reads again
 _ALIGNED = {"alignment_threshold": 2**16, "alignment_interval": 2**12}
+_LEVEL = 4  # of gzip, as in h5py
 CHUNK = 2**17  # items: half of the speed is lost in chunks of a thousand
 
 # The HDF5 filters that may run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
@@ -46,7 +45,11 @@ class HDF5Reader:
         self._group = group
         self._limits = limits
         self._file = group.id if isinstance(group.id, h5py.h5f.FileID) else h5py.h5i.get_file_id(group.id)
-        self._handle = hdf5_direct.descriptor_of(self._file)
+        # The descriptor of a file whose contiguous arrays are read at their offset: a small slice in half of the time.
+        driver, written = self._file.get_access_plist().get_driver(), self._file.get_intent() & h5py.h5f.ACC_RDWR
+        near = DIRECT and driver == h5py.h5fd.SEC2 and not written
+        plain = near and not self._file.get_create_plist().get_userblock()
+        self._handle: int | None = self._file.get_vfd_handle() if plain else None
 
     @functools.cached_property
     def _far(self) -> bool:
@@ -65,24 +68,26 @@ class HDF5Reader:
         return load_json(text, self._limits)
 
     def array(self, name: str) -> LazyArray | None:
-        dataset = _child(self._group, name, h5py.h5d.DatasetID)
+        dataset = child_of(self._group, name, h5py.h5d.DatasetID)
         if dataset is None:
             return None
         try:
-            stored = Stored(dataset)
-            at = None if self._handle is None else hdf5_direct.contiguous(stored, self._handle)
-            if self._handle is not None and at is not None:
-                part = parts_of(self._handle, at, stored.dtype, name, self._limits)
-                return lazy(stored.shape, stored.dtype, part, fill=functools.partial(fill, self._handle, at, name))
+            stored = _Stored(dataset)
             if stored.properties.get_external_count():
                 raise UnsafeError(Problem(name, "its data is in another file"))
             if stored.properties.get_layout() == h5py.h5d.VIRTUAL:
                 raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
             if unknown := {*stored.filters} - _FILTERS:
                 raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed"))
-            # In a far file, to count the bytes of chunks reads about all of them.
+            # In a remote file, to count the bytes of chunks reads about all of them.
             size = stored.nbytes if stored.chunk and self._far else dataset.get_storage_size()
-            part = self._parts(stored, name)
+            at = None if self._handle is None else stored.offset()
+            if self._handle is not None and at is not None:
+                if at + stored.nbytes > os.fstat(self._handle).st_size:
+                    raise EOFError("the file ends before the array does")
+                part = parts_of(self._handle, at, stored.dtype, name, self._limits)
+            else:
+                part = self._parts(stored, name)
             return lazy(stored.shape, stored.dtype, part, nbytes=size, chunk=stored.chunk or 1)
         except Exception as error:
             raise_as_ours(error, name)
@@ -97,7 +102,7 @@ class HDF5Reader:
 
         Precondition: `array` was called.
         """
-        stored = Stored(_child(self._group, name, h5py.h5d.DatasetID))
+        stored = _Stored(child_of(self._group, name, h5py.h5d.DatasetID))
         if not stored.chunk or not stored.length:
             return DEFAULT_STORAGE
         plain = {*stored.filters} <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
@@ -107,32 +112,80 @@ class HDF5Reader:
             checksum=None if h5py.h5z.FILTER_FLETCHER32 in stored.filters else False,
         )
 
-    def _parts(self, stored: Stored, name: str) -> Parts:
+    def _parts(self, stored: _Stored, name: str) -> Parts:
         """A function that reads parts of a dataset, whose chunks are checked at the first."""
-        far = bool(stored.chunk) and self._far
-        dataset: h5py.Dataset | None = None
+        checked = not stored.chunk
 
         def read(start: int, stop: int) -> Array:
-            nonlocal dataset
+            nonlocal checked
             self._limits.hold("array_bytes", (stop - start) * stored.dtype.itemsize, name, "the size in bytes")
-            with touching(name):
-                if dataset is None:
-                    if stored.chunk:
-                        bounded_chunk(name, stored.chunk, stored.length, stored.dtype.itemsize, self._limits)
-                        if not far:
-                            hdf5_direct.check(stored)
-                    dataset = h5py.Dataset(stored.id)
-                if far:
-                    if (part := hdf5_direct.read_part(stored, start, stop)) is not None:
-                        return part
-                    hdf5_direct.check(stored)
-                whole = None
-                if self._handle is not None and stop - start == stored.length:
-                    whole = hdf5_direct.read_chunks(stored, self._handle)
-                array: Array = dataset[start:stop] if whole is None else whole
-                return array
+            try:
+                if stored.chunk and not checked:
+                    bounded_chunk(name, stored.chunk, stored.length, stored.dtype.itemsize, self._limits)
+                    if not self._far:
+                        stored.check()
+                        checked = True
+                if stored.chunk and self._far:
+                    stored.check_part(start, stop)
+                return stored.part(start, stop)
+            except Exception as error:
+                raise_as_ours(error, name)
 
         return read
+
+
+class _Stored:
+    """A dataset of one dimension. h5py's own object takes longer to make than a small array to read."""
+
+    def __init__(self, dataset: h5py.h5d.DatasetID) -> None:
+        self._id = dataset
+        self.shape: tuple[int, ...] = dataset.shape or ()  # None where it never has any item
+        self.dtype: np.dtype[Any] = dataset.dtype
+        self.length = math.prod(self.shape)
+        self.nbytes = self.length * self.dtype.itemsize
+        self.properties = dataset.get_create_plist()
+        chunked = self.properties.get_layout() == h5py.h5d.CHUNKED
+        self.chunk: int | None = math.prod(self.properties.get_chunk()) if chunked else None
+        self.filters: list[int] = [self.properties.get_filter(k)[0] for k in range(self.properties.get_nfilters())]
+
+    def part(self, start: int, stop: int) -> Array:
+        """The items start … stop - 1."""
+        if self.dtype.kind not in "iufb":  # h5py converts texts, enumerations and records
+            array: Array = h5py.Dataset(self._id)[start:stop]
+            return array
+        items: Array = np.empty(stop - start, self.dtype)
+        if len(items):
+            there = self._id.get_space()
+            there.select_hyperslab((start,), (len(items),))
+            self._id.read(h5py.h5s.create_simple(items.shape), there, items)
+        return items
+
+    def offset(self) -> int | None:
+        """Where the items begin in the file; None where only the library can read them."""
+        if len(self.shape) != 1 or not self.length or self.dtype.kind not in "iuf":
+            return None
+        plain = self._id.get_type().equal(h5py.h5t.py_create(self.dtype))  # numpy has no integers of 12 bits
+        at: int | None = self._id.get_offset() if plain and self._id.get_storage_size() == self.nbytes else None
+        return at
+
+    def check(self) -> None:
+        """Raise ValueError for a chunk of no bytes: the library crashes when it filters nothing."""
+        sizes: list[int] = []
+        if self.shape:
+            self._id.chunk_iter(lambda info: sizes.append(info.size))
+        if 0 in sizes:
+            raise ValueError("a chunk is stored in no bytes")
+
+    def check_part(self, start: int, stop: int) -> None:
+        """`check` of the chunks of some items, without reading where all the others are."""
+        chunk = self.chunk or 1
+        for at in range(start // chunk * chunk, stop, chunk):
+            try:
+                _, stored = self._id.read_direct_chunk((at,))
+            except (OSError, RuntimeError):  # it was never written
+                continue
+            if not len(stored):
+                raise ValueError("a chunk is stored in no bytes")
 
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
@@ -190,12 +243,12 @@ class HDF5Writer:
                 checksum = compression != "gzip"  # a deflated chunk has its own, Adler-32
             options["fletcher32"] = checksum
         if options and compression == "gzip":
-            options |= {"compression": "gzip", "compression_opts": hdf5_direct.LEVEL, "shuffle": True}
+            options |= {"compression": "gzip", "compression_opts": _LEVEL, "shuffle": True}
         dataset = self._group.create_dataset(name, (pieces.length,), pieces.dtype.newbyteorder("<"), **options)
-        store = hdf5_direct.write if options and compression == "gzip" and not options["fletcher32"] else _store
         at = 0
         for piece in pieces.regrouped(*options.get("chunks", (1,))) if options else pieces.each():
-            store(dataset, at, piece)
+            with touching(name):
+                dataset[at : at + len(piece)] = piece
             at += len(piece)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
@@ -213,7 +266,7 @@ class HDF5Writer:
 def arrays_in(group: h5py.Group, limits: Limits) -> list[str]:
     """The names of the arrays of the tensor in a group."""
     names = sorted(names_in(HDF5Reader(group, limits).read_header()))
-    return [name for name in names if _child(group, name, h5py.h5d.DatasetID) is not None]
+    return [name for name in names if child_of(group, name, h5py.h5d.DatasetID) is not None]
 
 
 def others(path: str) -> set[str]:
@@ -281,10 +334,6 @@ def _exchange(place: h5py.Group, old: Sequence[str], aside: h5py.Group) -> None:
         raise
 
 
-def _store(dataset: h5py.Dataset, at: int, piece: Array) -> None:
-    dataset[at : at + len(piece)] = piece
-
-
 @contextlib.contextmanager
 def reading(path: str | h5py.Group, group: str | None, limits: Limits) -> Iterator[HDF5Reader]:
     """Open a group of a file, or of a group that is open. Raises ContainerError, UnsafeError, PathMissingError."""
@@ -337,175 +386,19 @@ def changing(
     overwrite, others: as for `replacing`. head: 512 bytes before those of HDF5 in a new file, or none. options: of
     h5py, for a new file. Raises ContainerError.
     """
-    with replacing(path, overwrite, keep=keep, others=others) as part, _Disk(part, "r+b") as disk:
+    with replacing(path, overwrite, keep=keep, others=others) as part:
         old = keep and os.path.getsize(part)
-        new = {**options, "userblock_size": len(head), "alignment_interval": 1} if head else options
+        new = {**_ALIGNED, **options, **({"userblock_size": len(head), "alignment_interval": 1} if head else {})}
+        with touching(path):
+            file = h5py.File(part, "r+") if old else h5py.File(part, "w", **new)
         try:
-            with opened(part, "r+" if old else "w", disk, **({} if old else new)) as file:
-                yield file
-            if not old:
-                disk.seek(0)
-                disk.write(head)
-        finally:  # what the library says after a failed write misleads
-            disk.raise_failure(path)
-
-
-class _Disk(io.FileIO):
-    """The file that the HDF5 library writes to. A failed write, as on a full disk, is hidden from the library.
-
-    The library would crash the process when it closes the file, or reads what it could not write. So its small writes
-    are kept from then on. `raise_failure` raises the failure afterwards.
-    """
-
-    _failure: OSError | None = None
-
-    def __init__(self, path: str, mode: str) -> None:
-        super().__init__(path, mode)
-        self._kept: list[tuple[int, Array]] = []  # places in the file, and the bytes that stand there
-
-    def write(self, data: Any) -> int:
-        left, begin = memoryview(data).cast("B"), self.tell()
-        octets, size = left, len(left)
-        try:
-            while left and self._failure is None:
-                left = left[super().write(left) or 0 :]
-        except OSError as error:
-            self._failure = error
-        if left and size <= _METADATA:
-            self._kept.append((begin, np.frombuffer(octets, np.uint8).copy()))
-        return size
-
-    def readinto(self, buffer: Any) -> int:
-        begin, into = self.tell(), np.frombuffer(buffer, np.uint8)
-        count = super().readinto(buffer) or 0
-        for at, octets in self._kept:
-            first, behind = max(at, begin), min(at + len(octets), begin + len(into))
-            if first < behind:
-                into[first - begin : behind - begin] = octets[first - at : behind - at]
-        return len(into) if self._kept else count
-
-    def truncate(self, size: int | None = None) -> int:
-        try:
-            return super().truncate(size)
-        except OSError as error:
-            self._failure = self._failure or error
-            return size or 0
-
-    def raise_failure(self, path: str) -> None:
-        """Raise ContainerError if anything could not be written."""
-        if self._failure is not None:
-            raise ContainerError(Problem(path, f"cannot be written: {self._failure.strerror}; make room"))
-
-
-_collecting = threading.Lock()
-_pauses = 0  # blocks that pause it
-_resumed = False  # after the last of them
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the collection of garbage, in all threads, for the block."""
-    global _pauses, _resumed
-    with _collecting:
-        if not _pauses:
-            _resumed = gc.isenabled()
-            gc.disable()
-        _pauses += 1
-    try:
-        yield
-    finally:
-        with _collecting:
-            _pauses -= 1
-            if not _pauses and _resumed:
-                gc.enable()
-
-
-class _Stream(io.RawIOBase):
-    """A stream that h5py reads while it holds its lock.
-
-    The stream may wait for another thread: fsspec has one for its requests. Garbage of h5py's that is collected there
-    would wait for the lock, and each thread for the other.
-    """
-
-    def __init__(self, stream: Any) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        place: int = self._stream.seek(offset, whence)
-        return place
-
-    def tell(self) -> int:
-        place: int = self._stream.tell()
-        return place
-
-    def readinto(self, buffer: Any) -> int:
-        with _uncollected():
-            count: int = self._stream.readinto(buffer)
-        return count
-
-
-def opened(
-    path: str | IO[bytes] | h5py.Group, mode: str = "r", disk: _Disk | None = None, **options: Any
-) -> contextlib.AbstractContextManager[h5py.Group]:
-    """A file, which the block closes; or the group that was passed, which stays open.
-
-    path: a stream is read through Python. Raises ContainerError, PathMissingError.
-    """
-    if isinstance(path, h5py.Group):
-        if not path:
-            raise ContainerError(Problem("h5py.Group", "its file is closed; open it again"))
-        return contextlib.nullcontext(path)
-    try:
-        file: contextlib.AbstractContextManager[h5py.Group]
-        if disk is not None:
-            file = h5py.File(disk, mode, **{**_ALIGNED, **options})
-        elif isinstance(path, str):  # without properties that only writers need, in two thirds of the time
-            file = h5py.File(h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY))
-        else:
-            file = h5py.File(_Stream(path))
-        return file
-    except FileNotFoundError:
-        raise PathMissingError(Problem(str(path), "no such file")) from None
-    except OSError as error:
-        raise ContainerError(Problem(str(path), f"cannot be opened as HDF5: {error}")) from error
-
-
-def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order: bool | None = None) -> h5py.Group:
-    """The group of that path; `make` makes what is missing. track_order: of h5py, for new groups."""
-    place: h5py.Group = file
-    for part in filter(None, (group or "").split("/")):
-        if part in (".", ".."):
-            raise ContainerError(Problem(str(group), f"no group has the name {part!r}"))
-        child = _child(place, part, h5py.h5g.GroupID)
-        if child is None and not make:
-            raise PathMissingError(Problem(str(group), f"no group {part!r} in {place.name}"))
-        place = place.create_group(part, track_order=track_order) if child is None else h5py.Group(child)
-    return place
-
-
-def _child(group: h5py.Group, name: str, kind: type[Any]) -> Any:
-    """The identifier of the object of that kind and name, through a hard link alone, or None."""
-    try:
-        links, key = group.id.links, name.encode()
-        try:
-            info = links.get_info(key)
-        except RuntimeError:
-            if links.exists(key):
-                raise
-            return None
-        if info.type != h5py.h5l.TYPE_HARD:
-            link = type(group.get(name, getlink=True)).__name__
-            raise UnsafeError(Problem(f"{group.name}/{name}", f"a {link} is not followed"))
-        child = h5py.h5o.open(group.id, key)
-    except Exception as error:
-        raise_as_ours(error, name)
-    if not isinstance(child, kind):
-        raise ContainerError(Problem(f"{group.name}/{name}", f"is no {_CALLED[kind]}"))
-    return child
-
-
-_CALLED = {h5py.h5g.GroupID: "group", h5py.h5d.DatasetID: "dataset"}
+            yield file
+        finally:
+            with touching(path):
+                file.close()
+        if head and not old:
+            with open(part, "r+b") as start:
+                start.write(head)
 
 
 def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str | None:

@@ -9,13 +9,14 @@ import re
 import secrets
 import shutil
 import threading
-import time
 from collections.abc import Callable, Collection, Iterator, Sequence
-from typing import IO, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
+
+from filelock import FileLock, Timeout
 
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..parallel import each
-from ..system import begin_to_disk, drop_lock, exchange, is_running, lock_file, rename_new, to_disk
+from ..system import begin_to_disk, exchange, is_running, rename_new, to_disk
 from .base import FULL, is_url
 
 Overwrite: TypeAlias = bool | Literal["file"]  # replace the tensor that is there, or all of the file
@@ -246,6 +247,7 @@ def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
 _PATIENCE = 60.0  # seconds that a process waits for another
 
 
+_LOCKLESS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK}  # of a file system without locks
 _locked: set[tuple[int, str]] = set()  # by thread
 
 
@@ -253,56 +255,34 @@ _locked: set[tuple[int, str]] = set()  # by thread
 def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
     """Hold the lock of a target within the block. Other threads and processes that want the lock wait.
 
-    The lock is the system's, on a file beside the target, so a killed process releases it. Without locks in the file
-    system, nobody waits. patience: seconds to wait. Raises ContainerError where the lock stays taken for longer.
+    The lock is the system's, on a file beside the target, so a killed process releases it. Without
+    locks in the file system, nobody waits. patience: seconds to wait. Raises ContainerError where the lock stays taken
+    for longer.
     """
     target = real_path(target)
+    folder, name = os.path.split(target)
     me = threading.get_ident(), target
-    if me in _locked:
+    if me in _locked or not os.path.isdir(folder):
         yield
         return
-    file: IO[bytes] | None = None
+    patience = _PATIENCE if patience is None else patience
+    lock = FileLock(os.path.join(folder, f".{_short(name)}{_LOCK}"), mode=0o666)
     try:
-        file = _take_lock(target, _PATIENCE if patience is None else patience)
-        _locked.add(me)
+        lock.acquire(timeout=patience, poll_interval=0.01)
+    except Timeout:
+        what = f"another process or thread has been writing it for {patience:.0f} seconds; try again later"
+        raise ContainerError(Problem(target, what)) from None
+    except OSError as error:
+        if error.errno not in _LOCKLESS:
+            raise ContainerError(Problem(target, f"cannot be locked: {error.strerror}")) from error
+    _locked.add(me)
+    try:
         yield
     finally:
         _locked.discard(me)
-        if file is not None:
-            drop_lock(file)
-
-
-def _take_lock(target: str, patience: float) -> IO[bytes] | None:
-    """The open and locked file of a lock; None without a folder for it."""
-    folder, name = os.path.split(target)
-    path = os.path.join(folder, f".{_short(name)}{_LOCK}")
-    holder, end = (0, 0), 0.0
-    while True:
-        try:
-            file = open(path, "r+b", 0, opener=_create)  # noqa: SIM115 (it is closed by whoever holds it)
-        except (FileNotFoundError, NotADirectoryError):
-            return None
-        except OSError as error:
-            raise ContainerError(Problem(target, f"cannot be locked: {error.strerror}")) from error
-        if lock_file(file.fileno()):
-            with contextlib.suppress(FileNotFoundError):
-                if os.path.samestat(os.fstat(file.fileno()), os.stat(path)):
-                    return file
-            file.close()  # its owner has removed it
-            continue
-        status = os.fstat(file.fileno())
-        file.close()
-        now = status.st_ino, status.st_ctime_ns
-        if now != holder:  # of many writers, each has its turn
-            holder, end = now, time.monotonic() + patience
-        if time.monotonic() > end:
-            what = f"another process or thread has been writing it for {patience:.0f} seconds; try again later"
-            raise ContainerError(Problem(target, what))
-        time.sleep(0.01)
-
-
-def _create(path: str, flags: int) -> int:
-    return os.open(path, flags | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
+        with contextlib.suppress(OSError):  # no file is removed on Windows as long as it is open
+            os.unlink(lock.lock_file)  # whoever waits for it notices, and takes a new one
+        lock.release()
 
 
 def part_of(target: str) -> str:
