@@ -93,7 +93,7 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
     pieces. Checksums, bit-packing, compression and chunks are kept. A compression that `write` does not offer becomes
     gzip in HDF5.
 
-    Rows at coordinates of their own are merged into a tensor by `build(…, onto=path)`.
+    Rows at coordinates of their own are merged into a tensor by `write_from([tensor, table], …)`.
 
     Appends to the same local path wait for each other, for at most a minute; then they raise ContainerError. Mappings,
     other stores and file systems without locks have no such protection.
