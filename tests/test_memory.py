@@ -264,7 +264,6 @@ calls = {
     "reversed": lambda: run()[::-1].load(),
     "values": lambda: run()[np.broadcast_to(np.int64(3), n)],
     "locate": lambda: run().locate([np.broadcast_to(np.int64(3), n)]),
-    "draw": lambda: run().draw(),
     "advise": lambda: bl.advise(run()),
     "pack": lambda: bl.pack([np.broadcast_to(np.int64(3), n)], 1.0, (n,), "sparse", duplicates="first"),
     "pack_dense": lambda: bl.pack_dense(np.broadcast_to(np.int8(3), n), "sparse", limits=loose),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 import uuid
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -81,6 +81,10 @@ class Plan:
     limits: Limits = DEFAULT_LIMITS
     threads: int | None = None
     id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+
+    def __getstate__(self) -> dict[str, Any]:
+        """The fields alone: what is parsed has levels, and a worker loads only the kinds that it may."""
+        return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
     def parsed(self) -> Format:

@@ -31,6 +31,8 @@ def load(subjects: list[str]) -> list[Case]:
 
 def run_case(case: Case) -> list[dict[str, Any]]:
     """What each attempt came to: container, outcomes, and what is wrong with them."""
+    with contextlib.suppress(ImportError):  # which takes a second, in whichever attempt comes first
+        import sklearn.datasets  # noqa: F401
     with tempfile.TemporaryDirectory(prefix="attack-", dir=MEMORY) as name:
         folder = Path(name)
         return [_attempt(case, each, folder) for each in case.make(folder)]
