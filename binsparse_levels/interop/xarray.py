@@ -1,4 +1,4 @@
-"""xarray: Datasets with sparse variables, by the engine "binsparse" and the accessor `binsparse`.
+"""xarray: Datasets with sparse variables, by the engine "binsparse".
 
 xarray itself writes dense variables, coordinates and attributes at the root of a Zarr store or a NetCDF-4 file. Each
 sparse variable is a Binsparse tensor in a group of its own beside them. Its header names its dimensions.
@@ -170,21 +170,6 @@ class BinsparseBackend(BackendEntrypoint):
         return False
 
 
-class BinsparseAccessor:
-    """What `dataset.binsparse` offers, once this module is imported."""
-
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
-
-    def write(self, path: Place, formats: Mapping[str, FormatLike] | None = None, **options: Any) -> None:
-        """Write the Dataset; see `binsparse_levels.write_dataset`."""
-        write_dataset(path, self._dataset, formats, **options)
-
-
-_register: Any = xr.register_dataset_accessor
-_register("binsparse")(BinsparseAccessor)
-
-
 @within_memory
 def write_dataset(
     path: Place,
@@ -276,8 +261,6 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
         zarr = "zarr" in location.name
     if not zarr:
         return xr.open_dataset(path, cache=False, **options)
-    if not is_url(path):
-        return xr.open_dataset(path, engine="zarr", consolidated=False, cache=False, **options)
     with opened(path) as store:
         return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)
 
