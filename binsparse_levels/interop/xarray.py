@@ -17,7 +17,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from zarr import consolidate_metadata, open_group
+from zarr import consolidate_metadata
+from zarr.errors import ContainsGroupError
 from zarr.storage import LocalStore, StorePath
 
 from ..containers.base import is_url
@@ -34,7 +35,7 @@ from ..tensors.labels import Labels
 from ..tensors.packing import pack_dense
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_json
-from .dask import Blocks, dask_of, from_dask
+from .dask import Blocks, checked_path, dask_of, from_dask
 from .pydata_sparse import from_sparse
 
 with needing("xarray"):
@@ -233,10 +234,7 @@ def write_dataset(
 
 
 def _path_of(source: Any) -> str:
-    if not isinstance(source, str | os.PathLike):
-        what = "tensors are opened by path, so give the path or the URL"
-        raise OptionError(f"expected a path, got {qualified(source)}; {what}")
-    path, group = split_place(os.path.expanduser(source))
+    path, group = split_place(os.path.expanduser(checked_path(source)))
     if group is not None:
         raise OptionError(Problem(str(source), "a Dataset is a whole store or file; leave out the group"))
     return str(path) if is_url(path) else os.path.abspath(path)
@@ -374,9 +372,10 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
             _consolidate(part)
     else:
         with opened(path) as store:
-            if not overwrite and _holds_group(store):
-                raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True"))
-            dense.to_zarr(store, mode="w", **zarr)
+            try:
+                dense.to_zarr(store, mode="w" if overwrite else "w-", **zarr)
+            except (FileExistsError, ContainsGroupError):
+                raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True")) from None
             root = store if isinstance(store, StorePath) else StorePath(store)
             yield lambda name: Location(root / name, None, target.name, None)
             _consolidate(store)
@@ -387,11 +386,3 @@ def _consolidate(store: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of version 3 the list is no part of the specification
         consolidate_metadata(store)
-
-
-def _holds_group(store: Any) -> bool:
-    try:
-        open_group(store, mode="r", use_consolidated=False)
-    except FileNotFoundError:
-        return False
-    return True
