@@ -12,7 +12,7 @@ import pytest
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
 EXTRAS = PROJECT["optional-dependencies"]
-REQUIRED = {"google_crc32c", "h5py", "llvmlite", "numba", "numcodecs", "numpy", "zarr"}
+REQUIRED = {"filelock", "google_crc32c", "h5py", "llvmlite", "numba", "numcodecs", "numpy", "zarr"}
 
 # These stand behind an import that has named the extra.
 BEHIND = {

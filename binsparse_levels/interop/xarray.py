@@ -22,7 +22,7 @@ from zarr.errors import ContainsGroupError
 from zarr.storage import LocalStore, StorePath
 
 from ..containers.base import is_url
-from ..containers.replacing import refuse_existing, replacing, replacing_folder
+from ..containers.replacing import replacing, replacing_folder
 from ..containers.zarr_stores import opened
 from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
@@ -145,7 +145,7 @@ class BinsparseBackend(BackendEntrypoint):
     ) -> xr.Dataset:
         dropped = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables or ())
         path = _path_of(filename_or_obj)
-        groups = _groups(path)
+        groups = [name for name in list_tensors(path) if name == "/" or "/" not in name]  # the root, and right below
         dataset = xr.Dataset() if "/" in groups else _open_dense(path, drop_variables=drop_variables, **decoding)
         tensors = {name: tensor for name, tensor in _tensors(path, groups) if name not in dropped}
         variables = {name: _variable(name, tensor, tensor_chunks) for name, tensor in tensors.items()}
@@ -240,17 +240,12 @@ def _path_of(source: Any) -> str:
     return str(path) if is_url(path) else os.path.abspath(path)
 
 
-def _groups(path: str) -> list[str]:
-    """The root, as "/", and the groups right below it, as far as they hold a tensor."""
-    return [name for name in list_tensors(path) if name == "/" or "/" not in name]
-
-
 def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
     """The tensors in these groups, by the name of the variable. That at the root has the name of its values."""
     for group in groups:
         tensor = open_tensor(path if group == "/" else f"{path}:{group}")
-        named = tensor._metadata.labels
-        yield group if group != "/" else named.values if named else "value", tensor
+        labels = tensor._metadata.labels
+        yield group if group != "/" else labels.values if labels else "value", tensor
 
 
 def _open_dense(path: str, **options: Any) -> xr.Dataset:
@@ -355,8 +350,6 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
     if target.name not in ("zarr", "zarr2", "netcdf") or (local and path.endswith(".zip")):
         raise OptionError(Problem(str(path), "a Dataset is written to a .zarr folder or a .nc file; choose one"))
     zarr: dict[str, Any] = {"consolidated": False, "zarr_format": 2 if target.name == "zarr2" else 3}
-    if local:
-        refuse_existing(path, overwrite)
     if target.name == "netcdf":
         with replacing(path, overwrite) as part:
             dense.to_netcdf(part, format="NETCDF4")
