@@ -123,18 +123,17 @@ def lazy(
     verify: Callable[[], None] | None = None,
     nbytes: Size | None = None,
     chunk: int = 1,
-    keep: object = None,
 ) -> LazyArray:
     """An array that a function reads.
 
-    at: reads the items at positions, where ranges would cost more. chunk, keep: as for LazyArray.
+    at: reads the items at positions, where ranges would cost more. nbytes, chunk: as for LazyArray.
 
     >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
     >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist(), int(squares[-1])
     ([4, 9, 16], [49, 9], 81)
     """
     array = LazyArray(shape, dtype, nbytes)
-    array.part, array._at, array._verify, array.chunk, array.keep = part, at, verify, chunk, keep
+    array.part, array._at, array._verify, array.chunk = part, at, verify, chunk
     return array
 
 
