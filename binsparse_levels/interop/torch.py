@@ -184,7 +184,9 @@ def _layout_of(tensor: Tensor) -> str | None:
     above, rank, below = _profile(tensor.format)
     map, batch = tensor.map, above - 1
     block = None if map is None else map.stored_shape[above + 1 : above + 3]
-    if not rank or (map is not None and (batch < 0 or below < 2 or map.padded or not all(block or ()))):
+    if not rank:
+        return None
+    if map is not None and (batch < 0 or below < 2 or tensor.ndim < batch + 2 or map.padded or not all(block or ())):
         return None
     own = tensor.format.canonical(), map
     names = ["coo"] if batch < 0 else ["csr", "csc"] if map is None else _BLOCKED
