@@ -21,13 +21,9 @@ from .limits import INT64_MAX
 # Reads the items start … stop - 1 of an array, as a copy. Precondition: 0 <= start <= stop <= length.
 Parts: TypeAlias = Callable[[int, int], Array]
 
-# Fills an array with the items from `start` on.
-Fill: TypeAlias = Callable[[int, Array], None]
-
 # Bytes that an array takes where it is stored, or a function that counts them.
 Size: TypeAlias = int | Callable[[], int]
 
-_PIECE = 2**22  # bytes: what was read is still in the last cache when it is used
 _GAP = 2**12  # bytes: items that are closer to each other are read at once
 
 
@@ -49,13 +45,12 @@ class LazyArray:
 
     shape: its length. An array of several dimensions has all their sizes here, and cannot be sliced. nbytes: the bytes
     that the array takes where it is stored. chunk: so many items, from multiples of it on, cost as much to read as one.
-    part: reads the items start … stop - 1, for 0 <= start < stop <= length. fill: the same into memory that is there,
-    where that is possible. keep: an object that lives as long as the array, which must not refer to the array.
+    part: reads the items start … stop - 1, for 0 <= start < stop <= length. keep: an object that lives as long as the
+    array, which must not refer to the array.
     """
 
     chunk = 1
     part: Parts
-    fill: Fill | None = None
     keep: object = None
 
     def __init__(self, shape: int | tuple[int, ...], dtype: np.dtype[Any], nbytes: Size | None = None) -> None:
@@ -84,24 +79,6 @@ class LazyArray:
         for begin, end in itertools.pairwise(cuts) if len(positions) else ():
             first = int(positions[begin])
             items[begin:end] = self.part(first, int(positions[end - 1]) + 1)[positions[begin:end] - first]
-        return items
-
-    def whole(self, use: Callable[[Iterable[Array]], None]) -> Array:
-        """All items. use: is given them in pieces, each right after it was read where that is possible."""
-        if self.fill is None:
-            items = self.part(0, len(self))
-            use([items])
-            return items
-        items, fill = np.empty(len(self), self.dtype), self.fill
-
-        def filled() -> Iterator[Array]:
-            size = max(_PIECE // items.itemsize, 1)
-            for start in range(0, len(items), size):
-                piece = items[start : start + size]
-                fill(start, piece)
-                yield piece
-
-        use(filled())
         return items
 
     def close(self) -> None:
@@ -142,24 +119,21 @@ def lazy(
     dtype: np.dtype[Any],
     part: Parts,
     *,
-    fill: Fill | None = None,
     at: Callable[[Array], Array] | None = None,
     verify: Callable[[], None] | None = None,
     nbytes: Size | None = None,
     chunk: int = 1,
-    keep: object = None,
 ) -> LazyArray:
     """An array that a function reads.
 
-    at: reads the items at positions, where ranges would cost more. fill, chunk, keep: as for LazyArray.
+    at: reads the items at positions, where ranges would cost more. nbytes, chunk: as for LazyArray.
 
     >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
     >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist(), int(squares[-1])
     ([4, 9, 16], [49, 9], 81)
     """
     array = LazyArray(shape, dtype, nbytes)
-    array.fill = fill
-    array.part, array._at, array._verify, array.chunk, array.keep = part, at, verify, chunk, keep
+    array.part, array._at, array._verify, array.chunk = part, at, verify, chunk
     return array
 
 

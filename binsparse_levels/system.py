@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
-import functools
 import os
 import platform
 import stat
 import sys
 import threading
 from collections.abc import Iterator
-from pathlib import Path
 from sys import modules
 from typing import Any
 
@@ -33,16 +31,6 @@ def processor_name() -> str:
             return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
-
-
-@functools.cache
-def cache_size(level: int) -> int:
-    """The bytes of a cache of the processor; a typical number where the system does not tell."""
-    for folder in Path("/sys/devices/system/cpu/cpu0/cache").glob("index*"):
-        with contextlib.suppress(OSError, ValueError):
-            if int((folder / "level").read_text()) == level:
-                return 1024 * int((folder / "size").read_text().strip().removesuffix("K"))
-    return {2: 2**20, 3: 2**25}[level]
 
 
 def is_running(process: int) -> bool:
@@ -78,15 +66,6 @@ def resident() -> int:
     elif sys.platform == "win32":
         told = _resident_on_windows()
     return told or 2**27
-
-
-def peak() -> int | None:
-    """The most resident memory that this process has had, in bytes; None where the system does not report it."""
-    try:
-        with open("/proc/self/status") as file:
-            return next(1024 * int(line.split()[1]) for line in file if line.startswith("VmHWM"))
-    except (OSError, StopIteration):
-        return None
 
 
 def release() -> None:

@@ -40,14 +40,6 @@ class Blocks:
     def __init__(self, tensor: Tensor) -> None:
         self.tensor = tensor
 
-    @classmethod
-    def at(cls, place: Place) -> Blocks:
-        """The tensor at a path or a URL. Raises OptionError for another place, which no other process finds."""
-        if not isinstance(place, str | os.PathLike):
-            what = "other processes open the tensor again, so give the path or the URL of its file"
-            raise OptionError(f"expected a path, got {qualified(place)}; {what}")
-        return cls(open_tensor(place))
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrived, (type(self), travelling(), pickle.dumps(self.tensor))
 
@@ -112,7 +104,15 @@ def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
     >>> float(bl.to_dask("matrix.h5", chunks=(1, 3)).sum().compute().todense())
     4.0
     """
-    return dask_of(Blocks.at(place), chunks)
+    return dask_of(Blocks(open_tensor(checked_path(place))), chunks)
+
+
+def checked_path(place: Any) -> str | os.PathLike[str]:
+    """A path or a URL. Raises OptionError for another place, which no other process finds."""
+    if not isinstance(place, str | os.PathLike):
+        what = "other processes open the tensor again, so give the path or the URL of its file"
+        raise OptionError(f"expected a path, got {qualified(place)}; {what}")
+    return place
 
 
 def dask_of(blocks: Blocks, chunks: Any) -> dask.array.Array:

@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from ..arrays import apart
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
-from ..formats.format import Format, coordinates, in_order, parse_format
+from ..formats.format import Format, in_order
 from ..formats.index_map import Digit, IndexMap
 from ..levels import full, listing
 from ..tensors.changing import expanded
@@ -24,6 +24,30 @@ if TYPE_CHECKING:
     import torch
 
 _LAYOUTS = {"coo": "sparse_coo", "csr": "sparse_csr", "csc": "sparse_csc", "bsr": "sparse_bsr", "bsc": "sparse_bsc"}
+_BLOCKED = ("bsr", "bsc")
+
+
+def _stored(
+    layout: str, shape: Sequence[int], batch: int, dense: int, block: Sequence[int] | None
+) -> tuple[Format, IndexMap | None]:
+    """The format and the map whose arrays are those of a layout with so many batch and dense dimensions.
+
+    block: the sizes of a block for bsr and bsc, else None.
+    """
+    ndim = len(shape)
+    if layout == "coo":
+        return Format((*listing(ndim - dense), *full(dense))), None
+    matrix = (batch, batch + 1) if layout in ("csr", "bsr") else (batch + 1, batch)
+    order = [*range(batch), *matrix, *range(batch + 2, ndim)]
+    above = (*full(batch + 1), *listing(1))
+    if block is None:
+        return in_order((*above, *full(dense)), order), None
+    # The numbers of the blocks, the coordinates in a block, the dense dimensions.
+    sizes = dict(zip((batch, batch + 1), block, strict=True))
+    digits = [Digit(k, sizes.get(k, 1), -(-shape[k] // sizes.get(k, 1))) for k in order[: batch + 2]]
+    digits += [Digit(k, 1, size) for k, size in sizes.items()]
+    digits += [Digit(k, 1, shape[k]) for k in range(batch + 2, ndim)]
+    return Format((*above, *full(dense + 2))), IndexMap(tuple(shape), tuple((digit,) for digit in digits))
 
 
 @within_memory
@@ -51,12 +75,11 @@ def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[s
     with needing("torch"):
         import torch
 
-    names = {getattr(torch, layout): name for name, layout in _LAYOUTS.items()}
-    layout = names.get(tensor.layout) if isinstance(tensor, torch.Tensor) else None
-    if layout is None:
-        if isinstance(tensor, torch.Tensor):
-            raise OptionError(f"expected a sparse tensor of torch, got {tensor.layout}; call its to_sparse()")
+    if not isinstance(tensor, torch.Tensor):
         raise OptionError(f"expected a sparse tensor of torch, got {qualified(tensor)}; call as_tensor")
+    layout = next((name for name, known in _LAYOUTS.items() if getattr(torch, known) == tensor.layout), None)
+    if layout is None:
+        raise OptionError(f"expected a sparse tensor of torch, got {tensor.layout}; call its to_sparse()")
     return _tensor(tensor, layout, copy).with_attributes(attributes)
 
 
@@ -68,8 +91,9 @@ def _tensor(tensor: torch.Tensor, layout: str, copy: bool) -> Tensor:
         if not len(indices):  # a block of all dimensions, or none
             cells = np.zeros(shape, values.dtype) if not len(values) else values[0]
             return pack_dense(cells, Format(full(dense)), pattern=np.ones(shape, bool))
+        format, _ = _stored(layout, shape, 0, dense, None)
         listed = {f"indices_{k}": apart(x) for k, x in enumerate(indices)}
-        return Tensor._owning(_chain(f"sparse({len(indices)})", dense), shape, listed, values.reshape(-1), fill_value=0)
+        return Tensor._owning(format, shape, listed, values.reshape(-1), fill_value=0)
     by_rows = layout in ("csr", "bsr")
     pointers = _array(tensor.crow_indices() if by_rows else tensor.ccol_indices())
     indices = _array(tensor.col_indices() if by_rows else tensor.row_indices())
@@ -79,13 +103,11 @@ def _tensor(tensor: torch.Tensor, layout: str, copy: bool) -> Tensor:
     firsts = np.arange(math.prod(shape[:batch])).reshape(*shape[:batch], 1) * indices.shape[-1]
     joined = np.append(0, (pointers + firsts)[..., 1:]) if batch else pointers
     arrays = {f"pointers_to_{batch + 1}": apart(joined), f"indices_{batch + 1}": apart(indices.reshape(-1))}
-    order = [*range(batch), *((batch, batch + 1) if by_rows else (batch + 1, batch)), *range(batch + 2, len(shape))]
-    blocked = layout in ("bsr", "bsc")
-    format = _chain(f"dense({batch + 1}), sparse", dense + 2 * blocked)
-    if not blocked:
-        return Tensor._owning(in_order(format.levels, order), shape, arrays, values.reshape(-1), fill_value=0)
-    map = _blocked(shape, order[: batch + 2], values.shape[batch + 1 : batch + 3])
-    return Tensor._owning(format, map.stored_shape, arrays, values.reshape(-1), fill_value=0).with_map(map)
+    block = values.shape[batch + 1 : batch + 3] if layout in _BLOCKED else None
+    format, map = _stored(layout, shape, batch, dense, block)
+    stored_shape = shape if map is None else map.stored_shape
+    made = Tensor._owning(format, stored_shape, arrays, values.reshape(-1), fill_value=0)
+    return made if map is None else made.with_map(map)
 
 
 @within_memory
@@ -112,13 +134,12 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     check_representable(whole, "torch")
     if layout is not None and layout not in _LAYOUTS:
         raise FormatError(Problem("layout", f"expected one of {', '.join(_LAYOUTS)}, got {layout!r:.40}"))
-    if block is not None and layout not in ("bsr", "bsc"):
+    if block is not None and layout not in _BLOCKED:
         raise FormatError(Problem("block", "only bsr and bsc have blocks; leave it out"))
     own = _layout_of(whole)
-    if layout is not None and (own != layout or block is not None):
-        own, whole = layout, _laid_out(whole, layout, block)
-    elif own is None:
-        own, whole = "coo", _laid_out(whole, "coo", None)
+    if own is None or layout not in (None, own) or block is not None:
+        own = layout or "coo"
+        whole = _laid_out(whole, own, block)
     stored = whole.stored
     above, rank, below = _profile(stored.format)
     shape, tail = whole.shape, stored.shape[stored.ndim - below :]
@@ -149,21 +170,6 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     )
 
 
-def _blocked(shape: Sequence[int], outer: Sequence[int], block: Sequence[int]) -> IndexMap:
-    """Blocks in the last two dimensions of `outer`: blocks, coordinates in a block, other dimensions."""
-    first = len(outer) - 2
-    sizes = dict(zip((first, first + 1), block, strict=True))
-    digits = [Digit(k, sizes.get(k, 1), -(-shape[k] // sizes.get(k, 1))) for k in outer]
-    digits += [Digit(k, 1, size) for k, size in sizes.items()]
-    digits += [Digit(k, 1, shape[k]) for k in range(len(outer), len(shape))]
-    return IndexMap(tuple(shape), tuple((digit,) for digit in digits))
-
-
-def _chain(above: str, below: int) -> Format:
-    """The format with these levels above so many dense dimensions."""
-    return parse_format(f"{above}, dense({below})" if below else above)
-
-
 def _profile(format: Format) -> tuple[int, int, int]:
     """Of a chain with one sparse level: the dense dimensions above it, its rank, those below. Else the rank is 0."""
     levels = format.canonical().levels
@@ -175,48 +181,43 @@ def _profile(format: Format) -> tuple[int, int, int]:
 
 def _layout_of(tensor: Tensor) -> str | None:
     """The layout of torch with the same arrays; None if there is none."""
-    above, rank, _ = _profile(tensor.format)
-    order, batch = list(tensor.format.order), above - 1
-    straight = list(range(len(order)))
-    if tensor.map is not None:
-        if rank != 1 or batch < 0 or order != straight or tensor.ndim < batch + 2 or tensor.map.padded:
-            return None
-        block = tensor.map.stored_shape[batch + 2 : batch + 4]
-        outer = [*range(batch), batch, batch + 1], [*range(batch), batch + 1, batch]
-        maps = [_blocked(tensor.shape, order, block) for order in outer] if len(block) == 2 and all(block) else []
-        layout = next((name for name, map in zip(("bsr", "bsc"), maps, strict=False) if map == tensor.map), None)
-    elif batch < 0:
-        return "coo" if rank and order == straight else None
-    else:
-        turned = [*order[:batch], *order[batch : batch + 2][::-1], *order[batch + 2 :]]
-        layout = None if rank != 1 else "csr" if order == straight else "csc" if turned == straight else None
-    if layout and batch:
+    above, rank, below = _profile(tensor.format)
+    map, batch = tensor.map, above - 1
+    block = None if map is None else map.stored_shape[above + 1 : above + 3]
+    if not rank:
+        return None
+    if map is not None and (batch < 0 or below < 2 or tensor.ndim < batch + 2 or map.padded or not all(block or ())):
+        return None
+    own = tensor.format.canonical(), map
+    names = ["coo"] if batch < 0 else ["csr", "csc"] if map is None else _BLOCKED
+    dense = below if map is None else below - 2
+    layout = next((name for name in names if _stored(name, tensor.shape, batch, dense, block) == own), None)
+    if layout and batch > 0:
         stored = tensor.stored
-        fibers = stored.shape[order[batch]]  # of each batch
+        fibers = stored.shape[stored.format.order[batch]]  # of each batch
         ends = stored.arrays[f"pointers_to_{above}"][:: fibers or 1]
         if not fibers or len(set(np.diff(ends).tolist())) > 1:
             return None  # in torch all batches have the same number of entries
     return layout
 
 
-def _laid_out(tensor: Tensor, layout: str, block: tuple[int, int] | None) -> Tensor:
+def _laid_out(tensor: Tensor, layout: str, block: Sequence[int] | None) -> Tensor:
     """The same entries in the format with the arrays of a layout."""
     whole = tensor.without_map()
-    if layout == "coo":
-        return whole.convert(coordinates(whole.ndim))
-    if whole.ndim != 2:
+    if layout != "coo" and whole.ndim != 2:
         raise FormatError(Problem("layout", f"{layout} needs a matrix, not {whole.ndim} dimensions; choose coo"))
-    if layout in ("csr", "csc"):
-        return whole.convert(layout.upper())
-    if block is None:
-        raise FormatError(Problem("block", f"{layout} needs the sizes of a block; pass block=(rows, columns)"))
-    checked = IndexMap.blocks(whole.shape, block).stored_shape[2:]
-    map = _blocked(whole.shape, (0, 1) if layout == "bsr" else (1, 0), checked)
+    if layout in _BLOCKED:
+        if block is None:
+            raise FormatError(Problem("block", f"{layout} needs the sizes of a block; pass block=(rows, columns)"))
+        block = IndexMap.blocks(whole.shape, block).stored_shape[2:]  # checked
+    format, map = _stored(layout, whole.shape, 0, 0, block)
+    if map is None:
+        return whole.convert(format)
     if map.padded:
         raise FormatError(
             Problem("block", f"{block} does not divide {whole.shape}, which torch requires; choose other sizes")
         )
-    return whole.convert("dense, sparse, dense(2)", map=map)
+    return whole.convert(format, map=map)
 
 
 def _array(tensor: torch.Tensor) -> npt.NDArray[Any]:

@@ -1,4 +1,4 @@
-"""xarray: Datasets with sparse variables, by the engine "binsparse" and the accessor `binsparse`.
+"""xarray: Datasets with sparse variables, by the engine "binsparse".
 
 xarray itself writes dense variables, coordinates and attributes at the root of a Zarr store or a NetCDF-4 file. Each
 sparse variable is a Binsparse tensor in a group of its own beside them. Its header names its dimensions.
@@ -17,11 +17,12 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from zarr import consolidate_metadata, open_group
+from zarr import consolidate_metadata
+from zarr.errors import ContainsGroupError
 from zarr.storage import LocalStore, StorePath
 
 from ..containers.base import is_url
-from ..containers.replacing import refuse_existing, replacing, replacing_folder
+from ..containers.replacing import replacing, replacing_folder
 from ..containers.zarr_stores import opened
 from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
@@ -34,7 +35,7 @@ from ..tensors.labels import Labels
 from ..tensors.packing import pack_dense
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_json
-from .dask import Blocks, dask_of, from_dask
+from .dask import Blocks, checked_path, dask_of, from_dask
 from .pydata_sparse import from_sparse
 
 with needing("xarray"):
@@ -144,7 +145,7 @@ class BinsparseBackend(BackendEntrypoint):
     ) -> xr.Dataset:
         dropped = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables or ())
         path = _path_of(filename_or_obj)
-        groups = _groups(path)
+        groups = [name for name in list_tensors(path) if name == "/" or "/" not in name]  # the root, and right below
         dataset = xr.Dataset() if "/" in groups else _open_dense(path, drop_variables=drop_variables, **decoding)
         tensors = {name: tensor for name, tensor in _tensors(path, groups) if name not in dropped}
         variables = {name: _variable(name, tensor, tensor_chunks) for name, tensor in tensors.items()}
@@ -168,21 +169,6 @@ class BinsparseBackend(BackendEntrypoint):
         with contextlib.suppress(OSError):
             return any(b'"binsparse"' in Path(file).read_bytes() for file in metadata)
         return False
-
-
-class BinsparseAccessor:
-    """What `dataset.binsparse` offers, once this module is imported."""
-
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
-
-    def write(self, path: Place, formats: Mapping[str, FormatLike] | None = None, **options: Any) -> None:
-        """Write the Dataset; see `binsparse_levels.write_dataset`."""
-        write_dataset(path, self._dataset, formats, **options)
-
-
-_register: Any = xr.register_dataset_accessor
-_register("binsparse")(BinsparseAccessor)
 
 
 @within_memory
@@ -248,26 +234,18 @@ def write_dataset(
 
 
 def _path_of(source: Any) -> str:
-    if not isinstance(source, str | os.PathLike):
-        what = "tensors are opened by path, so give the path or the URL"
-        raise OptionError(f"expected a path, got {qualified(source)}; {what}")
-    path, group = split_place(os.path.expanduser(source))
+    path, group = split_place(os.path.expanduser(checked_path(source)))
     if group is not None:
         raise OptionError(Problem(str(source), "a Dataset is a whole store or file; leave out the group"))
     return str(path) if is_url(path) else os.path.abspath(path)
-
-
-def _groups(path: str) -> list[str]:
-    """The root, as "/", and the groups right below it, as far as they hold a tensor."""
-    return [name for name in list_tensors(path) if name == "/" or "/" not in name]
 
 
 def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
     """The tensors in these groups, by the name of the variable. That at the root has the name of its values."""
     for group in groups:
         tensor = open_tensor(path if group == "/" else f"{path}:{group}")
-        named = tensor._metadata.labels
-        yield group if group != "/" else named.values if named else "value", tensor
+        labels = tensor._metadata.labels
+        yield group if group != "/" else labels.values if labels else "value", tensor
 
 
 def _open_dense(path: str, **options: Any) -> xr.Dataset:
@@ -276,8 +254,6 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
         zarr = "zarr" in location.name
     if not zarr:
         return xr.open_dataset(path, cache=False, **options)
-    if not is_url(path):
-        return xr.open_dataset(path, engine="zarr", consolidated=False, cache=False, **options)
     with opened(path) as store:
         return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)
 
@@ -374,8 +350,6 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
     if target.name not in ("zarr", "zarr2", "netcdf") or (local and path.endswith(".zip")):
         raise OptionError(Problem(str(path), "a Dataset is written to a .zarr folder or a .nc file; choose one"))
     zarr: dict[str, Any] = {"consolidated": False, "zarr_format": 2 if target.name == "zarr2" else 3}
-    if local:
-        refuse_existing(path, overwrite)
     if target.name == "netcdf":
         with replacing(path, overwrite) as part:
             dense.to_netcdf(part, format="NETCDF4")
@@ -391,9 +365,10 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
             _consolidate(part)
     else:
         with opened(path) as store:
-            if not overwrite and _holds_group(store):
-                raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True"))
-            dense.to_zarr(store, mode="w", **zarr)
+            try:
+                dense.to_zarr(store, mode="w" if overwrite else "w-", **zarr)
+            except (FileExistsError, ContainsGroupError):
+                raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True")) from None
             root = store if isinstance(store, StorePath) else StorePath(store)
             yield lambda name: Location(root / name, None, target.name, None)
             _consolidate(store)
@@ -404,11 +379,3 @@ def _consolidate(store: Any) -> None:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of version 3 the list is no part of the specification
         consolidate_metadata(store)
-
-
-def _holds_group(store: Any) -> bool:
-    try:
-        open_group(store, mode="r", use_consolidated=False)
-    except FileNotFoundError:
-        return False
-    return True

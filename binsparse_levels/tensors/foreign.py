@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
-from ..errors import within_memory
+from ..errors import OptionError, within_memory
 from ..formats.format import FormatLike
 from .above import above
 from .tensor import Tensor
@@ -58,14 +58,15 @@ def as_tensor(
 
     Raises
     ------
-    TypeError : `thing` is another object. The message names its type and the function to call.
+    OptionError : `thing` is another object. The message names its type and the function to call.
 
     >>> import scipy.sparse
     >>> str(as_tensor(scipy.sparse.eye_array(3, format="csc")).format)
     'CSC'
     >>> as_tensor([1, 2])
     Traceback (most recent call last):
-    TypeError: expected a Tensor or an array of another library, got list; pass entries to pack, or cells to from_numpy
+    binsparse_levels.errors.OptionError: expected a Tensor or an array of another library, got list;
+    pass entries to pack, or cells to from_numpy
     """
     tensor = thing if isinstance(thing, Tensor) else _converted(thing, copy)
     if attributes is not None:
@@ -83,10 +84,10 @@ def _converted(thing: Any, copy: bool) -> Tensor:
         return _called("from_binsparse", thing, copy=copy)
     name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
     if isinstance(thing, str | os.PathLike):
-        raise TypeError(f"expected a Tensor or an array of another library, got the path {str(thing)!r:.80}; open it")
+        raise OptionError(f"expected a Tensor or an array of another library, got the path {str(thing)!r:.80}; open it")
     streams = _TABLE if hasattr(thing, "__arrow_c_stream__") else _HINTS["builtins"]
     hint = _row(_HINTS, type(thing)) or streams
-    raise TypeError(f"expected a Tensor or an array of another library, got {name}; {hint}")
+    raise OptionError(f"expected a Tensor or an array of another library, got {name}; {hint}")
 
 
 def qualified(thing: Any) -> str:

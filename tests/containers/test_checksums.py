@@ -6,7 +6,7 @@ import h5py
 import numpy as np
 import pytest
 
-from binsparse_levels import ContainerError, arrays, pack, read, write
+from binsparse_levels import ContainerError, pack, read, write
 from binsparse_levels.arrays import one_piece
 from binsparse_levels.containers import checksums
 from binsparse_levels.io import describe
@@ -34,9 +34,7 @@ def test_a_seal_in_a_mapping():
         read(place)
 
 
-@pytest.mark.parametrize("piece", [8, 2**22])
-def test_every_change_of_a_contiguous_file_is_noticed(tmp_path, monkeypatch, piece):
-    monkeypatch.setattr(arrays, "_PIECE", piece)
+def test_every_change_of_a_contiguous_file_is_noticed(tmp_path):
     path = tmp_path / "a.h5"
     write(path, TENSOR, checksum=True)
     for change in ("values", "indices_1", "pointers_to_1", "fill_value"):

@@ -732,6 +732,8 @@ def test_torch_in_another_layout(torch):
         np.testing.assert_array_equal(bl.to_torch(bl.from_torch(array), "csr").to_dense().numpy(), cells)
     uneven = pack_dense(np.stack([cells, cells * (cells > 2)]), "dense(2), sparse")
     assert bl.to_torch(uneven).layout == torch.sparse_coo  # batches of torch have as many entries
+    vector = pack_dense(cells[0], "dense, sparse, dense(2)", map="0/4, 0/2%2, 0/1%2, 0/1%1")
+    assert bl.to_torch(vector).layout == torch.sparse_coo  # one dimension cannot be cut into blocks of a matrix
     for wrong in ({"layout": "bsr"}, {"layout": "bsr", "block": (4, 4)}, {"layout": "x"}, {"block": (2, 2)}):
         with pytest.raises(FormatError):
             bl.to_torch(tensor, **wrong)

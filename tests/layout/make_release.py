@@ -7,9 +7,7 @@ import json
 from pathlib import Path
 
 import numpy as np
-
-import binsparse_levels as bl
-from binsparse_levels.compliance.conformance import (
+from conformance import (
     DTYPES,
     KINDS,
     MAPS,
@@ -21,6 +19,8 @@ from binsparse_levels.compliance.conformance import (
     symmetric,
     vector,
 )
+
+import binsparse_levels as bl
 
 DATA = Path(__file__).parents[1] / "data"
 

@@ -1,28 +1,23 @@
 """The conformance files of the proposal: tensors that a reader shall read, and files that it shall refuse.
 
-`python -m binsparse_levels.compliance export FOLDER` writes them. docs/proposal/conformance.md says what they are.
+`python tests/layout/conformance.py FOLDER` writes them. docs/proposal/conformance.md says what they are.
 """
-
-from __future__ import annotations
 
 import json
 import os
 import re
+import sys
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 
-from ..containers.base import Storage
-from ..errors import OptionError, needing
-from ..formats.format import parse_format
-from ..interop.arrow import from_table
-from ..io import describe, write, write_arrays
-from ..tensors.changing import expanded
-from ..tensors.packing import pack
-from ..tensors.tensor import Tensor
+from binsparse_levels import Tensor, from_table, pack, parse_format, write
+from binsparse_levels.containers.base import Storage
+from binsparse_levels.io import describe, write_arrays
+from binsparse_levels.tensors.changing import expanded
 
 KINDS = [
     "DVEC", "CVEC", "DMATR", "DMATC", "CSR", "CSC", "DCSR", "DCSC", "COOR", "COOC", "element", "bitmap(0)",
@@ -77,8 +72,8 @@ def symmetric(structure: str) -> Tensor:
 
 
 def labelled() -> Tensor:
-    with needing("tables"):
-        import pyarrow
+    import pyarrow
+
     table = pyarrow.table({
         "text": ["a", "π", "a"], "truth": [True, False, False], "day": pyarrow.array([0, 9, 9], pyarrow.date32()),
         "time": pyarrow.array([5, 0, 5], pyarrow.timestamp("us", "Europe/Berlin")), "number": [0, 3, 2],
@@ -125,7 +120,7 @@ class Unsound:
 
 def unsound() -> list[Unsound]:
     """The unsound files, as the table `unsound.json` lists them."""
-    return [Unsound(**row) for row in json.loads(files(__package__).joinpath("unsound.json").read_text("utf-8"))]
+    return [Unsound(**row) for row in json.loads(Path(__file__).with_name("unsound.json").read_text("utf-8"))]
 
 
 def container(case: Unsound) -> tuple[dict[str, Any], dict[str, Any]]:
@@ -184,10 +179,7 @@ def _number(value: Any) -> Any:
 
 def export(folder: str) -> None:
     """Write all files into a new folder: `sound` and `unsound`, each file as .h5 and .zarr beside a .json."""
-    try:
-        os.makedirs(folder)
-    except FileExistsError:
-        raise OptionError(f"{folder}: already exists; name a new folder") from None
+    os.makedirs(folder)
     for part in ("sound", "unsound"):
         os.mkdir(os.path.join(folder, part))
     for name, tensor, options in sound():
@@ -207,3 +199,7 @@ def _write_json(path: str, facts: dict[str, Any]) -> None:
     with open(f"{path}.json", "x", encoding="utf-8") as file:
         json.dump(facts, file, ensure_ascii=False)
         file.write("\n")
+
+
+if __name__ == "__main__":
+    export(*sys.argv[1:])

@@ -4,8 +4,6 @@
     binsparse_to_npy IN TENSOR.npy PATTERN.npy FILL.npy
     binsparse_to_binsparse IN OUT
 
-`python -m binsparse_levels.compliance export FOLDER` writes the conformance files of our proposal.
-
 Only these programs keep the spelling of a header: its format name, a custom tree, an identity transpose. Exit status:
 0 for success, 1 for a failure, 2 for a wrong number of arguments.
 """
@@ -21,17 +19,17 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ..arrays import Array
-from ..errors import FormatError, Problem
-from ..formats.dtypes import data_type_of, encode, parse_dtype
-from ..formats.format import Format, named, parse_custom
-from ..io import open_reader, write_arrays
-from ..io.decoding import Loading
-from ..limits import DEFAULT_LIMITS
-from ..tensors.encoding import encode_tensor
-from ..tensors.packing import pack
-from ..tensors.tensor import Tensor
-from ..tensors.validation import pad_of
+from .arrays import Array
+from .errors import FormatError, Problem
+from .formats.dtypes import data_type_of, encode, parse_dtype
+from .formats.format import Format, named, parse_custom
+from .io import open_reader, write_arrays
+from .io.decoding import Loading
+from .limits import DEFAULT_LIMITS
+from .tensors.encoding import encode_tensor
+from .tensors.packing import pack
+from .tensors.tensor import Tensor
+from .tensors.validation import pad_of
 
 Program: TypeAlias = Callable[[], int]
 
@@ -142,11 +140,3 @@ def _format(header: dict[str, Any]) -> Format:
     if format is None:
         raise FormatError(Problem("format", f"unknown format {header['format']!r:.60}; see ALIASES"))
     return format
-
-
-@_program
-def export(folder: str) -> None:
-    """Write the conformance files into a new folder."""
-    from .conformance import export
-
-    export(folder)
