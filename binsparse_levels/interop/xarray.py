@@ -1,4 +1,4 @@
-"""xarray: Datasets with sparse variables, by the engine "binsparse".
+"""xarray: Datasets with sparse variables, by the engine "binsparse" and the accessor `binsparse`.
 
 xarray itself writes dense variables, coordinates and attributes at the root of a Zarr store or a NetCDF-4 file. Each
 sparse variable is a Binsparse tensor in a group of its own beside them. Its header names its dimensions.
@@ -169,6 +169,21 @@ class BinsparseBackend(BackendEntrypoint):
         with contextlib.suppress(OSError):
             return any(b'"binsparse"' in Path(file).read_bytes() for file in metadata)
         return False
+
+
+class BinsparseAccessor:
+    """What `dataset.binsparse` offers, once this module is imported."""
+
+    def __init__(self, dataset: xr.Dataset) -> None:
+        self._dataset = dataset
+
+    def write(self, path: Place, formats: Mapping[str, FormatLike] | None = None, **options: Any) -> None:
+        """Write the Dataset; see `binsparse_levels.write_dataset`."""
+        write_dataset(path, self._dataset, formats, **options)
+
+
+_register: Any = xr.register_dataset_accessor
+_register("binsparse")(BinsparseAccessor)
 
 
 @within_memory
