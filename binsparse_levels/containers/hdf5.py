@@ -19,6 +19,7 @@ from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, raise_as_ours, touching
 from .direct import DIRECT, parts_of
+from .hdf5_disk import Disk
 from .hdf5_opening import child_of
 from .hdf5_opening import opened as opened
 from .hdf5_opening import walk as walk
@@ -386,19 +387,19 @@ def changing(
     overwrite, others: as for `replacing`. head: 512 bytes before those of HDF5 in a new file, or none. options: of
     h5py, for a new file. Raises ContainerError.
     """
-    with replacing(path, overwrite, keep=keep, others=others) as part:
+    with replacing(path, overwrite, keep=keep, others=others) as part, Disk(part) as disk:
         old = keep and os.path.getsize(part)
         new = {**_ALIGNED, **options, **({"userblock_size": len(head), "alignment_interval": 1} if head else {})}
-        with touching(path):
-            file = h5py.File(part, "r+") if old else h5py.File(part, "w", **new)
         try:
-            yield file
-        finally:
             with touching(path):
-                file.close()
-        if head and not old:
-            with open(part, "r+b") as start:
-                start.write(head)
+                file = h5py.File(disk, "r+") if old else h5py.File(disk, "w", **new)
+            with file:
+                yield file
+            if head and not old:
+                disk.seek(0)
+                disk.write(head)
+        finally:  # what the library says after a failed write misleads
+            disk.raise_failure(path)
 
 
 def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str | None:

@@ -10,7 +10,6 @@ import numpy as np
 from ..arrays import LazyArray, lazy
 from ..errors import LimitError, Problem
 from ..levels import Level, listing, places
-from ..levels.base import DENSE
 from ..levels.positions import Array, cells, items_at
 from ..limits import INT64_MAX, Limits
 from .blocks import Block, read_block
@@ -45,7 +44,7 @@ def by_arrays(levels: Sequence[Level]) -> bool:
 
     Such trees have no arrays but indices, pointers and values, a value for each position, in the order of the entries.
     """
-    return all(level.fused() is not None for level in levels)
+    return all(level.join() is not None for level in levels)
 
 
 def levels_of_parts(levels: tuple[Level, ...]) -> tuple[Level, ...]:
@@ -122,7 +121,7 @@ def _joined_arrays(
     at, n = _Positions(*np.zeros((3, len(parts.first)), np.int64)), 1
     for place in places(levels, dims):
         here = slice(place.depth, place.depth + place.level.rank)
-        if DENSE in (place.level.fused() or ()):
+        if place.level.join() == "cells":
             n *= cells(place.dims)
             if n > INT64_MAX:
                 raise LimitError(Problem("format", f"numpy cannot count {n} positions; take a sparse level"))

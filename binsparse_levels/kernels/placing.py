@@ -7,7 +7,6 @@ counted, then each entry goes to the pointer of its fiber, which moves on.
 from .jit import kernel, prefetch_for_write, u8
 
 AHEAD = u8(32)  # entries behind the one that is written, whose place is asked for (1 M entries: 2.6 ms, without 3.0)
-LINE = u8(16)  # items behind a cursor that are asked for
 
 
 @kernel

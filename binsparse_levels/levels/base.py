@@ -213,10 +213,14 @@ class Level(ABC):
     def fused(self) -> tuple[int, ...] | None:
         """DENSE, SPARSE or CONTINUED for each dimension, where the fused pass can write the level (see
         `engine.emission`); None where only `build` will do.
+        """
+        return None
 
-        A kind that answers DENSE has no arrays, and its children are numbers of cells. One that answers SPARSE has an
-        index for each dimension, and below the root a pointer, and no other arrays; its children follow each other in
-        the order of the entries. Parts of such levels are joined array by array.
+    def join(self) -> Literal["cells", "lists"] | None:
+        """How parts of a level are joined array by array. None: through their entries.
+
+        "cells": it has no arrays, and child positions are numbers of cells. "lists": it has an index for each
+        dimension, and below the root a pointer; children follow each other in the order of the entries.
         """
         return None
 

@@ -202,9 +202,9 @@ def test_a_full_disk_under_an_append_and_a_build(tmp_path, size):
         folder.mkdir()
         place = f"{folder}/a.zarr"
         write(place, large)
-        given = {"count": 1, "onto": place, "overwrite": True, "duplicates": "first"}
+        given = {"count": 1, "overwrite": True, "duplicates": "first"}
         return (
-            lambda: build(lambda _: large.unpack(), place, large.shape, None, **given),
+            lambda: build(lambda _: large.unpack(), place, large.shape, "CSR", **given),
             lambda: concatenate([place, place], f"{folder}/b.zarr"),
             lambda: append(place, large),
         )
