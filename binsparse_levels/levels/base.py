@@ -331,13 +331,6 @@ class Level(ABC):
         ascend = bool((numbers[1:] >= numbers[:-1]).all())
         return Owners(fibers, *owned, None if ascend else numbers)
 
-    def parents(self, arrays: Arrays, dims: Sequence[int], n: int, children: Array) -> tuple[Array, list[Array]] | None:
-        """The fiber of each of these children, which ascend, each once, and their coordinates.
-
-        The arrays may lie in a file, as for `part`. None: the kind tells it no sooner than it lists all fibers.
-        """
-        return None
-
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         """`check` for arrays in a file, with about `size` items in memory at a time. The default reads them whole."""
         return self.check({role: array[:] for role, array in arrays.items()}, dims, n)

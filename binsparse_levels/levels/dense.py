@@ -63,10 +63,6 @@ class Dense(Cells):
         run = cell_range(dims, positions, window)
         return list_cells(dims, positions, window)[2] if run is None else run
 
-    def parents(self, arrays: Arrays, dims: Sequence[int], n: int, children: Array) -> tuple[Array, list[Array]]:
-        fibers, cell = np.divmod(children, max(cells(dims), 1))
-        return fibers, list(np.unravel_index(cell, tuple(dims))) if dims else []
-
     def loop(self, root: bool) -> str:
         return loop_cells(self.rank)
 

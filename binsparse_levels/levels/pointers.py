@@ -185,11 +185,6 @@ def _behind(problem: Problem, start: int, first: int) -> Problem:
     return moved(Problem(problem.path, message), start)
 
 
-def unnumbered(problem: Problem) -> Problem:
-    """A problem of scattered items, without numbers that count among these alone."""
-    return Problem(problem.path.partition("[")[0], problem.message.partition(_IN_FIBER)[0])
-
-
 def refuse_outside(starts: Array, ends: Array, children: int) -> None:
     """Raise ArrayError for pointers that fall or exceed the number of children."""
     bad = np.flatnonzero((starts < 0) | (starts > ends) | (ends > children))

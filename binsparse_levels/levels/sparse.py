@@ -18,10 +18,10 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from .. import kernels, parallel
-from ..errors import ArrayError, Problem, raise_if
+from ..errors import Problem
 from ..limits import INT32_MAX
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import SHOWN, Lists, bisect, in_fiber, pointer_problems, pointers_to, refuse_outside, unnumbered
+from .pointers import SHOWN, Lists, bisect, in_fiber, pointer_problems, pointers_to, refuse_outside
 from .positions import (
     Array,
     Children,
@@ -127,20 +127,6 @@ class Sparse(Lists):
         first, behind = map(int, self.pointers(arrays)[[positions.start, positions.stop]])
         child = first + np.flatnonzero(inside([_reach(wanted)], [column[first:behind]]))
         return child[inside(window, [x[child] for x in self._columns(arrays)])]
-
-    def parents(self, arrays: Arrays, dims: Sequence[int], n: int, children: Array) -> tuple[Array, list[Array]]:
-        """All pointers are read, and of a file checked."""
-        pointers, column = self.pointers(arrays)[:], arrays["idx0"]
-        coords = [items_at(x, children) for x in self._columns(arrays)]
-        in_memory = isinstance(column, np.ndarray)
-        if not in_memory:
-            raise_if(ArrayError, pointer_problems(pointers, len(column), 0, n))
-        fibers = pointers.searchsorted(children.astype(pointers.dtype, copy=False), "right") - 1
-        if not in_memory:
-            starts = np.flatnonzero(np.diff(fibers, prepend=-1))
-            asked = _named(np.append(starts, len(children)), coords)
-            raise_if(ArrayError, map(unnumbered, self.check(asked, dims, len(starts))))
-        return fibers, coords
 
     def loop(self, root: bool) -> str:
         columns = "".join(f"    i{k} = idx{k}[q]\n" for k in range(self.rank))

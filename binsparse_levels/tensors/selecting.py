@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..engine.blocks import read_slab, slab_ranges
-from ..engine.joining import by_arrays
 from ..engine.selection import match
 from ..engine.views import broadcast, parse_key, pick
 from ..errors import LimitError, OptionError, Problem
@@ -83,7 +82,7 @@ def slabs(tensor: T, dimension: int, max_bytes: Any) -> Iterator[tuple[range, T]
     held = tensor._held
     tree, order, pad = held.perhaps_lazy(tensor._pad()), held.format.order, tensor._pad()
     k = order.index(dimension)
-    planned = by_arrays(tree.levels)  # then the number of entries bounds the bytes of a part
+    planned = all(level.specified for level in tree.levels)  # then the number of entries bounds the bytes of a part
     size, start = tensor.shape[dimension], 0
     plan = slab_ranges(tree, k, most) if planned else iter(())
     width = max(size * most // max(tensor.nbytes, 1), 1)
