@@ -14,11 +14,11 @@ from typing import Any, TypeAlias
 
 import h5py
 
-from ...errors import BinsparseError, ContainerError, Problem
+from ...errors import ArrayError, BinsparseError, ContainerError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
-from ...tensors.labels import Labels
+from ...tensors.labels import Column, Labels
 from ..file_tensors import FileTensor
-from .anndata_tables import AXES, Axes, Opener, labels_of
+from .anndata_tables import AXES, Axes, Opener, index_of
 from .anndata_writing import write
 from .compressed_matrix import Compression, compressed
 from .names import labelled
@@ -90,7 +90,13 @@ def _anndata(source: Group, at: Opener, axes: Axes) -> _Matrix:
 def _names(at: Opener, axes: Axes, shape: Sequence[int]) -> Labels | None:
     """The names of rows and columns, or of the rows alone. Tables of another size are those of another matrix."""
     dims = [(axis or "column").rpartition("/")[2] for axis in axes]
-    columns = [labels_of(at, axis, size) for axis, size in zip(axes, shape, strict=False)]
+    columns: list[Column | None] = []
+    for axis, size in zip(axes, shape, strict=False):
+        columns.append(None)
+        with contextlib.suppress(ContainerError, ArrayError):
+            if axis is not None:
+                table, index = index_of(at, axis)
+                columns[-1] = table.labels(index, size)
     return labelled([*dims, *(f"dim_{k}" for k in range(2, len(shape)))][: len(shape)], columns)
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TypeAlias
 
-from ...errors import ArrayError, ContainerError, PathMissingError
-from ...tensors.labels import Column
+from ...errors import ContainerError, PathMissingError
 from .sources import Group
 
 Opener: TypeAlias = Callable[[str], Group]
@@ -22,25 +21,8 @@ AXES: dict[str, Axes] = {
 }
 
 
-def names_of(at: Opener, axis: str) -> list[str]:
-    """The names along an axis. Raises ContainerError, ArrayError where they are not stored as texts."""
-    table, index = _index(at, axis)
-    return table.texts(index)
-
-
-def labels_of(at: Opener, axis: str | None, size: int) -> Column | None:
-    """The names along an axis of that size; None where they are no texts, or those of another matrix."""
-    if axis is None:
-        return None
-    try:
-        table, index = _index(at, axis)
-        return table.labels(index, size)
-    except (ContainerError, ArrayError):
-        return None
-
-
-def _index(at: Opener, axis: str) -> tuple[Group, str]:
-    """The group and the name of the array of texts that name the rows of a table."""
+def index_of(at: Opener, axis: str) -> tuple[Group, str]:
+    """The group and the name of the array of texts that name the rows of a table. Raises ContainerError, ArrayError."""
     table = at(axis)
     index = table.attribute_text("_index")
     try:

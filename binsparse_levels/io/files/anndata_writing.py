@@ -19,7 +19,7 @@ from ...errors import ArrayError, ContainerError, FormatError, OptionError, Path
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.targets import check_representable
 from ...tensors.tensor import Tensor
-from .anndata_tables import AXES, Axes, names_of
+from .anndata_tables import AXES, Axes, index_of
 from .names import to_write
 from .sources import open_group
 
@@ -172,7 +172,8 @@ def _check_file(root: Any, place: str, shape: Sequence[int], axes: Axes, names: 
     with contextlib.ExitStack() as closing:
         for axis in ("obs", "var"):
             try:
-                there[axis] = names_of(lambda name: open_group(root, name, limits, closing), axis)
+                group, index = index_of(lambda name: open_group(root, name, limits, closing), axis)
+                there[axis] = group.texts(index)
             except (ContainerError, ArrayError) as error:
                 what = f"the file has no table {axis} with an index ({error}); write to a file of AnnData, or a new one"
                 raise ContainerError(Problem(place, what)) from None

@@ -50,17 +50,14 @@ def streaming(
     with text_tables.reading(path) as stream:
         head = _read_header(stream, path, limits)
         if head.entries is None:
-            yield _read_array(head, text_tables.read_rest(stream, path, limits), path, limits) if whole else None
+            blocks = text_tables.blocks(stream, path, limits, whole=True)
+            yield _read_array(head, b"".join(data for data, _ in blocks), path, limits) if whole else None
             return
-        structures, one = _structures(head), np.ones(1, bool) if head.field == "pattern" else None
+        structures = [] if head.symmetry is None else [f"{head.symmetry}_lower", f"{head.symmetry}_upper"]
+        one = np.ones(1, bool) if head.field == "pattern" else None
         chunks = _chunks(head, text_tables.blocks(stream, path, limits, whole=whole), path, structures)
         dtype = _values([np.empty(0, x) for x in _TYPES[head.field]]).dtype
         yield text_tables.Stream("COOR", head.shape, dtype, chunks, one=one, structures=structures)
-
-
-def _structures(head: Header) -> list[str]:
-    """The structures that the entries may have."""
-    return [] if head.symmetry is None else [f"{head.symmetry}_lower", f"{head.symmetry}_upper"]
 
 
 def _chunks(
@@ -165,7 +162,6 @@ def _values(numbers: Sequence[np.ndarray]) -> np.ndarray:
 
 def _read_array(head: Header, data: bytes, path: str, limits: Limits) -> Tensor:
     """An array lists its columns one behind the other, with a symmetry the lower triangle alone."""
-    text_tables.warn_of_end(data, path)
     values = _values(text_tables.parse_table(data, _TYPES[head.field], COMMENT, path))
     rows, columns = head.shape
     structure = None if head.symmetry is None else f"{head.symmetry}_lower"

@@ -41,9 +41,9 @@ def look(path: str | zipfile.ZipFile, closing: contextlib.ExitStack, *, limits: 
     said = text_in(members.scalar("format")) if members.has("format") else older
     said = said.decode("latin1") if isinstance(said, bytes) else said
     shape = tuple(as_integers(members.numbers("shape", "iu")[:].tolist()))
-    listed = members.one_dimension if len(shape) == 1 else members.compressed
     layouts: dict[str, Callable[[Any], FileTensor]] = {
-        "csr": functools.partial(listed, "CSR"), "csc": functools.partial(members.compressed, "CSC"),
+        "csr": members.listed if len(shape) == 1 else functools.partial(members.compressed, "CSR"),
+        "csc": functools.partial(members.compressed, "CSC"),
         "bsr": members.blocks, "dia": members.diagonals, "coo": members.coordinates, "gcxs": members.grouped,
     }  # fmt: skip
     fits = len(shape) == 2 or said in ("coo", "gcxs") or (said == "csr" and len(shape) == 1)
@@ -111,7 +111,7 @@ class _Members:
         data = self.numbers("data")
         return compressed(format, (shape[0], shape[1]), pointers, _ARRAYS, None, lambda _: (indices, data), **more)
 
-    def one_dimension(self, _: str, shape: tuple[int, ...]) -> FileTensor:
+    def listed(self, shape: tuple[int, ...]) -> FileTensor:
         """A list of coordinates, which is not compressed."""
         arrays = {"indices_0": self.numbers("indices", "iu")}
         return FileTensor("sparse", shape, arrays, self.numbers("data"), {}, {"indices_0": "indices", "values": "data"})
@@ -163,7 +163,7 @@ class _Members:
     def grouped(self, shape: tuple[int, ...]) -> FileTensor:
         """Compressed rows, which stand for some dimensions, and columns, which stand for the others."""
         if len(shape) == 1:
-            return self._filled(self.one_dimension("", shape))
+            return self._filled(self.listed(shape))
         rows = as_integers(self.numbers("compressed_axes", "iu")[:].tolist())
         if len(shape) == 2 and tuple(rows) in ((0,), (1,)):
             return self._filled(self.compressed("CSR" if rows[0] == 0 else "CSC", shape))
