@@ -56,8 +56,8 @@ class Plan:
     entries that a step holds in memory. sorted: the chunks follow each other in the order of the target, or there is
     one chunk, so that each is a partition. names: of the dimensions and of the values. labels: the types of the labels
     by dimension, or None. target: a Zarr store that the steps write, or None where the caller joins the trees; staging:
-    where they write it. id: of
-    this build; the same again has another. threads: of a step, where steps run side by side.
+    where they write it. id: of this build; the same again has another. threads: of a step,
+    where steps run side by side.
     """
 
     shape: tuple[int, ...]

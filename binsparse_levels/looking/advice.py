@@ -68,6 +68,11 @@ class Candidate:
         return notation(self.format, self.map)
 
     @property
+    def estimated(self) -> bool:
+        """Whether the sizes are estimates. They are counted, or those of the converted tensor, so none is."""
+        return False
+
+    @property
     def readers(self) -> str:
         """Who reads a file in this format: "every reader" of Binsparse, those that know "custom" formats, or "ours"."""
         if self.map is not None:
