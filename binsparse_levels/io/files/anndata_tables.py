@@ -27,8 +27,9 @@ def index_of(at: Opener, axis: str) -> tuple[Group, str]:
     index = table.attribute_text("_index")
     try:
         table.one_dimension(index)
+        return table, index
     except PathMissingError:
         raise
     except ContainerError:  # a group: texts that may be missing, of which an index has none
-        return at(f"{axis}/{index}"), "values"
-    return table, index
+        pass  # what is opened in here would keep the error, and with it the file
+    return at(f"{axis}/{index}"), "values"

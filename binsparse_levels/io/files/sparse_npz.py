@@ -148,10 +148,10 @@ class _Members:
     def coordinates(self, shape: tuple[int, ...]) -> FileTensor:
         """A list of coordinates: scipy has an array for each dimension, pydata/sparse one for all."""
         values, roles = self.numbers("data"), [f"indices_{k}" for k in range(len(shape))]
-        if len(shape) == 2 and not self.has("coords"):
-            names = dict(zip(roles, ("row", "col"), strict=True))
+        if 1 <= len(shape) <= 2 and not self.has("coords"):  # before scipy 1.16, also of one dimension
+            names = dict(zip(roles, ("row", "col")[-len(shape) :], strict=True))
             arrays: dict[str, Any] = {role: self.numbers(name, "iu") for role, name in names.items()}
-            return FileTensor("COOR", shape, arrays, values, {}, {**names, "values": "data"})
+            return FileTensor(coordinates(len(shape)), shape, arrays, values, {}, {**names, "values": "data"})
         coords, count = self.array("coords", "iu"), len(values)
         if coords.shape != (len(shape), count):
             what = f"expected {len(shape)} rows of {count} integers, got shape {coords.shape}"
