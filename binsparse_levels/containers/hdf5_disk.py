@@ -17,7 +17,7 @@ class Disk(io.FileIO):
     """A file whose failed writes are hidden from the library, and reported by `raise_failure` afterwards.
 
     The library crashes the process when it closes a file that it could not write, or reads what it could not write.
-    So its small writes are kept from the first failure on.
+    So small writes are kept from the first failure on.
     """
 
     _failure: OSError | None = None

@@ -88,18 +88,18 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     plan, values = _plan(codes, entries.dims), None if entries.iso else entries.values
     layout, low_bits = plan.layout, plan.layout.low_bits(entries.ordered_dims)
     in_order_below = entries.trusted and layout.words == 1 and low_bits == layout.ends[0]
-    if codes == (DENSE, SPARSE) and in_order_below:
+    if in_order_below and codes == (DENSE, SPARSE):
         return _placed(plan, entries, pad, limits)
     summed = duplicates == "sum"
     cargo = None if values is None else _Cargo(values)
     payload = cargo.words() if cargo else None
-    partition = sorting.Sorting(entries.columns, payload, plan.layout, low_bits, entries.trusted, plan.dense_below)
+    partition = sorting.Sorting(entries.columns, payload, layout, low_bits, entries.trusted, plan.dense_below)
 
     def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
         records, count, repeats = partition.sort(run)
         if repeats and duplicates != "error":
             typed = records.view(values.dtype) if summed and values is not None else None
-            how = typed, duplicates == "last", plan.layout.tag
+            how = typed, duplicates == "last", layout.tag
             count, repeats = int(kernels.sorting.join_equal(records, *how, count)), False
         return records, count, repeats
 

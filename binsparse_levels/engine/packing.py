@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
-from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -309,16 +308,14 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 # Tree → entries
 
 
-def unpack_tree(
-    tree: Tree, dtype: Any = np.int64, window: Window | None = None, upper: int | None = None
-) -> tuple[list[Array], Children]:
+def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Children]:
     """The coordinates of the entries by stored dimension, in stored order, and the positions of their values.
 
     dtype: of the coordinates. None stands for the stored types, and for the narrowest where a level stores none.
     window: of the stored dimensions; by default all of them. Index arrays of type `dtype` that have an item for each
-    entry are not copied. upper: the number of first levels that are taken for the tree; by default all of them.
+    entry are not copied.
     """
-    levels = list(expand_levels(tree, window, upper))
+    levels = list(expand_levels(tree, window))
     positions = levels[-1][3] if levels else range(1)
     parts = [(coords if dtype else narrowest(coords, place.dims), pointers) for place, coords, pointers, _ in levels]
     return coords_of_entries(parts, len(positions), dtype), positions
@@ -338,19 +335,11 @@ def coords_of_entries(
     return columns
 
 
-def expand_levels(
-    tree: Tree,
-    window: Window | None = None,
-    upper: int | None = None,
-    first: int = 0,
-    positions: Children = range(1),
-) -> Iterator[tuple[Place, list[Array], Array, Children]]:
-    """For each level its coordinates, pointers to those of each fiber, and the positions of its children.
-
-    first, positions: the level to begin with, and its fibers; by default the root.
-    """
+def expand_levels(tree: Tree, window: Window | None = None) -> Iterator[tuple[Place, list[Array], Array, Children]]:
+    """For each level its coordinates, pointers to those of each fiber, and the positions of its children."""
     whole = list(map(range, tree.dims)) if window is None else window
-    for place, arrays, n in islice(tree.walk(), first, upper):
+    positions: Children = range(1)
+    for place, arrays, n in tree.walk():
         here = whole[place.depth : place.depth + place.level.rank]
         pointers, coords, positions = listed(tree, place, arrays, n, as_positions(positions), here)
         yield place, coords, pointers, positions
