@@ -21,7 +21,7 @@ from .. import kernels, parallel
 from ..errors import Problem
 from ..limits import INT32_MAX
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import SHOWN, Lists, bisect, in_fiber, pointer_problems, pointers_to, refuse_outside
+from .pointers import REMEDY, SHOWN, Lists, bisect, in_fiber, is_short, pointer_problems, pointers_to, refuse_outside
 from .positions import (
     Array,
     Children,
@@ -163,7 +163,7 @@ class Sparse(Lists):
             if not len(wanted):
                 return range(0), np.zeros(len(starts), np.int64), 0
             reach = _reach(wanted)
-            kept = int(isinstance(wanted, range) and wanted.step == 1)
+            kept = int(isinstance(wanted, range) and wanted.step == 1 and in_memory)
             if in_memory:
                 arguments = *map(kernels.readable, (starts, ends, column)), reach.start, reach.stop
                 entries = int((ends - starts).sum())
@@ -176,9 +176,8 @@ class Sparse(Lists):
                 kernels.fibers.narrow(*arguments, most, narrowed)
                 starts, ends = narrowed
             else:
-                bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
-                starts = np.array([bisect(column, reach.start, *place) for place in bounds])
-                ends = np.array([bisect(column, reach.stop, *place) for place in bounds])
+                fibers = zip(starts.tolist(), ends.tolist(), strict=True)
+                starts, ends = np.array([_searched_in(column, reach, *fiber) for fiber in fibers]).T
         counts = ends - starts
         if len(starts) < 2 or (everything and isinstance(positions, range) and positions.step == 1):
             return (range(int(starts[0]), int(ends[-1])) if len(starts) else range(0)), counts, kept
@@ -244,6 +243,14 @@ def _find(pointers: memoryview, *columns: memoryview, place: Sequence[int]) -> i
         low = bisect_left(column, x, low, high)
         high = bisect_right(column, x, low, high)
     return low if low < high else -1
+
+
+def _searched_in(column: Array, reach: range, low: int, high: int) -> tuple[int, int]:
+    """Where the children of a fiber of a file that lie in a window begin and end; all of a short one, not searched."""
+    if is_short(low, high):
+        return low, high
+    disorder = Problem("idx0", f"the coordinates of a fiber are not in ascending order ({REMEDY})")
+    return bisect(column, reach.start, low, high, disorder), bisect(column, reach.stop, low, high, disorder)
 
 
 def _reach(wanted: Positions) -> range:
@@ -338,6 +345,7 @@ def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Probl
         place = ", ".join(str(x[q]) for x in columns)
         equal = all(x[q] == x[q - 1] for x in columns)
         fault = "repeats the coordinate before it" if equal else "does not come after the coordinate before it"
-        yield Problem(f"idx0[{q}]", f"{place} {fault}{in_fiber(pointers, q)}")
+        remedy = f" ({REMEDY})" if not equal and q == bad[0] else ""
+        yield Problem(f"idx0[{q}]", f"{place} {fault}{remedy}{in_fiber(pointers, q)}")
     if len(bad) > SHOWN:
         yield Problem("idx0", f"{len(bad)} in all are out of order or repeated")
