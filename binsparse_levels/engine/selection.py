@@ -25,7 +25,6 @@ from ..levels.positions import (
     Window,
     as_array,
     as_positions,
-    distinct,
     fitted,
     items_at,
 )
@@ -329,7 +328,7 @@ def _in_order(item: Item) -> Positions:
     """The coordinates of an item, ascending and each once."""
     if isinstance(item, range):
         return item if item.step > 0 else item[::-1] if item else range(0)
-    return _as_it_stands(item) if _ascends(item) else distinct(np.asarray(item))
+    return _as_it_stands(item) if _ascends(item) else np.unique(np.asarray(item))
 
 
 def _ascends(item: Item) -> bool:

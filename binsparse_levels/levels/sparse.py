@@ -30,6 +30,7 @@ from .positions import (
     as_array,
     count_owners,
     in_ranges,
+    in_window,
     inside,
     is_everything,
     items_at,
@@ -41,7 +42,6 @@ from .positions import (
 from .registry import register
 
 _SEARCHED = 256  # bytes that a search moves: some lines of the cache
-_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
 
 
@@ -115,9 +115,7 @@ class Sparse(Lists):
         coords = [items_at(x, child) for x in self._columns(arrays)]
         if is_everything(window[kept:], dims[kept:]):
             return counts, coords, child
-        wanted = inside(window, coords)
-        pointers = np.append(0, np.cumsum(wanted))[np.append(0, np.cumsum(counts))]
-        return pointers, [x[wanted] for x in coords], as_array(child)[wanted]
+        return in_window(counts, coords, child, window)
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
         column, wanted = arrays["idx0"], window[0]
@@ -190,10 +188,7 @@ class Sparse(Lists):
         # Kernels count faults; numpy finds their places. Sound arrays need the kernels only, few entries numpy only.
         pointers, columns = self.pointers(arrays), self._columns(arrays)
         n_entries = len(columns[0])
-        if not kernels.worth(n_entries):
-            if n_entries and _seem_sound(pointers, columns, dims, order=order):
-                return
-        elif not _faults(arrays, pointers, columns, dims, order=order):
+        if kernels.worth(n_entries) and not _faults(arrays, pointers, columns, dims, order=order):
             return
         sound = True
         if "ptr" in arrays:
@@ -298,21 +293,6 @@ def _faults(arrays: Arrays, pointers: Array, columns: Sequence[Array], dims: Seq
 
     found = parallel.each(count, itertools.pairwise(cuts))
     return any(outside or (order and descents) for outside, descents in found)
-
-
-def _seem_sound(pointers: Array, columns: Sequence[Array], dims: Sequence[int], *, order: bool) -> bool:
-    """Whether a few entries are sound, in half the time that it takes to name faults. True only where they are."""
-    # To look for an octet is the fastest way to ask whether any of few booleans is true.
-    if pointers[0] != 0 or pointers[-1] != len(columns[0]) or 1 in (pointers[1:] < pointers[:-1]).tobytes():
-        return False
-    for x, size in zip(columns, dims, strict=True):
-        if not x.dtype.isnative:
-            return False
-        most = min(size, 1 << (8 * x.itemsize - 1)) if x.dtype.kind == "i" else size  # negative numbers show as larger
-        as_unsigned = x.view(_UNSIGNED[x.itemsize])
-        if as_unsigned[as_unsigned.argmax()] >= most:  # in half the time of a comparison of all
-            return False
-    return not order or 1 not in _behind(pointers, columns).tobytes()
 
 
 def _behind(pointers: Array, columns: Sequence[Array]) -> Array:
