@@ -54,9 +54,10 @@ def einsum(
     """The sum of products of a stored tensor and dense arrays, as `numpy.einsum` writes it.
 
     The result is a dense array. If it has all indices of the stored tensor and no others, it is a Tensor around the
-    same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0. The entries
-    of a tensor in a file are read in blocks. Two stored tensors and new patterns are not supported: `to_scipy`,
-    `to_graphblas`, `to_sparse` and `to_torch` lead to libraries that have them.
+    same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0, also where
+    they meet infinity or NaN, of which numpy makes NaN. The entries of a tensor in a file are read in blocks. Two
+    stored tensors and new patterns are not supported: `to_scipy`, `to_graphblas`, `to_sparse` and `to_torch` lead to
+    libraries that have them.
 
     Sums of integers and booleans have 64 bits, those of floats at least the precision of float64. Results do not depend
     on the number of threads.
@@ -142,8 +143,9 @@ def _einsum(
         return _as_tensor(parsed, tensor, inputs, plan)
     limits = tensor.limits if limits is None else limits
     limits.hold("dense_bytes", plan.nbytes, "operands", "the size in bytes of the result")
+    trees = walks(tensor, checked_memory(memory), plan.nbytes)
     out = np.zeros(plan.shape or 1, plan.work)
-    for walk in walks(tensor, checked_memory(memory), plan.nbytes):
+    for walk in trees:
         (out,) = run(walk, plan.leaf, inputs, (out,), _added)
     return out.astype(plan.result, copy=False) if plan.shape else out[0].astype(plan.result)
 

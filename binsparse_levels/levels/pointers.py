@@ -66,8 +66,10 @@ class Pointed(Level):
     def _coords_of(self, arrays: Arrays, dims: Sequence[int], fibers: range, bounds: Array) -> Sequence[Array]:
         """The coordinates of all children of these fibers, whose pointers are `bounds`; checked."""
         everything = [range(size) for size in dims]
-        part = self.part(arrays, dims, fibers, everything)
-        assert part is not None
+        if (part := self.part(arrays, dims, fibers, everything)) is None:  # the kind is read whole
+            whole = {role: array[:] for role, array in arrays.items()}
+            raise_if(ArrayError, self.check(whole, dims, len(whole["ptr"]) - 1))
+            return self.expand(whole, dims, fibers, everything)[1]
         raise_if(ArrayError, self.check(part[0], dims, len(fibers)))
         return self.expand(part[0], dims, range(len(fibers)), everything)[1]
 
