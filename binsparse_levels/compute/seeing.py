@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..engine.blocks import Block, blocks_of, read_block
+from ..engine.blocks import Block, blocks_of, outermost, read_block
 from ..engine.tree import Tree, index_dtype
 from ..engine.views import Selection, all_of
 from ..errors import LimitError, Problem
@@ -222,13 +222,9 @@ def _blocks(stored: Stored, layers: Sequence[_Layer], size: int) -> Iterator[Blo
         windows = layers[0].items
     elif len(layers) > 1 and isinstance(layers[0], IndexMap) and isinstance(layers[1], Selection):
         windows = layers[0].windows(layers[1].items)
-    outermost = stored.format.order[0]
-    if tree.regular and stored.structure is None and not _is_all(windows[outermost], stored.shape[outermost]):
-        there = np.atleast_1d(np.asarray(windows[outermost]))
-
-        def coordinate(position: int) -> int:
-            return int(read_block(tree, Block(range(position, position + 1)))[0][0][0])
-
+    dimension = stored.format.order[0]
+    if tree.regular and stored.structure is None and not _is_all(windows[dimension], stored.shape[dimension]):
+        there, coordinate = np.atleast_1d(np.asarray(windows[dimension])), outermost(tree)
         if len(there):
             first = bisect_left(range(behind), int(there.min()), key=coordinate)
             behind = bisect_right(range(behind), int(there.max()), key=coordinate)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
+from binsparse_levels.compute import seeing
 
 FORMATS = [
     *("sparse", "COO", "sparse(3)", "CSR", "CSC", "dense, sparse(2)", "DCSR", "sparse, sparse, sparse"),
@@ -90,6 +91,27 @@ def test_long_lists(tmp_path, format, shuffled):
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bl.DialectWarning)
         np.testing.assert_array_equal(bl.read(tmp_path / "a.h5", lenient=True).to_dense(), dense)
+
+
+@pytest.mark.parametrize("format", ["COO", "CSR", "DCSR"])
+@pytest.mark.parametrize("first", [0, 20, 90])
+def test_blocks_of_a_view(format, first, monkeypatch):
+    """A search for the blocks that a view needs."""
+    monkeypatch.setattr(seeing, "BLOCK", 16)
+    rng = np.random.default_rng(first)
+    dense = (rng.random((100, 30)) < 0.3) * rng.integers(1, 99, (100, 30))
+    stored = {}
+    bl.write(stored, bl.pack_dense(dense, format))
+    stored |= {name: np.array(x) for name, x in stored.items() if isinstance(x, np.ndarray)}
+    for shuffled in (False, True):
+        if shuffled:
+            shuffle(stored, rng.permutation)
+        part, slabs = bl.open(stored)[first : first + 7], bl.open(stored)
+        found = right_or_refused(lambda part=part: bl.reduce(part, 0), dense[first : first + 7].sum(0))
+        cut = right_or_refused(
+            lambda slabs=slabs: np.vstack([x.to_dense() for _, x in slabs.slabs(0, max_bytes=900)]), dense
+        )
+        assert shuffled or (found and cut)
 
 
 def test_entries_of_scipy_in_no_order(tmp_path):
