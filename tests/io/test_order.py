@@ -38,11 +38,11 @@ def shuffle(arrays, permutation):
 
 
 def right_or_refused(call, expected):
-    """Whether the call gives what is expected; a refusal names the remedy."""
+    """Whether the call gives what is expected; a refusal names the remedy, if other systems have such files."""
     try:
         came = call()
     except bl.BinsparseError as error:
-        if "repair()" not in str(error):
+        if "repair()" not in str(error) and not str(error).startswith("run_"):
             raise
         return False
     np.testing.assert_array_equal(came, expected)
