@@ -17,6 +17,7 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..levels.positions import Array
 from ..limits import Limits
 from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_array
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
 from .types import check_numeric, checked_result, common_type, sum_type
@@ -210,14 +211,11 @@ def _parse(spec: str, operands: int, at: int) -> _Spec:
 
 
 def _checked_operand(operand: Any, k: int) -> Array:
-    if not isinstance(operand, _DENSE):
+    if not isinstance(operand, _DENSE) and not hasattr(operand, "__dlpack__"):
         name = type(operand).__name__
         what = f"expected a dense array of numpy, got {name}; convert it by numpy.asarray or its own toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))
-    try:
-        array = np.asarray(operand)
-    except ValueError as error:
-        raise ArrayError(Problem(f"operands[{k}]", f"{error}; pass an array of numpy")) from None
+    array = checked_array(operand, f"operands[{k}]")
     check_numeric(array.dtype, f"operands[{k}]")
     return kernels.readable(array).reshape(array.shape)
 
