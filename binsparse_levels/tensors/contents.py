@@ -20,7 +20,6 @@ from ..levels.positions import Array
 from ..limits import Limits
 from .held import Held
 from .labels import Column, Labels
-from .origin import reopened
 from .refusing import Refusals
 from .validation import checked_dimension, checked_json, pad_of
 
@@ -246,9 +245,8 @@ class Contents(Refusals):
 
     def __reduce__(self) -> tuple[Any, ...]:
         labels = self._metadata.labels
-        if labels is not None:
-            labels = labels.loaded() if self._held.stored.origin is None else labels.detached()
-        return _unpickled, (type(self), self._held, replace(self._metadata, labels=labels))
+        metadata = self._metadata if labels is None else replace(self._metadata, labels=labels.loaded())
+        return type(self)._of, (self._held, metadata)
 
     def __dask_tokenize__(self) -> str:
         """What tells tensors apart: of an opened tensor the file, its token and the steps of the view."""
@@ -257,14 +255,6 @@ class Contents(Refusals):
         for buffer in buffers:
             digest.update(buffer.raw())
         return digest.hexdigest()
-
-
-def _unpickled(kind: type[Contents], held: Held, metadata: Metadata) -> Contents:
-    labels, stored = metadata.labels, held.stored
-    if labels is not None and stored.origin is not None:
-        there = reopened(stored.origin, stored.limits)._metadata.labels
-        metadata = replace(metadata, labels=labels.attached(there))
-    return kind._of(held, metadata)
 
 
 def dimension_of(tensor: Contents, asked: Any) -> int:

@@ -34,7 +34,7 @@ from ..formats.structure import (
 )
 from ..levels.positions import Array, items_at
 from ..limits import Limits
-from .origin import Origin, reopened
+from .above import Origin, reopened
 from .trees import entries_of, frozen, one_value
 
 Check: TypeAlias = Literal["full", "trusted", "none"]  # every invariant; all but the order of entries; nothing

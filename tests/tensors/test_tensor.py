@@ -1,6 +1,7 @@
 """The public face: what a Tensor is around one's own arrays, and what it does."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from helpers.strategies import cases
 from hypothesis import given
 from hypothesis import strategies as st
 
+import binsparse_levels as bl
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
@@ -19,6 +21,7 @@ from binsparse_levels import (
     pack_dense,
     testing,
 )
+from binsparse_levels.tensors.refusing import _ELSEWHERE
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -341,3 +344,16 @@ def test_what_is_located_is_what_is_listed(tensor):
     listed = set(zip(*(x.tolist() for x in tensor.unpack()[0]), strict=True))
     if tensor.ndim:
         assert [place in listed for place in places] == (tensor.locate(list(columns)) >= 0).tolist()
+
+
+def test_hints_name_what_exists():
+    """Of names that other libraries have, and of public functions. Other names have no hint."""
+    tensor = pack([[0, 2]], [1.5, 2.5], 3, "CVEC")
+    functions = [name for name in bl.__all__ if name.islower()]
+    for name in (*_ELSEWHERE, *functions, "to_list", "to_parquet"):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
+            getattr(tensor, name)
+        hint = str(caught.value).partition("; use ")[2]
+        assert bool(hint) == (name in _ELSEWHERE or name in functions)
+        for called in re.findall(r"(?<![.\w])(\w+)\(|binsparse_levels\.(\w+)", hint):
+            assert hasattr(bl, "".join(called)) or hasattr(Tensor, "".join(called))
