@@ -22,10 +22,9 @@ from ..formats.structure import STRUCTURES, expand, in_triangle, structure_probl
 from ..levels.base import Array
 from ..limits import Limits
 from .contents import Contents
-from .held import Held, Listed, Stored, packed
-from .trees import entries_of, one_value
+from .held import Held, Listed, Stored, entries_of, one_value, packed
 from .validation import check_value_type, checked_format, fitting_format, mirror_problems
-from .views import Mapped
+from .views import Mapped, around
 
 T = TypeVar("T", bound=Contents)
 
@@ -40,7 +39,7 @@ def with_tree(tensor: T, format: Format, tree: Tree, **changes: Any) -> T:
 def _around(tensor: T, own: Held, format: Format, tree: Tree, structure: str | None, **changes: Any) -> T:
     """`with_tree` of a tensor whose entries are `own`."""
     stored = own.stored
-    made = own.around(Stored(format, tree, stored.limits, structure, shared=stored.shared))
+    made = around(own, Stored(format, tree, stored.limits, structure, shared=stored.shared))
     return tensor._of(made, replace(tensor._metadata, **changes) if changes else tensor._metadata)
 
 

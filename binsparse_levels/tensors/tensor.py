@@ -18,9 +18,8 @@ from . import changing, naming, selecting
 from .contents import Dimension, Metadata
 from .encoding import encode_tensor
 from .held import Check, Stored
-from .trees import tree_of, writable
 from .upper import Upper
-from .validation import checked_fill, checked_format, checked_json, checked_places, checked_type
+from .validation import checked_fill, checked_format, checked_json, checked_places, checked_type, tree_of, writable
 
 
 @within_memory

@@ -1,4 +1,4 @@
-"""Check arguments and bring them into one form: formats and shapes, coordinates, values, fill values, JSON."""
+"""Check arguments and bring them into one form: formats and shapes, coordinates, values, fill values, JSON, arrays."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import repeat_one
 from ..engine.emission import Duplicates
-from ..engine.tree import same
+from ..engine.tree import Tree, count_positions, same
 from ..errors import ArrayError, DescriptorError, FormatError, OptionError, Problem, raise_if
-from ..formats.descriptor import NAMESPACE
+from ..formats.descriptor import NAMESPACE, array_classes
 from ..formats.dtypes import is_masked_array, sound_booleans
 from ..formats.format import Format, FormatLike, parse_format
 from ..formats.json import RESERVED, load_json
 from ..formats.shapes import checked_shape, range_problems
 from ..formats.structure import STRUCTURES
-from ..levels.base import Array
+from ..levels.base import Array, wrong_type
 from ..limits import Limits, as_integer
 
 _DUPLICATES = get_args(Duplicates)
@@ -237,3 +238,37 @@ def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:
         return []
     what = f"{pad} would be {mirrored} in the other triangle of {structure}; choose a format without padding"
     return [Problem("fill_value", what)]
+
+
+# One's own arrays
+
+
+def tree_of(format: Format, shape: Sequence[int], arrays: Mapping[str, npt.ArrayLike], values: npt.ArrayLike) -> Tree:
+    """The tree of one's own arrays; a scalar as values stands for all.
+
+    Only lengths and types are checked. Raises ArrayError.
+    """
+    dims = tuple(shape[k] for k in format.order)
+    classes = array_classes(format)
+    raise_if(
+        ArrayError,
+        [Problem(str(name), f"the format {format} has no such array") for name in arrays if name not in classes],
+    )
+    named = {name: checked_array(arrays[name], name) for name in classes if name in arrays}
+    for name, x in named.items():
+        if classes[name] == "bool" and wrong_type("bool", x.dtype) is None:
+            named[name] = x.view(bool)
+    checked = checked_values(values)
+    iso = checked.ndim == 0
+    count = count_positions(format.levels, dims, named, None if iso else len(checked))
+    return Tree(format.levels, dims, named, repeat_one(checked.reshape(1), count) if iso else checked, iso)
+
+
+def writable(array: Array) -> bool:
+    """Whether somebody can write to the memory of an array."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return True
+        base = base.base
+    return base is not None and not isinstance(base, bytes)
