@@ -21,9 +21,9 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
-from .contents import Contents
+from .contents import Contents, labels_of
 from .held import Held, Listed, Stored, entries_of, one_value, packed
-from .validation import check_value_type, checked_format, fitting_format, mirror_problems
+from .validation import check_value_type, checked_fill, checked_format, checked_values, fitting_format, mirror_problems
 from .views import Mapped, around
 
 T = TypeVar("T", bound=Contents)
@@ -148,6 +148,20 @@ def astype(tensor: T, dtype: np.dtype[Any]) -> T:
     return with_tree(tensor, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
 
 
+def with_values(tensor: T, values: Any, fill_value: Any) -> T:
+    """`Tensor.with_values`."""
+    tree, stored = tensor._tree, tensor._held.own(tensor._pad()).stored
+    given = checked_values(values)
+    if given.ndim and len(given) != len(tree.values):
+        raise ArrayError(Problem("values", f"expected a scalar or {len(tree.values)} values, got {len(given)}"))
+    raise_if(FormatError, structure_problems(stored.structure, stored.shape, given.dtype) if stored.structure else ())
+    whole = given if given.ndim else repeat_one(given.reshape(1), len(tree.values))
+    fill = checked_fill(tensor.fill_value if fill_value is None else fill_value, given.dtype)
+    made = with_tree(tensor, stored.format, tree.with_values(whole, not given.ndim), fill_value=fill)
+    raise_if(ArrayError, made._held.stored.diagonal_problems())
+    return made
+
+
 def drop_fill(tensor: T) -> T:
     """`Tensor.drop_fill`."""
     pad = tensor._pad()
@@ -246,6 +260,9 @@ def equal(a: Contents, b: Contents) -> bool:
             (mine, values), (others, other_values) = in_order(a), in_order(b)
             if len(values) != len(other_values) or not all(map(np.array_equal, mine, others)):
                 return False
+            for x, y in zip(*([labels_of(t, k) for k in range(t.ndim)] for t in (a, b)), strict=True):
+                if x is not None and y is not None and not np.array_equal(x.array(), y.array()):
+                    return False
             return bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
     except TypeError:  # types that numpy does not compare
         return False

@@ -161,6 +161,25 @@ class Labels:
         return {"dims": list(self.dims), "values": self.values, "labels": types}
 
 
+def column_of(labels: Any, name: str, size: int) -> Column:
+    """Labels of a dimension, an array of texts, numbers, booleans or times, as they are stored. Raises ArrayError."""
+    array = np.array(labels)
+    if array.ndim != 1 or len(array) > size:
+        raise ArrayError(Problem(name, f"expected at most {size} labels in one dimension, got shape {array.shape}"))
+    type = TEXT if array.dtype.kind in "UTO" else array.dtype.name
+    if type == TEXT:
+        try:
+            texts = [text.encode() for text in array.tolist()]
+        except (AttributeError, UnicodeEncodeError):
+            raise ArrayError(
+                Problem(name, "expected texts, numbers, booleans or times; give labels of one type")
+            ) from None
+        return Column(TEXT, np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
+    if not (type in _PLAIN or type == "bool" or TIMES.fullmatch(type)):
+        raise ArrayError(Problem(name, f"no labels have the type {type}; cast them"))
+    return Column(type, array.astype(array.dtype.newbyteorder("=")).view(stored_type(type)))
+
+
 def stored_type(type: str) -> np.dtype[Any]:
     """numpy's type of the items of labels of a type. Raises DescriptorError for an unknown type."""
     if type in (TEXT, "bool"):

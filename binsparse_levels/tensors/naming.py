@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import LabelError, OptionError, Problem
 from ..levels.positions import Array
 from ..limits import as_integer
-from .contents import Contents, column_of
+from .contents import Contents, labels_of
 from .contents import Dimension as Dimension
 from .contents import dimension_of as dimension_of
 from .labels import Column
@@ -39,7 +39,7 @@ def sel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
         return select(tensor, ...)
     for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
         name, label = at[k]
-        index = _index(column_of(tensor, k), tensor.shape[k], label, str(name))
+        index = _index(labels_of(tensor, k), tensor.shape[k], label, str(name))
         whole = [slice(None)] * (tensor.ndim - 1)
         alone = isinstance(index, int) and not whole
         tensor = select(tensor, index) if alone else view(tensor, [*whole[:k], index, *whole[k:]])

@@ -374,11 +374,30 @@ class Tensor(Upper):
         """
         return changing.astype(self, checked_type(dtype))
 
+    def with_values(self, values: npt.ArrayLike, *, fill_value: Any = None) -> Tensor:
+        """The same tensor with other values at the same places, such as a function of `values`. The rest is shared.
+
+        Parameters
+        ----------
+        values : an array as long as `values`, or a scalar for all.
+        fill_value : by default the same number.
+
+        Raises
+        ------
+        ArrayError, FormatError : the length differs, or no tensor, or none of this structure, has the type.
+
+        >>> from binsparse_levels import pack
+        >>> tensor = pack([[0, 2]], [4.0, 9.0], 3, "CVEC")
+        >>> tensor.with_values(np.sqrt(tensor.values)).to_dense().tolist()
+        [2.0, 0.0, 3.0]
+        """
+        return changing.with_values(self, values, fill_value)
+
     def equals(self, other: Tensor) -> bool:
         """Whether both have the same shape, entries and fill value, in whatever formats and through whatever maps.
 
         NaN equals NaN. Types do not matter, only values, as in numpy. No fill value is zero. A stored fill value counts
-        as an entry.
+        as an entry. Labels of a dimension count where both tensors have some.
 
         Parameters
         ----------

@@ -105,7 +105,9 @@ class Upper(Contents):
 def _text_of(tensor: Contents) -> str:
     """A line, and a line for each level where the arrays are the tensor's own. Nothing is read."""
     held = tensor._held
+    names = tensor.dims or ()
     shape = " × ".join(map(str, held.shape)) or "scalar"
+    shape += f" ({', '.join(names)})" if names else ""
     stored = f", map {held.map}" if held.map is not None else f", {held.format}"
     fill = "" if tensor.fill_value is None else f", fill {tensor.fill_value}"
     if held.viewed:
@@ -118,17 +120,18 @@ def _text_of(tensor: Contents) -> str:
     count = len(tree.values) if tree.lazy else tensor.number_of_stored_values
     entries = f"{count} stored value{'' if count == 1 else 's'}"
     head = f"<Tensor {shape} {held.dtype}{iso}, {entries}{fill}{structure}{stored}>"
-    return "\n".join([head, *_lines(held.stored)])
+    return "\n".join([head, *_lines(held.stored, names)])
 
 
-def _lines(stored: Stored) -> list[str]:
+def _lines(stored: Stored, names: Sequence[str]) -> list[str]:
     """The levels of a tree, each with its dimensions, its number of fibers and the lengths of its arrays."""
     tree, lines = stored.tree, []
     n: int | None = 1
     for depth, place in enumerate(tree.places):
         arrays = {role: tree.arrays[spec.name] for role, spec in place.arrays.items()}
         covered = stored.format.order[place.depth : place.depth + place.level.rank]
-        sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
+        called = [f"{names[k]}, " if names else "" for k in covered]
+        sizes = ", ".join(f"{k} ({name}size {n})" for k, name, n in zip(covered, called, place.dims, strict=True))
         fibers = "" if n is None else f", {n} fiber{'s' if n != 1 else ''}"
         lengths = "".join(f", {place.arrays[role].name}[{len(array)}]" for role, array in arrays.items())
         dimensions = f"dimension {sizes}" if sizes else "no dimension"

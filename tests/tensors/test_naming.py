@@ -23,13 +23,17 @@ TYPES = {
 OTHERS = ["nobody", None, -5, 256, 0.25, np.nan, 2**70, b"a", datetime.date(1999, 1, 1), (1, 2)]
 
 
+def pack_of(size):
+    return bl.pack([range(size)], range(1, size + 1), (size,), "CVEC")
+
+
 def labelled(labels, kind=None, size=None):
     """A vector that counts its cells from 1, with these labels."""
     size = len(labels) if size is None else size
     given = pa.array(labels, kind)
     table = pa.table({"x": given[:0], "value": pa.array([], pa.int64())})
     named = bl.from_table(table, ["x"], "value", "CVEC", shape=(size,), labels={"x": given})
-    return bl.pack([range(size)], range(1, size + 1), (size,), "CVEC")._labelled(named._metadata.labels)
+    return pack_of(size)._labelled(named._metadata.labels)
 
 
 @given(st.data(), st.sampled_from(sorted(TYPES)))
@@ -53,6 +57,44 @@ def test_labels_of_every_type(data, name):
     assert got.to_dense().tolist() == [k + 1 for k, x in enumerate(labels) if first <= x <= last]
     if got.shape[0] != len(labels):
         assert got.labels("x").astype(object).tolist() == [x for x in labels if first <= x <= last]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_labels_of_arrays(name, tmp_path):
+    """They are those that a table gives, in memory and in a file, and stay with other values."""
+    kind, values = TYPES[name]
+    expected, given = labelled(values, kind), labelled(values, kind).labels("x")
+    for array in (given, given.tolist() if name not in ("date", "time", "uint8") else given, given[:-1]):
+        tensor = pack_of(len(values)).with_labels({"x": array}, dims=["x"])
+        bl.write(tmp_path / "a.h5", tensor, overwrite=True)
+        read, opened = bl.read(tmp_path / "a.h5"), bl.open(tmp_path / "a.h5")
+        for one in (tensor, read, opened, tensor.with_values(tensor.values * 2)):
+            assert one.dims == ("x",)
+            assert one.labels("x").tolist() == given[: len(array)].tolist()
+            assert one.labels("x").dtype == given.dtype
+        assert tensor.equals(expected) == (len(array) == len(given))
+        assert tensor.equals(pack_of(len(values)))
+        assert tensor.with_labels(dims=["y"]).labels("y") is not None
+        assert tensor.with_labels({0: None}).labels("x") is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "dims", "error", "message"),
+    [
+        ({"x": ["a", "b", "c"]}, ["x"], bl.ArrayError, "x: expected at most 2 labels"),
+        ({"x": ["a", 1.5, None]}, ["x"], bl.ArrayError, "x: expected at most 2 labels"),
+        ({"x": np.array(["a", None])}, ["x"], bl.ArrayError, "give labels of one type"),
+        ({"x": ["\ud800"]}, ["x"], bl.ArrayError, "give labels of one type"),
+        ({0: [1j]}, None, bl.ArrayError, "dim_0: no labels have the type complex128"),
+        ({0: [["a"]]}, None, bl.ArrayError, "in one dimension"),
+        ({"y": ["a"]}, ["x"], IndexError, "no dimension has the name 'y'; they are x"),
+        (None, ["x", "y"], bl.OptionError, "expected 1 different names"),
+        (None, [3], bl.OptionError, "expected 1 different names"),
+    ],
+)
+def test_labels_that_do_not_fit(labels, dims, error, message):
+    with pytest.raises(error, match=message):
+        pack_of(2).with_labels(labels, dims=dims)
 
 
 @pytest.mark.parametrize(

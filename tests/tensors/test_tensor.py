@@ -5,8 +5,8 @@ import re
 
 import numpy as np
 import pytest
-from helpers.strategies import cases
-from hypothesis import given
+from helpers.strategies import any_tensors, cases
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
@@ -357,3 +357,15 @@ def test_hints_name_what_exists():
         assert bool(hint) == (name in _ELSEWHERE or name in functions)
         for called in re.findall(r"(?<![.\w])(\w+)\(|binsparse_levels\.(\w+)", hint):
             assert hasattr(bl, "".join(called)) or hasattr(Tensor, "".join(called))
+
+
+@given(any_tensors())
+def test_with_values_changes_the_values_alone(tensor):
+    assume(tensor.dtype.kind in "iuf" and not (tensor.structure or "").startswith("skew"))
+    made = tensor.with_values(tensor.values.astype("complex128"))
+    assert made.equals(tensor.astype("complex128"))
+    assert (made.format, made.structure, str(made.map)) == (tensor.format, tensor.structure, str(tensor.map))
+    assert all(made.arrays[name] is array for name, array in tensor.arrays.items())
+    assert tensor.with_values(True, fill_value=0).iso
+    with pytest.raises(ArrayError, match="values, got"):
+        tensor.with_values(np.zeros(len(tensor.values) + 1))
