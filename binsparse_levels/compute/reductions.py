@@ -21,8 +21,9 @@ from ..limits import INT64_MAX, Limits
 from ..tensors.foreign import as_tensor
 from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
+from ..tensors.views import distinct
 from .nest import Leaf
-from .seeing import walks
+from .seeing import hold_memory, walks
 from .types import check_numeric, checked_result, common_type, sum_type
 from .walk import checked_memory, run
 
@@ -119,6 +120,9 @@ REDUCTIONS = {
 }  # fmt: skip
 
 
+_CASTING = ("sum", "prod", "mean")  # with a type, these cast each value, as numpy does
+
+
 class Statistics(NamedTuple):
     """What `statistics` returns: an array for each reduction.
 
@@ -162,7 +166,8 @@ def reduce(
         number of cells; a norm is the root of the sum of squares.
     cells : "all", or "stored" for the stored entries alone, whatever the fill value is. Of no entries, a mean, a
         variance and an extreme of floats are NaN.
-    dtype : of the result, which is computed at least in this type.
+    dtype : of the result, which is computed at least in this type. As in numpy, a sum, a product and a mean cast each
+        value first: of fractions as integers, they take the integer parts.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` is the most that the result takes; by default the limits of the tensor.
 
@@ -241,9 +246,9 @@ class _Kept(NamedTuple):
     mean: str | None
 
     @property
-    def number(self) -> int:
-        """How many numbers are kept for each cell of a result."""
-        return len(self.totals) + (self.mean is not None)
+    def nbytes(self) -> int:
+        """The bytes of the numbers that are kept for each cell of a result."""
+        return sum(total.dtype.itemsize for total in self.totals.values()) + (8 if self.mean is not None else 0)
 
     def empty(self, shape: tuple[int, ...]) -> Totals:
         totals = {name: total.empty(shape or 1) for name, total in self.totals.items()}
@@ -288,9 +293,14 @@ def _reduced(
     result = stored_type if dtype is None else checked_result(dtype)
     values = np.dtype(np.float32) if stored_type == np.float16 else stored_type
     fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
-    kept, names = _kept(hows, values, result, fill)
+    casts = dtype is not None and hows[0] in _CASTING and values.kind + result.kind in ("fi", "fu", "fb", "ib", "ub")
+    each = result if casts else None
+    if each is not None and fill is not None:
+        with np.errstate(all="ignore"):
+            fill = fill.astype(each)
+    kept, names = _kept(hows, values, result, fill, each)
     limits = tensor.limits if limits is None else limits
-    limits.hold("dense_bytes", 8 * math.prod(shape) * kept.number, "axis", "the size in bytes of the result")
+    limits.hold("dense_bytes", kept.nbytes * math.prod(shape), "axis", "the size in bytes of the result")
     stored = everything = _summed(tensor, kept, axes, shape, values, checked_memory(memory))
     if fill is not None and kept.counts is not None:
         everything = kept.joined(stored, _rest(kept, fill, size, stored[kept.counts]))
@@ -322,14 +332,21 @@ def _checked_axes(axis: Axis, tensor: Tensor) -> set[int]:
 
 @functools.lru_cache(1024)
 def _kept(
-    hows: tuple[str, ...], values: np.dtype[Any], result: np.dtype[Any], fill: Any
+    hows: tuple[str, ...], values: np.dtype[Any], result: np.dtype[Any], fill: Any, each: np.dtype[Any] | None
 ) -> tuple[_Kept, dict[str, str]]:
-    """What is kept for some reductions, and the name of the total of each. fill: None where stored cells are all."""
+    """What is kept for some reductions, and the name of the total of each.
+
+    fill: None where stored cells are all. each: the type that each value is cast to, or None.
+    """
     totals: dict[str, _Total] = {}
+    seen = values if each is None else each
 
     def name_of(how: str) -> str:
         record = REDUCTIONS[how]
-        total = _Total(record.step(values.kind), np.dtype(record.dtype(values, result)), record)
+        total = _Total(record.step(seen.kind), np.dtype(record.dtype(seen, result)), record)
+        if each is not None and not record.stored:
+            cast = f"np.{sum_type(each)}({'value != 0' if each.kind == 'b' else 'value'})"
+            total = total._replace(step=re.sub(r"\bvalue\b", cast, total.step))
         name = f"{total.dtype.name}: {total.step}"
         totals.setdefault(name, total)
         return name
@@ -349,7 +366,8 @@ def _kept(
 def _rest(kept: _Kept, fill: Any, size: int, count: Array) -> Totals:
     """The totals of the cells that are not stored, of `size` for each of the result."""
     wide = size > INT64_MAX
-    if wide and any(total.dtype.kind in "iu" and not total.of.chosen for total in kept.totals.values()) and fill != 0:
+    counted = [x for x in kept.totals.values() if x.dtype.kind in "iu" and not x.of.chosen and not x.of.stored]
+    if wide and counted and fill != 0:
         raise LimitError(Problem("axis", f"{size} cells are more than an integer counts; reduce fewer dimensions"))
     number = float(size) - count if wide else size - count
     with np.errstate(all="ignore"):
@@ -365,9 +383,21 @@ def _summed(
     tensor: Tensor, kept: _Kept, axes: tuple[int, ...], shape: tuple[int, ...], values: np.dtype[Any], memory: int
 ) -> Totals:
     """The totals of the stored entries."""
+    held, places = distinct(tensor._held)
+    if places:
+        more = [k for k in places if k not in axes]
+        inner = tuple([held.shape[k] for k in (*axes, *more)])
+        if math.prod(inner) <= tensor.number_of_stored_values:
+            totals = _summed(Tensor._of(held, tensor._metadata), kept, (*axes, *more), inner, values, memory)
+            for k in reversed(more):
+                totals = _joined_along(kept, totals, np.bincount(places[k]))
+            for axis, k in enumerate(axes):
+                totals = {name: x[(*[slice(None)] * axis, places.get(k, slice(None)))] for name, x in totals.items()}
+            return {name: x.reshape(shape or 1) for name, x in totals.items()}
     leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, values)
+    used = kept.nbytes * math.prod(shape) * (1 if kept.mean is None else 3)
+    hold_memory(tensor, memory, used)
     summed = kept.empty(shape)
-    used = sum(x.nbytes for x in summed.values()) * (1 if kept.mean is None else 3)
     for walk in walks(tensor, memory, used):
         here = summed if kept.mean is None else kept.empty(shape)
         outs = run(walk, leaf, (), tuple(here[name] for name in kept.totals), kept.merged)
@@ -379,6 +409,22 @@ def _summed(
             made = made if walk.whole else kept.joined(summed, made)
         summed = made
     return summed
+
+
+def _joined_along(kept: _Kept, totals: Totals, times: Array) -> Totals:
+    """The totals of all cells along the last axis, each taken so many times."""
+    none = kept.empty(next(iter(totals.values())).shape)
+    made = none
+    for bit in range(int(times.max()).bit_length()):
+        odd = (times >> bit) & 1 == 1
+        made = kept.joined(made, {name: np.where(odd, x, none[name]) for name, x in totals.items()})
+        totals = kept.joined(totals, totals)
+    for _ in range((len(times) - 1).bit_length()):
+        half = len(times) // 2
+        both = kept.joined(*({name: x[..., part : part + half] for name, x in made.items()} for part in (0, half)))
+        made = {name: np.concatenate([both[name], x[..., 2 * half :]], axis=-1) for name, x in made.items()}
+        times = times[half:]
+    return {name: x[..., 0] for name, x in made.items()}
 
 
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:

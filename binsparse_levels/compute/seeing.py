@@ -63,21 +63,29 @@ class _Window(NamedTuple):
 _Layer: TypeAlias = "IndexMap | Selection | _Window"  # from a tree to a tensor: steps, the first at the tree
 
 
+def hold_memory(tensor: Tensor, memory: int, used: int) -> None:
+    """Raise LimitError where the memory does not hold the result, which takes `used`, and one entry of a file."""
+    tree = tensor._source
+    if tree.lazy and memory - used < _bytes_of_entry(tree):
+        what = f"{memory} bytes are too few for a result of {used} and one entry; pass a larger memory="
+        raise LimitError(Problem("memory", what))
+
+
+def _bytes_of_entry(tree: Tree) -> int:
+    return 32 * len(tree.dims) + 4 * tree.values.dtype.itemsize
+
+
 def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
     """The trees of a tensor: each entry is in one tree. memory: bytes, of which the result takes `used`.
 
-    Raises LimitError where the memory does not hold one entry.
+    Precondition: `hold_memory` allows them.
     """
     held, stored = tensor._held, tensor._held.stored
     tree = stored.tree
     if not tree.lazy or not held.shape or (layers := _layers(held)) is None:
         yield walk_of(tensor)
         return
-    each = 32 * len(tree.dims) + 4 * tree.values.dtype.itemsize
-    size = min(BLOCK, (memory - used) // each)
-    if size < 1:
-        what = f"{memory} bytes are too few for a result of {used} and one entry; pass a larger memory="
-        raise LimitError(Problem("memory", what))
+    size = min(BLOCK, (memory - used) // _bytes_of_entry(tree))
     if held.viewed and _share(held) * len(tree.values) <= size:
         yield walk_of(tensor)
         return

@@ -121,7 +121,7 @@ def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
     if isinstance(items, list | tuple) and _holds_mask(items):
         raise ArrayError(Problem(path, "a list holds masked items, whose masks numpy drops; give one masked array"))
     try:
-        array = np.asarray(items)
+        array = np.asarray(with_memory(items))
     except ValueError as error:
         raise ArrayError(Problem(path, f"numpy makes no array of it: {error}; give an array")) from None
     if not is_masked_array(items):
@@ -130,6 +130,17 @@ def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
     octets = np.ascontiguousarray(mask).view(np.uint8).reshape(*mask.shape, mask.dtype.itemsize)  # of records several
     masked: Array = octets.max(axis=-1) != 0
     return array, masked if masked.any() else None
+
+
+def with_memory(items: Any) -> Any:
+    """What numpy makes an array of: an object that has DLPack alone becomes an array that shares its memory."""
+    if not hasattr(items, "__dlpack__") or hasattr(items, "__array__"):
+        return items
+    try:
+        return np.from_dlpack(items)
+    except (RuntimeError, BufferError, TypeError, ValueError) as error:
+        what = f"numpy.from_dlpack takes no {type(items).__name__}: {error}; copy it to the processor's memory"
+        raise ArrayError(Problem("", what)) from None
 
 
 def _holds_mask(items: Any) -> bool:
@@ -146,7 +157,8 @@ def _masked_error(masked: Array, path: str) -> ArrayError:
 
 def check_value_type(dtype: np.dtype[Any]) -> None:
     """Raise ArrayError for types that no tensor holds: objects, texts, and types of no size."""
-    if dtype.hasobject or dtype.kind in "SU" or not dtype.itemsize:
+    no_unit = dtype.kind == "M" and np.datetime_data(dtype)[0] == "generic"
+    if dtype.hasobject or dtype.kind in "SU" or not dtype.itemsize or no_unit:
         what = f"expected numbers, or another type of fixed size but no texts, got {dtype}; store codes in their place"
         raise ArrayError(Problem("values", what))
 
@@ -172,6 +184,7 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
 
 def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
     """An array of integers for each dimension, as long as the values. Raises ArrayError."""
+    coords = with_memory(coords)
     shape = getattr(coords, "shape", None)
     if shape is not None and len(shape) == 2 and shape[0] != ndim == shape[1]:
         what = f"expected a row for each of {ndim} dimensions, got shape {shape}; pass coords.T"

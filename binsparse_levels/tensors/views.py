@@ -174,7 +174,14 @@ class Viewed(Held):
         return Viewed(listed, self.selection)
 
     def count(self, pad: Any) -> int:
-        return super().count(pad) if isinstance(self.base, Mapped) else self.own(pad).count(pad)
+        once, places = distinct(self)
+        if not places:
+            return super().count(pad) if isinstance(self.base, Mapped) else self.own(pad).count(pad)
+        coords, _ = once.entries(pad)
+        times = np.ones(len(coords[0]), np.int64)
+        for k, place in places.items():
+            times *= np.bincount(place)[coords[k]]
+        return int(times.sum())
 
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
         return self.base.value_at(self.selection.places(place), pad)
@@ -188,6 +195,19 @@ class Viewed(Held):
 
     def cells(self) -> tuple[Held, Selection]:
         return (self.base, self.selection) if self._own is None else self._own.cells()
+
+
+def distinct(held: Held) -> tuple[Held, dict[int, Array]]:
+    """A view whose coordinates are distinct, and for each dimension that repeats some, their numbers in its order."""
+    if not isinstance(held, Viewed):
+        return held, {}
+    items, places = list(held.selection.items), {}
+    for dimension, k in enumerate(held.selection.dimensions):
+        if isinstance(item := items[k], np.ndarray):
+            once, place = np.unique(item, return_inverse=True)
+            if len(once) < len(item):
+                items[k], places[dimension] = once, place
+    return (Viewed(held.base, held.selection._replace(items=tuple(items))) if places else held), places
 
 
 def around(held: Held, stored: Stored) -> Held:

@@ -445,6 +445,75 @@ def test_a_view_is_reduced():
     assert (tensor[1:].T @ [1, 2]).tolist() == (tensor.to_dense()[1:].T @ [1, 2]).tolist()
 
 
+@given(data=st.data())
+def test_a_view_that_repeats_coordinates_is_reduced(data):
+    tensor = drawn(data, max_size=4, dtypes=["float64", "int8", "complex64"])
+    assume(tensor.ndim > 1)
+    both = dense_and_stored(tensor)
+    for _ in range(2):
+        k = data.draw(st.integers(0, tensor.ndim - 1))
+        some = st.lists(st.integers(0, tensor.shape[k] - 1), max_size=20) if tensor.shape[k] else st.just([])
+        key = (slice(None),) * k + (np.array(data.draw(some), int),)
+        tensor, both = tensor[key], tuple(x[key] for x in both)
+    assert tensor.number_of_stored_values == len(tensor.unpack()[1])
+    with nests():
+        check_reduction(tensor, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS), both)
+
+
+@pytest.mark.slow
+def test_a_view_of_more_entries_than_memory_is_reduced():
+    n = 2**17
+    view = pack([np.zeros(n, int), np.arange(n)], np.arange(n) % 7 + 1.5, (1, n), "CSR")[np.zeros(n, int)]
+    for kept in (view, view.T):
+        assert kept.number_of_stored_values == reduce(kept, None, "count") == n * n
+        assert (reduce(kept, None, "min"), reduce(kept, None, "max")) == (1.5, 7.5)
+        np.testing.assert_allclose(reduce(kept, None, "mean"), np.mean(np.arange(n) % 7 + 1.5))
+        np.testing.assert_allclose(reduce(kept, None, "std"), np.std(np.arange(n) % 7))
+    assert reduce(view, 1, "count").tolist() == [n] * n
+
+
+@pytest.mark.parametrize("asked", ["int64", "int8", "uint16", "bool", "float32"])
+@pytest.mark.parametrize("given", ["float64", "int16", "bool"])
+@pytest.mark.parametrize("how", ["sum", "prod", "mean"])
+def test_each_value_is_cast_before_it_is_added(how, given, asked):
+    cells = np.array([[0.6, 0, 2.7], [1.6, 3.2, 0]]).astype(given)
+    for fill in (0, cells[0, 0]):
+        for axis in (0, 1, None):
+            with nests():
+                found = reduce(pack_dense(cells, "CSR", fill_value=fill), axis, how, dtype=asked)
+            np.testing.assert_allclose(found, getattr(np, how)(cells, axis, dtype=asked), rtol=1e-6)
+            assert found.dtype == asked
+
+
+@pytest.mark.parametrize("other", [np.inf, -np.inf, np.nan])
+@pytest.mark.parametrize("spec", ["ij,j->i", "ij,i->j", "ij,j->", "ij,j->ij", "ij,i,j->ij", "ij,jk->ik"])
+def test_zeros_add_nothing_in_any_format(spec, other):
+    """Not even to infinity, which numpy makes NaN of: else the result would depend on the format."""
+    cells = np.array([[0.0, 1, 0], [2, 0, 3], [0, 4, 0]])
+    size = {"i": np.array([1, other, 2]), "j": np.array([other, 1, 2.0]), "jk": np.array([[other] * 2, [1, 2], [3, 4]])}
+    rest = [size[letters] for letters in spec.partition("->")[0].split(",")[1:]]
+
+    def cells_of(tensor):
+        with nests():
+            found = einsum(spec, tensor, *rest)
+        return found.to_dense() if isinstance(found, Tensor) else found
+
+    expected = cells_of(pack_dense(cells, "COO"))
+    assert np.isfinite(expected).any() or expected.ndim == 0
+    for format in (
+        "CSC",
+        "dense(2)",
+        "dense, band",
+        "band, dense @ 1, 0",
+        "dense, bitmap(1)",
+        "bitmap(2)",
+        "dense, run",
+    ):
+        np.testing.assert_array_equal(cells_of(pack_dense(cells, format)), expected)
+    explicit = pack(np.indices((3, 3)).reshape(2, -1), cells.ravel(), (3, 3), "CSR")
+    np.testing.assert_array_equal(cells_of(explicit), expected)
+
+
 MATRIX = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
 FAULTS = [
     (lambda: einsum("ij,j->i", MATRIX, np.ones(2)), ArrayError, "'j' has size 2 here and 3 before"),
@@ -509,10 +578,20 @@ def test_an_axis_has_a_name():
 
 
 def test_a_result_beyond_the_memory():
-    stored = {}
+    """It is refused before memory is taken: these results would have 2**50 bytes and more."""
+    stored, long = {}, {}
     bl.write(stored, MATRIX)
+    bl.write(long, pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 2**47), "DCSR"))
+    limits = Limits(dense_bytes=2**60)
     with pytest.raises(LimitError, match="larger memory="):
         reduce(bl.open(stored), 0, memory=10)
+    for call in (
+        lambda tensor, **options: reduce(tensor, 0, **options),
+        lambda tensor, **options: statistics(tensor, 0, **options),
+        lambda tensor, **options: einsum("ij,i->j", tensor, np.ones(2), **options),
+    ):
+        with pytest.raises(LimitError, match="larger memory="):
+            call(bl.open(long), memory=2**20, limits=limits)
 
 
 def test_fill_values_at_the_ends_of_their_types():
@@ -541,6 +620,10 @@ def test_more_cells_than_an_integer_counts():
     assert bl.reduce(tensor) == 3
     assert bl.reduce(tensor, None, "min") == 0
     assert bl.reduce(tensor, None, "mean") == 3 / 2**63
+    ones = bl.pack([[0], [0]], [3.0], (2**62, 2), "DCSR", fill_value=1)
+    expected = {"min": 1, "max": 3, "any": True, "all": True, "mean": 1, "var": 0, "sum": 2.0**63, "count": 1}
+    assert {how: bl.reduce(ones, None, how) for how in expected} == pytest.approx(expected)
+    assert bl.reduce(ones.astype("int8"), None, "max") == 3
     with pytest.raises(bl.LimitError, match="reduce fewer dimensions"):
         bl.reduce(bl.pack([[0], [0]], [3], (2**62, 2), "DCSR", fill_value=1))
 
