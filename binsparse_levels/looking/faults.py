@@ -18,6 +18,7 @@ from ..io import open as open_tensor
 from ..limits import Limits
 from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
+from ..tensors.views import around
 
 _AT_ONCE = 2**20  # items that are checked at once
 
@@ -49,7 +50,7 @@ def apart(tensor: Tensor) -> Tensor:
     """A second tensor around the same arrays. When its lazy arrays are loaded, the first tensor keeps its own."""
     held = tensor._held
     again = Stored(held.stored.format, held.stored.tree, held.stored.limits, held.stored.structure)
-    return Tensor._of(held.around(again), tensor._metadata)
+    return Tensor._of(around(held, again), tensor._metadata)
 
 
 def _each(stages: Iterable[Callable[[], Iterable[Problem]]]) -> Iterator[Problem]:
