@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from . import __version__
-from .commands import building, comparing, converting, looking, showing, warming
+from .commands import building, converting, looking, showing, warming
 from .commands.arguments import argument, flag
 from .commands.terminal import (
     FAULTY_INPUT,
@@ -25,7 +25,7 @@ from .commands.terminal import (
     fail,
     say,
 )
-from .errors import BinsparseError, DialectWarning, OptionError, PathExistsError, within_memory
+from .errors import BinsparseError, DialectWarning, FormatError, OptionError, PathExistsError, within_memory
 from .plugins import load_plugins
 
 _EPILOG = "exit status:\n" + "\n".join(f"  {status:<4} {meaning}" for status, meaning in STATUSES.items())
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             paths = [given[name] for name in ("path", "work", "out") if given.get(name)]
             status: int = within_memory(options.run)(options)
             sys.stdout.flush()
-        except (WrongCall, OptionError, PathExistsError) as error:
+        except (WrongCall, OptionError, FormatError, PathExistsError, IndexError) as error:
             return fail(error, WRONG_CALL, json=as_json)
         except BrokenPipeError:  # the reader of our output has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -129,7 +129,6 @@ def _completion(options: argparse.Namespace) -> int:
 # The function of each command, its description, and its arguments.
 _COMMANDS: dict[str, tuple[Any, ...]] = {
     **looking.COMMANDS,
-    **comparing.COMMANDS,
     **converting.COMMANDS,
     **building.COMMANDS,
     **showing.COMMANDS,
