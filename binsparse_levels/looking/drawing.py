@@ -1,4 +1,4 @@
-"""SVG pictures: a small level tree with its arrays, the density of a large tensor, bars, two measures.
+"""SVG pictures: a small level tree with its arrays, the density of a large tensor, two measures.
 
 Text may come from a file, so all text is escaped, and characters that XML forbids are spelled out.
 """
@@ -196,36 +196,6 @@ def _strips(chosen: Array) -> Iterator[str]:
     ends = np.nonzero(edges == -1)[1]
     for y, begin, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
         yield f"M{begin} {y}h{end - begin}v1h{begin - end}z"
-
-
-# Bars
-
-
-class Bar(NamedTuple):
-    """A bar of a chart: its name, the lengths of its parts, and the text behind them."""
-
-    label: str
-    parts: tuple[float, float]
-    text: str
-
-
-def bars(legend: tuple[str, str], rows: Sequence[Bar]) -> str:
-    """Draw a bar of two parts for each row, with proportional lengths."""
-    longest = max((sum(row.parts) for row in rows), default=0)
-    left = max([8, *(len(row.label) for row in rows)]) * 6.5 + 16
-    room, right = 300, max([0, *(len(row.text) for row in rows)]) * 6.5 + 16
-    body = [_text(left + 14, 14, legend[0], "small"), f'<rect class="ink" x="{left:g}" y="5" width="10" height="10"/>']
-    at = left + 14 + 6.5 * len(legend[0])
-    body += [f'<rect class="rest" x="{at:g}" y="5" width="10" height="10"/>', _text(at + 14, 14, legend[1], "small")]
-    for k, row in enumerate(rows):
-        y, x = 24 + k * _BOX, left
-        body.append(_text(left - 8, y + 12, row.label, "end"))
-        for part, style in zip(row.parts, ("ink", "rest"), strict=True):
-            width = room * part / longest if longest else 0
-            body.append(f'<rect class="{style}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BOX - 6}"/>')
-            x += width
-        body.append(_text(x + 6, y + 12, row.text))
-    return _svg(left + room + right, 24 + len(rows) * _BOX + 4, body)
 
 
 # Two measures

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,8 +19,6 @@ from ..tensors.tensor import Tensor
 from .tables import clipped
 
 _AT_ONCE = 2**20  # children in memory at a time
-_CLASSES = 64  # of lengths, by their bits
-_EXACT = 4096  # lengths below this are counted one by one
 _FEW = 256  # factors of a binomial coefficient that are summed one by one
 
 
@@ -36,15 +35,12 @@ class LevelStatistics:
     children : the number of positions of the level below.
     listed : the number of coordinates that are stored, padding among them.
     nbytes : the bytes of the level's arrays in memory.
-    longest : the length of the longest fiber.
-    lengths : how many fibers have a length of 0, of 1, of 2 or 3, of 4 to 7, and so on.
+    counts : the number of fibers by their length.
 
     >>> from binsparse_levels import levels_of, pack
     >>> dense, sparse = levels_of(pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR"))
     >>> sparse.positions, sparse.children, sparse.longest, sparse.quantile(0.5), round(sparse.limit, 2)
     (3, 3, 2, 1, 7.78)
-    >>> "lengths" in repr(dense), repr(dense).endswith("longest=3)")
-    (False, True)
     """
 
     level: Level
@@ -54,9 +50,20 @@ class LevelStatistics:
     children: int
     listed: int = 0
     nbytes: int = 0
-    longest: int = 0
-    lengths: Array = field(default_factory=lambda: np.zeros(_CLASSES, np.int64), repr=False)
-    _tally: Array = field(default_factory=lambda: np.zeros(_EXACT, np.int64), repr=False)
+    counts: Mapping[int, int] = field(default_factory=Counter, repr=False)
+
+    @property
+    def longest(self) -> int:
+        """The length of the longest fiber."""
+        return max(self.counts, default=0)
+
+    @property
+    def lengths(self) -> Array:
+        """How many fibers have a length of 0, of 1, of 2 or 3, of 4 to 7, and so on."""
+        made = np.zeros(64, np.int64)
+        for length, count in self.counts.items():
+            made[length.bit_length()] += count
+        return made
 
     @property
     def computed(self) -> bool:
@@ -75,19 +82,13 @@ class LevelStatistics:
         return limit(self.positions * cells(self.sizes), self.listed)
 
     def quantile(self, share: float) -> int:
-        """The length that this share of the fibers does not exceed: exact up to 4095, then the power of two above."""
-        at = share * self.positions
-        reached = np.cumsum(self._tally)
-        if len(reached) and reached[-1] >= at:
-            return int(np.searchsorted(reached, max(at, 1)))
-        above = int(np.searchsorted(np.cumsum(self.lengths), at))
-        return min((1 << above) - 1, self.longest)
-
-    def _add_lengths(self, lengths: Array) -> None:
-        if len(lengths):
-            self.longest = max(self.longest, int(lengths.max()))
-            self.lengths += np.bincount(_bits(lengths), minlength=_CLASSES)
-            self._tally += np.bincount(lengths[lengths < _EXACT].astype(np.int64), minlength=_EXACT)
+        """The length that this share of the fibers does not exceed."""
+        reached = 0
+        for length in sorted(self.counts):
+            reached += self.counts[length]
+            if reached >= share * self.positions:
+                return length
+        return self.longest
 
 
 @within_memory
@@ -137,34 +138,37 @@ def _statistics(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
         if not tree.regular:
             _, _, pointers, positions = next(steps)
             facts.listed = len(positions)
-            facts._add_lengths(np.diff(pointers))
+            facts.counts = _counted([np.diff(pointers)])
         elif place.arrays:
-            _add_in_parts(facts, place, arrays)
+            facts.counts = _counted(_lengths_in_parts(place, arrays, n, count))
+            facts.counts[0] += n - facts.counts.total()  # empty fibers at both ends, and between parts
         elif n:
-            facts.longest = count // n
-            facts.lengths[facts.longest.bit_length()] += n
-            facts._tally[min(facts.longest, _EXACT - 1)] += n * (facts.longest < _EXACT)
+            facts.counts = Counter({count // n: n})
         yield facts
 
 
-def _add_in_parts(facts: LevelStatistics, place: Place, arrays: Mapping[str, Any]) -> None:
-    """Add lengths from the children in parts. The last fiber of a part may go on in the next."""
-    last, carried = -1, 0
-    for start in range(0, facts.children, _AT_ONCE):
-        part = range(start, min(start + _AT_ONCE, facts.children))
-        owners = place.level.above(arrays, place.dims, facts.positions, part)
-        fibers, counts = owners.fibers, owners.counts
-        lengths = np.full(len(fibers), counts) if isinstance(counts, int) else counts.copy()
-        if fibers[0] == last:
-            lengths[0] += carried
+def _counted(parts: Iterable[Array]) -> Counter[int]:
+    """How often each number occurs."""
+    counts: Counter[int] = Counter()
+    for part in parts:
+        found, times = np.unique(part, return_counts=True)
+        counts.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
+    return counts
+
+
+def _lengths_in_parts(place: Place, arrays: Mapping[str, Any], n: int, children: int) -> Iterator[Array]:
+    """The lengths of fibers, from the children in parts. The last fiber of a part may go on in the next."""
+    last, carried = -1, np.zeros(0, np.int64)
+    for start in range(0, children, _AT_ONCE):
+        owners = place.level.above(arrays, place.dims, n, range(start, min(start + _AT_ONCE, children)))
+        lengths = np.broadcast_to(owners.counts, len(owners.fibers)).astype(np.int64)
+        if owners.fibers[0] == last:
+            lengths[0] += carried[0]
         else:
-            facts._add_lengths(np.array([carried] if carried else [], np.int64))
-        facts._add_lengths(lengths[:-1])
-        last, carried = fibers[-1], int(lengths[-1])
-    facts._add_lengths(np.array([carried] if carried else [], np.int64))
-    empty = facts.positions - int(facts.lengths.sum())  # at both ends, and between parts
-    facts.lengths[0] += empty
-    facts._tally[0] += empty
+            yield carried
+        yield lengths[:-1]
+        last, carried = owners.fibers[-1], lengths[-1:]
+    yield carried
 
 
 def limit(places: int, chosen: int) -> float:
@@ -182,12 +186,6 @@ def limit(places: int, chosen: int) -> float:
     nats = few * math.log(places / few) + rest * math.log1p(few / rest)
     nats += 0.5 * (math.log(places / rest) - math.log(2 * math.pi * few)) + (1 / places - 1 / few - 1 / rest) / 12
     return nats / math.log(2)
-
-
-def _bits(numbers: Array) -> Array:
-    """The number of binary digits of each."""
-    bits: Array = np.frexp(numbers.astype(np.float64))[1]
-    return bits
 
 
 def _nbytes(arrays: Mapping[str, Any]) -> int:

@@ -22,7 +22,7 @@ from ..tensors.tensor import Tensor
 from . import fibers
 from .drawing import draw, text_of
 from .faults import apart, faults_of
-from .tables import as_html, clipped, escaped, size_of
+from .tables import as_html, clipped, escaped
 
 _FAULTS = 50  # faults that are listed
 _LEVELS = 32  # levels that are listed
@@ -105,15 +105,9 @@ def report_on(tensor: Tensor, title: str = "Tensor") -> Report:
     """The report on a tensor. Faults are listed, not raised. Raises LimitError where memory does not suffice."""
     if tensor._held.viewed:
         tensor = tensor.load()
-    faults = faults_of(tensor)
-    if not faults:
-        try:
-            return _paged(title, _sections(tensor))
-        except LimitError:
-            raise
-        except BinsparseError as error:  # such as values whose chunks are damaged
-            faults = error.problems
-    return _paged(title, [("Tensor", text_of(tensor)), *_attributes(tensor)], faults)
+    if faults := faults_of(tensor):
+        return _paged(title, [("Tensor", text_of(tensor)), *_attributes(tensor)], faults)
+    return _paged(title, _sections(tensor))
 
 
 def _sections(tensor: Tensor) -> list[tuple[str, str]]:
@@ -121,7 +115,7 @@ def _sections(tensor: Tensor) -> list[tuple[str, str]]:
     entries = tensor._held.count(tensor._pad())
     drawn = draw(apart(tensor), side=_SIDE) if entries <= _DRAWN else "The tensor has too many entries to draw here."
     levels = fibers.table(fibers.levels_of(tensor)[:_LEVELS], tensor.stored.dims)
-    sizes = f"In memory: {size_of(tensor.nbytes)}, {tensor.nbytes / max(entries, 1):.3g} bytes an entry. "
+    sizes = f"In memory: {tensor.nbytes:,} bytes, {tensor.nbytes / max(entries, 1):.3g} an entry. "
     limit = "The limit is the information in the choice of the coordinates."
     return [
         ("Tensor", text_of(tensor)),

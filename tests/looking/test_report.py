@@ -75,7 +75,7 @@ def test_any_tensor_has_a_report(tensor):
 def test_the_numbers_are_right():
     tensor = pack([[0, 0, 2, 5], [1, 3, 3, 0]], [1.5, -2.5, 0.0, 3.5], (6, 4), "CSR", fill_value=0)
     page = Page(tensor.report().html)
-    assert "In memory: 76 B, 19 bytes an entry" in page.text
+    assert "In memory: 76 bytes, 19 an entry" in page.text
     rows = {row[0]: row[1:] for row in page.rows if row}
     assert rows["dense"] == ["0 (6)", "1", "6", "6", "6", "1", "0", "0"]
     assert rows["sparse"] == ["1 (4)", "6", "4", "0", "2", "0.167", "44", "2"]
