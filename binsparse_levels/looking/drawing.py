@@ -40,14 +40,15 @@ _AT_ONCE = 2**20  # entries that are counted at once
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
-def draw(tensor: Tensor, dimensions: Sequence[Dimension] | None = None, side: int = _BINS) -> str:
+def draw(tensor: Tensor, dimensions: Dimension | Sequence[Dimension] | None = None, side: int = _BINS) -> str:
     """`Tensor.draw`. side: the most cells along a side of a spy plot."""
     if dimensions is None:
         tree = tensor._tree if tensor._held.viewed else tensor._source
         if not tensor.ndim or is_small(tree):
             return draw_tree(tensor._tree, tensor.format.order)
-    asked = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
-    chosen = [dimension_of(tensor, k) for k in asked]
+    asked: Any = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
+    one = isinstance(asked, str | int | np.integer)
+    chosen = [dimension_of(tensor, k) for k in ([asked] if one else asked)]
     if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
         raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))
     return spy(tensor, chosen, side)

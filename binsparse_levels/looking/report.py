@@ -106,7 +106,7 @@ def report_on(tensor: Tensor, title: str = "Tensor") -> Report:
     if tensor._held.viewed:
         tensor = tensor.load()
     if faults := faults_of(tensor):
-        return _paged(title, [("Tensor", text_of(tensor)), *_attributes(tensor)], faults)
+        return _paged(title, [("Format", text_of(tensor)), *_attributes(tensor)], faults)
     return _paged(title, _sections(tensor))
 
 
@@ -118,7 +118,7 @@ def _sections(tensor: Tensor) -> list[tuple[str, str]]:
     sizes = f"In memory: {tensor.nbytes:,} bytes, {tensor.nbytes / max(entries, 1):.3g} an entry. "
     limit = "The limit is the information in the choice of the coordinates."
     return [
-        ("Tensor", text_of(tensor)),
+        ("Format", text_of(tensor)),
         ("Picture", drawn),
         ("Levels", f"{as_html(*levels)}<p>{sizes}{limit}</p>"),
         *_attributes(tensor),

@@ -59,7 +59,7 @@ class Upper(Contents):
         made: Report = above("report_on")(self)
         return made
 
-    def draw(self, dimensions: Sequence[Dimension] | None = None) -> str:
+    def draw(self, dimensions: Dimension | Sequence[Dimension] | None = None) -> str:
         """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
 
         Parameters

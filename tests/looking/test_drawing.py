@@ -130,6 +130,15 @@ def test_a_spy_plot_of_dimensions_of_any_size():
     assert len(cells_of(tensor.draw([2, 1]))) == 3
 
 
+def test_one_dimension_is_a_list_of_one():
+    pyarrow = pytest.importorskip("pyarrow")
+    tensor = bl.from_table(
+        pyarrow.table({"day": [0, 1, 1], "site": [2, 1, 0], "v": [1, 2, 3]}), ["day", "site"], "v", "CSR"
+    )
+    for one in (1, np.int64(1), "site", -1):
+        assert tensor.draw(one) == tensor.draw([one]) == tensor.draw([1])
+
+
 def test_wrong_dimensions():
     tensor = large()
     for wrong in ([], [0, 0], [0, -2], [0, 1, 0]):
