@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -70,35 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raise WrongCall, with the word that was meant if there is a similar one."""
-        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        if wrong:
-            meant = _similar(wrong[1], re.findall(r"[\w-]+", wrong[2]))
-            message = message.replace(wrong[0], f"{wrong[1]!r} is not known{meant}; choose from {wrong[2]}")
         raise WrongCall(f"{message}; see {self.prog} --help")
 
 
 def _parsed(words: Sequence[str], as_json: bool) -> argparse.Namespace:
     """The arguments. Says what is wrong with them and raises SystemExit, as argparse does."""
     try:
-        options, unknown = _parser().parse_known_args(words)
-        if unknown:
-            known = [name for name, _ in _arguments(options.command) if name.startswith("-")]
-            meant = _similar(unknown[0].partition("=")[0], known)
-            raise WrongCall(f"{unknown[0]!r} is not known{meant}; see {PROGRAM} {options.command} --help")
+        return _parser().parse_args(words)
     except WrongCall as error:
         raise SystemExit(fail(error, WRONG_CALL, json=as_json)) from None
-    return options
-
-
-def _similar(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, 1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
-def _arguments(command: str) -> list[tuple[str, dict[str, Any]]]:
-    """The arguments of a command, with those that all have."""
-    return [*_COMMANDS[command][2:], _JSON]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,10 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     loads = "load a plug-in, or a Python file, and run its code; may be repeated"
     parser.add_argument("--plugin", action="append", default=[], metavar="NAME", help=loads)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for name, (run, text, *_) in _COMMANDS.items():
+    for name, (run, text, *arguments) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
-        for words, options in _arguments(name):
+        for words, options in (*arguments, _JSON):
             command.add_argument(words, **options)
     return parser
 
