@@ -8,7 +8,7 @@ import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from types import MappingProxyType
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -27,8 +27,6 @@ from ..tensors.validation import checked_sizes
 from .fibers import limit
 from .sizes import Choices, Sizes, bits, cheapest, sizes_of
 from .tables import as_html, as_text, escaped
-
-FormatsLike: TypeAlias = FormatLike | Iterable[FormatLike] | Mapping[str, FormatLike]
 
 
 @dataclass(frozen=True)
@@ -185,7 +183,7 @@ def advise(
     slices_by: Dimension | None = None,
     count: int = 10,
     kinds: str | Iterable[str] | None = None,
-    formats: FormatsLike | None = None,
+    formats: FormatLike | Iterable[FormatLike] | Mapping[str, FormatLike] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Advice:
     """Rank formats by size for the entries of a tensor, without packing any.
@@ -248,8 +246,8 @@ def advise(
     return advice
 
 
-def named_formats(formats: FormatsLike) -> list[tuple[str, FormatLike]]:
-    """Formats with their names: a notation is its own name, and a mapping has names as keys."""
+def named_formats(formats: Any) -> list[tuple[str, FormatLike]]:
+    """One format, several, or a mapping from names, with the name of each; a notation is its own."""
     if isinstance(formats, str | Format) or (isinstance(formats, Mapping) and "level" in formats):
         formats = [formats]
     if isinstance(formats, Mapping):

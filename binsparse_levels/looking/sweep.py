@@ -7,7 +7,7 @@ import os
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -29,7 +29,7 @@ from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..version import __version__
 from . import drawing
-from .advice import FormatsLike, named_formats
+from .advice import named_formats
 from .fibers import limit
 from .tables import as_html, as_text
 
@@ -134,7 +134,7 @@ class Sweep:
 @within_memory
 def sweep(
     tensors: Any,
-    formats: FormatsLike,
+    formats: FormatLike | Iterable[FormatLike] | Mapping[str, FormatLike],
     measure: str | Sequence[str] = MEASURED,
     *,
     repeat: int = 5,
@@ -192,10 +192,9 @@ def _sliced(name: str) -> bool:
 
 
 def _named(tensors: Any) -> Iterator[tuple[str, Tensor]]:
-    if not isinstance(tensors, Mapping):
-        listed = tensors if isinstance(tensors, list | tuple) else [tensors]
-        tensors = {_name(k, x): x for k, x in enumerate(listed)}
-    for name, x in tensors.items():
+    listed = tensors if isinstance(tensors, list | tuple) else [tensors]
+    pairs = tensors.items() if isinstance(tensors, Mapping) else [(_name(k, x), x) for k, x in enumerate(listed)]
+    for name, x in pairs:
         tensor = read(x) if isinstance(x, str | os.PathLike) else as_tensor(x)
         yield str(name), expanded(tensor.load()).without_map()
 

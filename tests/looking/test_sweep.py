@@ -131,6 +131,7 @@ def test_files_are_tensors_too(tmp_path):
     made = sweep([tmp_path / "a.h5", str(tmp_path / "a.mtx"), tmp_path / "a.tns.gz"], ["CSR"])
     assert [row.tensor for row in made.rows] == ["a.h5", "a.mtx", "a.tns.gz"]
     assert len({row.measures["bits"] for row in made.rows}) == 1
+    assert len(sweep([tmp_path / "a.h5"] * 2, "CSR", "bits", repeat=1).rows) == 2  # of one name
 
 
 def test_tables_of_pandas():
