@@ -88,7 +88,6 @@ TAKES = {  # each a function of 2, as whatever integer; and perhaps of a folder
     "draw": lambda n: cube().draw([n]),
     "advise slices": lambda n: str(advise(cube(), slices_by=n)),
     "advise count": lambda n: str(advise(cube(), count=n)),
-    "advise orders": lambda n: str(advise(cube(), orders=[(n, 0, 1)])),
     "advise shape": lambda n: str(advise([[0, 1]], n)),
     "transpose": lambda n: IndexMap.transpose(CUBE.shape, (n, 0, 1)),
     "grouping": lambda n: IndexMap.grouping(CUBE.shape, [n, 0, 1], [n]),
