@@ -17,13 +17,14 @@ from ..arrays import Array, LazyArray, Parts, Pieces, lazy
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
+from ..system import unchanged_by_others
 from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, raise_as_ours, touching
 from .direct import DIRECT, parts_of
 from .hdf5_disk import Disk
 from .hdf5_opening import child_of
 from .hdf5_opening import opened as opened
 from .hdf5_opening import walk as walk
-from .replacing import Others, Overwrite, keeps, part_of, replacing
+from .replacing import Others, Overwrite, hold_lock, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
 # Large arrays begin at a page: to read 124 MB takes 8.7 ms, from where they would fall else 10.8.
@@ -387,7 +388,7 @@ def changing(
     overwrite, others: as for `replacing`. head: 512 bytes before those of HDF5 in a new file, or none. options: of
     h5py, for a new file. Raises ContainerError.
     """
-    with replacing(path, overwrite, keep=keep, others=others) as part, Disk(part) as disk:
+    with _unused(path, keep), replacing(path, overwrite, keep=keep, others=others) as part, Disk(part) as disk:
         old = keep and os.path.getsize(part)
         new = {**_ALIGNED, **options, **({"userblock_size": len(head), "alignment_interval": 1} if head else {})}
         try:
@@ -399,7 +400,19 @@ def changing(
                 disk.seek(0)
                 disk.write(head)
         finally:  # what the library says after a failed write misleads
-            disk.raise_failure(path)
+            disk.raise_failure()
+
+
+@contextlib.contextmanager
+def _unused(path: str, keep: bool) -> Iterator[None]:
+    """Keep other programs from opening a file for writing. Raises ContainerError where one has: its changes to the old
+    file would be lost.
+    """
+    with hold_lock(path) if keep else contextlib.nullcontext(), unchanged_by_others(path) as free:
+        if not free:
+            what = "is open for writing in this or another program; close it there, or write into the open group"
+            raise ContainerError(Problem(path, what))
+        yield
 
 
 def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str | None:

@@ -81,6 +81,8 @@ def opened(path: str | IO[bytes] | h5py.Group) -> contextlib.AbstractContextMana
         return file
     except FileNotFoundError:
         raise PathMissingError(Problem(str(path), "no such file")) from None
+    except BlockingIOError as error:
+        raise ContainerError(Problem(str(path), "another program has it open for writing; close it there")) from error
     except OSError as error:
         raise ContainerError(Problem(str(path), f"cannot be opened as HDF5: {error}")) from error
 
