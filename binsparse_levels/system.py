@@ -52,25 +52,6 @@ def release() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-@contextlib.contextmanager
-def bounded_memory(more: int) -> Iterator[None]:
-    """Allow the process so many bytes beyond its address space, where the system has such a limit."""
-    try:
-        import resource
-
-        with open("/proc/self/statm") as file:
-            now = int(file.read().split()[0]) * resource.getpagesize()
-    except (ImportError, OSError):
-        yield
-        return
-    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + more if soft < 0 else min(soft, now + more), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
 def exchange(a: str, b: str) -> bool:
     """Exchange two paths atomically. Returns False, without any change, where the system cannot."""
     if sys.platform != "linux":

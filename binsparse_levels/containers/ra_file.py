@@ -21,7 +21,7 @@ from ..arrays import Array, LazyArray
 from ..errors import ArrayError, ContainerError, FormatError, OptionError, Problem
 from ..limits import INT32_MAX, INT64_MAX, Limits, as_integer
 from .base import touching
-from .direct import read_in_steps
+from .direct import parts_of, read_in_steps
 from .ra_codecs import Bytes, expand_leb128, expand_lz4, lz4_may_hold, most_leb128
 
 Order: TypeAlias = Literal["F", "C"]
@@ -166,78 +166,75 @@ def _bfloat16() -> np.dtype[Any]:
 
 
 class ArrayFile(LazyArray):
-    """The items of an open .ra file, in the order of the file. A slice is read and checked.
+    """The items of an open .ra file, in the order of the file.
 
-    dtype: as for `element_type`. Whoever opened the file closes it.
+    Plain items are read where they are sliced; the first slice of others reads all of them. dtype: as for
+    `element_type`. Whoever opened the file closes it.
     """
 
     def __init__(self, file: IO[bytes], name: str, limits: Limits, dtype: npt.DTypeLike | None = None) -> None:
-        self._file = file
-        self._name = name
-        self._limits = limits
+        self._file, self._name, self._limits = file, name, limits
         self._length = file.seek(0, 2)
         file.seek(0)
         with touching(name):
             self.header = read_header(file, self._length, name, limits)
         super().__init__(self.header.count, element_type(self.header, name, dtype), self.header.size)
+        self._plain = parts_of(file.fileno(), self.header.offset, self.dtype, name, limits)
 
     def part(self, start: int, stop: int) -> Array:
-        header, width = self.header, self.header.elbyte
-        self._limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
-        with touching(self._name):
-            if header.flags & BITS:
-                return self._bits(start, stop)
-            if self._expanded is None:
-                raw = self._bytes(header.offset + start * width, (stop - start) * width)
-            else:
-                raw = self._expanded[start * width : stop * width].copy()
-            if bool(header.flags & BIG) == (sys.byteorder == "big"):
-                array = raw.view(self.dtype)
-            elif header.eltype == USER:  # only the type that the caller gave says what is to be reversed
-                array = raw.view(self.dtype).byteswap(inplace=True)
-            else:
-                array = _reversed(raw, header.unit).view(self.dtype)
-        _check_bool(array, start, self._name)
-        return array
+        items = self._plain(start, stop) if self._decoded is None else self._decoded[start:stop].copy()
+        if items.dtype.kind == "b" and items.view(np.uint8).max(initial=0) > 1:
+            at = int(np.argmax(items.view(np.uint8) > 1))
+            what = f"a boolean is 0 or 1, got {items.view(np.uint8)[at]}"
+            raise ArrayError(Problem(f"{self._name}[{start + at}]", what))
+        return items
 
     def read(self) -> Array:
         """All items."""
         return self.part(0, len(self))
 
     @functools.cached_property
-    def _expanded(self) -> Bytes | None:
-        """The decoded bytes of all items; None for plain items."""
+    def _decoded(self) -> Array | None:
+        """All items, where they are encoded or in the other byte order; None for plain items."""
         header = self.header
-        if not header.flags & ENCODED or header.flags & BITS:
+        native = bool(header.flags & BIG) == (sys.byteorder == "big")
+        if native and not header.flags & (ENCODED | BITS):
             return None
         self._limits.hold("array_bytes", max(header.nbytes, header.size), self._name, "the size in bytes")
-        there = self._length - header.offset
+        with touching(self._name):
+            if header.flags & BITS:
+                words = self._bytes(header.size)
+                words = words if native else _reversed(words, 8)
+                return np.unpackbits(words, count=len(self), bitorder="little").view(self.dtype)
+            raw = self._expanded() if header.flags & ENCODED else self._bytes(header.size)
+            if native:
+                return raw.view(self.dtype)
+            if header.eltype == USER:  # only the type that the caller gave says what is to be reversed
+                return raw.view(self.dtype).byteswap()
+            return _reversed(raw, header.unit).view(self.dtype)
+
+    def _expanded(self) -> Bytes:
+        """The bytes of encoded items in the byte order of the file."""
+        header, there = self.header, self._length - self.header.offset
         if header.size <= there:
-            expanded = expand_lz4(self._bytes(header.offset, header.size), header.nbytes)
+            raw = self._bytes(header.size)
+            expanded = expand_lz4(raw, header.nbytes)
             if expanded is not None:
                 return expanded
         if header.size != header.nbytes:
             raise _fault(self._name, f"is no LZ4 block of {header.nbytes} bytes")
         if header.eltype not in _INTEGERS:
-            return None  # the flag is set for nothing
+            return raw  # the flag is set for nothing
         if (header.eltype, header.elbyte) not in ELEMENTS:
             raise _fault(self._name, f"integers of {header.elbyte} bytes are not encoded")
-        payload = self._bytes(header.offset, min(there, header.count * most_leb128(header.elbyte)))
+        payload = self._bytes(min(there, header.count * most_leb128(header.elbyte)))
         expanded = expand_leb128(payload, header.count, header.elbyte, header.eltype == SIGNED)
         return _reversed(expanded, header.unit) if header.flags & BIG else expanded  # the encoding has its own order
 
-    def _bits(self, start: int, stop: int) -> Array:
-        first = start // 64
-        raw = self._bytes(self.header.offset + 8 * first, 8 * (-(-stop // 64) - first))
-        if self.header.flags & BIG:
-            raw = _reversed(raw, 8)
-        bits = np.unpackbits(raw, count=stop - 64 * first, bitorder="little")
-        return bits[start - 64 * first :].view(self.dtype)
-
-    def _bytes(self, at: int, count: int) -> Bytes:
-        """Bytes of the file. Raises EOFError for a file that was truncated."""
+    def _bytes(self, count: int) -> Bytes:
+        """The first bytes behind the header. Raises EOFError for a file that was truncated."""
         raw = np.empty(count, np.uint8)
-        read_in_steps(self._file.fileno(), raw, at)
+        read_in_steps(self._file.fileno(), raw, self.header.offset)
         return raw
 
 
@@ -280,13 +277,6 @@ def codes_of(dtype: np.dtype[Any], eltype: int | None, name: str) -> tuple[int, 
 def _reversed(raw: Bytes, unit: int) -> Bytes:
     """The bytes, reversed in every unit."""
     return np.ascontiguousarray(raw.reshape(-1, unit)[:, ::-1]).reshape(-1)
-
-
-def _check_bool(array: Array, begin: int, name: str) -> None:
-    """Raise ArrayError for a boolean that is neither 0 nor 1."""
-    if array.dtype.kind == "b" and array.size and array.view(np.uint8).max() > 1:
-        at = int(np.argmax(array.view(np.uint8) > 1))
-        raise ArrayError(Problem(f"{name}[{begin + at}]", f"a boolean is 0 or 1, got {array.view(np.uint8)[at]}"))
 
 
 def _fault(name: str, message: str) -> ContainerError:

@@ -212,13 +212,12 @@ def write_text(path: str | os.PathLike[str], text: str, overwrite: bool) -> None
 @contextlib.contextmanager
 def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
     """A function that raises ContainerError if another folder replaced this one; None for what is no folder."""
-    if not isinstance(path, str) or not os.path.isdir(path):
-        yield None
-        return
-    path = os.path.abspath(path)  # the working folder may change
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:  # a folder cannot be opened everywhere
+    handle = None
+    if isinstance(path, str) and os.path.isdir(path):
+        path = os.path.abspath(path)  # the working folder may change
+        with contextlib.suppress(OSError):  # a folder cannot be opened everywhere
+            handle = os.open(path, os.O_RDONLY)
+    if handle is None:
         yield None
         return
 
