@@ -14,7 +14,7 @@ from ..tensors.changing import expanded, with_entries
 from ..tensors.tensor import Tensor
 from .products import einsum
 
-_SAMPLE = 2**20  # entries that are enough
+SAMPLE = 2**20  # entries that are enough
 _WIDTH = 16  # the size of dimensions that the tensor has not
 _ROUNDS = 3
 
@@ -45,8 +45,8 @@ def _sample(tensor: Tensor) -> tuple[Tensor, float]:
         raise FormatError(Problem("kernel", "a scalar has no dimension; leave the kernel out"))
     coords, values = expanded(tensor).unpack()
     shape = tensor.shape
-    if len(values) > _SAMPLE:
-        end = max(int(np.partition(coords[0], _SAMPLE)[_SAMPLE]), 1)
+    if len(values) > SAMPLE:
+        end = max(int(np.partition(coords[0], SAMPLE)[SAMPLE]), 1)
         kept = coords[0] < end
         share, shape = float(kept.mean()), (end, *shape[1:])
         coords, values = tuple(x[kept] for x in coords), values[kept]

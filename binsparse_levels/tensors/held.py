@@ -18,7 +18,7 @@ import numpy.typing as npt
 from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.blocks import Block, blocks_of, read_block
-from ..engine.selection import View, find_in, locate_in
+from ..engine.selection import View, locate_in
 from ..engine.tree import Tree
 from ..engine.views import Selection, all_of
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
@@ -268,7 +268,7 @@ class Stored(Held):
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
         tree, order, name = self.sound(), self.format.order, self.structure
         mirrored = name is not None and not in_triangle(name, place)
-        position = find_in(tree, [int(place[k]) for k in (order[::-1] if mirrored else order)])
+        (position,) = locate_in(tree, [np.array([place[k]], np.int64) for k in (order[::-1] if mirrored else order)])
         if position < 0:
             return pad
         value = tree.values[position : position + 1]

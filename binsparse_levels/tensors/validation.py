@@ -116,12 +116,16 @@ def checked_array(items: npt.ArrayLike, path: str) -> Array:
 
 
 def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
-    """An array and its mask, None if no item is masked. Raises ArrayError where numpy makes no array."""
+    """An array and its mask, None if no item is masked. An array of another library may have DLPack alone.
+
+    Raises ArrayError where numpy makes no array.
+    """
     if isinstance(items, list | tuple) and _holds_mask(items):
         raise ArrayError(Problem(path, "a list holds masked items, whose masks numpy drops; give one masked array"))
     try:
-        array = np.asarray(items)
-    except ValueError as error:
+        only_dlpack = hasattr(items, "__dlpack__") and not hasattr(items, "__array__")
+        array = np.from_dlpack(items) if only_dlpack else np.asarray(items)  # type: ignore[arg-type]
+    except (ValueError, TypeError, BufferError, RuntimeError) as error:
         raise ArrayError(Problem(path, f"numpy makes no array of it: {error}; give an array")) from None
     if not is_masked_array(items):
         return array, None

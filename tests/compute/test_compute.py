@@ -1,11 +1,12 @@
 """Reductions and products equal numpy's on the dense array, in memory and from a file, on any number of threads."""
 
 import contextlib
+import tracemalloc
 
 import h5py
 import numpy as np
 import pytest
-from helpers.strategies import VALUE_TYPES
+from helpers.strategies import VALUE_TYPES, any_tensors
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
@@ -445,6 +446,22 @@ def test_a_view_is_reduced():
     assert (tensor[1:].T @ [1, 2]).tolist() == (tensor.to_dense()[1:].T @ [1, 2]).tolist()
 
 
+@given(data=st.data())
+def test_a_view_that_repeats_cells_is_reduced(data):
+    """Without a copy of what it repeats."""
+    tensor = data.draw(any_tensors())
+    assume(tensor.ndim > 1 and 0 not in tensor.shape and tensor.dtype.kind in "biuf")
+    axis = data.draw(st.integers(0, tensor.ndim - 1))
+    item = data.draw(st.lists(st.integers(0, tensor.shape[axis] - 1), min_size=1, max_size=2 * tensor.shape[axis]))
+    view = expanded(tensor)[(slice(None),) * axis + (np.array(item),)]
+    listed = pack(*view.unpack(), view.shape, "COO", fill_value=view.fill_value)
+    assert view.nnz == listed.nnz
+    with nests():
+        for how in HOWS:
+            check_reduction(view, (axis,), how)
+            check_reduction(view, tuple(range(view.ndim)), how, "stored")
+
+
 MATRIX = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
 FAULTS = [
     (lambda: einsum("ij,j->i", MATRIX, np.ones(2)), ArrayError, "'j' has size 2 here and 3 before"),
@@ -533,6 +550,37 @@ def test_entries_that_no_level_reaches_are_refused(tmp_path, format, name):
     for call in (lambda: bl.reduce(bl.open(tmp_path / "a.h5")), lambda: bl.read(tmp_path / "a.h5")):
         with pytest.raises(bl.ArrayError, match="pointers_to_2: fiber 0 has entries, but belongs to none"):
             call()
+
+
+def test_memory_is_asked_for_before_it_is_taken():
+    stored = {}
+    bl.write(stored, pack([[0, 1], [5, 2**26 - 1]], [1.0, 2.0], (4, 2**26), "CSR"))
+    for call in (lambda t: reduce(t, 0, "var", memory=2**24), lambda t: statistics(t, 0, memory=2**24)):
+        tensor = bl.open(stored)
+        tracemalloc.start()
+        with pytest.raises(LimitError, match="larger memory="):
+            call(tensor)
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint32"])
+@pytest.mark.parametrize("how", ["sum", "prod"])
+@pytest.mark.parametrize("fill", [None, 1.7])
+def test_a_sum_of_fractions_as_integers_is_that_of_numpy(how, dtype, fill):
+    dense = np.array([[0.6, 0, 2.9], [0.6, 1.2, 0], [0, 1.2, 3.5]])
+    dense[dense == 0] = fill or 0
+    tensor = pack_dense(dense, "CSR", fill_value=fill)
+    for axis in (None, 0, 1):
+        found = reduce(tensor, axis, how, dtype=dtype)
+        np.testing.assert_array_equal(found, getattr(dense, how)(axis, dtype=dtype))
+        assert found.dtype == dtype
+
+
+def test_what_needs_no_count_of_cells():
+    tensor = bl.pack([[1, 2], [3, 4], [5, 6]], [2.0, 4.0], (2**40,) * 3, "sparse, sparse, sparse", fill_value=1.0)
+    for how, right in {"min": 1, "max": 4, "any": True, "all": True, "mean": 1, "count": 2}.items():
+        assert reduce(tensor, None, how) == right
 
 
 def test_more_cells_than_an_integer_counts():

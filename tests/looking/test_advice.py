@@ -374,7 +374,7 @@ def test_a_kernel_is_measured():
 
 
 def test_a_large_tensor_is_measured_in_part(monkeypatch):
-    monkeypatch.setattr("binsparse_levels.compute.timing._SAMPLE", 100)
+    monkeypatch.setattr("binsparse_levels.compute.timing.SAMPLE", 100)
     assert advise(skewed((50, 60), 1000), kernel="ij->i", count=1).candidates[0].seconds > 0
 
 
