@@ -413,7 +413,7 @@ def test_every_command_prints_json(run, path, tmp_path, monkeypatch):
     write_table(tmp_path / "a.parquet")
     calls = {
         "info": [path], "list": [path], "check": [path],
-        "convert": [path, "b.h5"], "repair": [path, "c.h5"], "clean": ["."], "advise": [path], "draw": [path, "a.svg"],
+        "convert": [path, "b.h5"], "repair": [path, "c.h5"], "advise": [path], "draw": [path, "a.svg"],
         "report": [path], "formats": [],
         "build": ["a.parquet", "a.zarr", *SUMS],
     }  # fmt: skip

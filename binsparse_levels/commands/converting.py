@@ -1,4 +1,4 @@
-"""The commands that write tensors of others: convert, repair, clean."""
+"""The commands that write tensors of others: convert, repair."""
 
 from __future__ import annotations
 
@@ -7,7 +7,6 @@ from typing import Any, get_args
 
 from ..building import convert
 from ..building.columns import FILES
-from ..containers.replacing import clean_folder
 from ..engine.emission import Duplicates
 from ..errors import ContainerError
 from ..formats.format import FormatLike, coordinates, with_map
@@ -100,16 +99,6 @@ def _repair(options: argparse.Namespace) -> int:
     return OK
 
 
-def _clean(options: argparse.Namespace) -> int:
-    outcomes = [(path, outcome) for folder in options.folders for path, outcome in clean_folder(folder)]
-    if options.json:
-        print_json([{"path": str(path), "outcome": outcome} for path, outcome in outcomes])
-        return OK
-    for path, outcome in outcomes:
-        print(escaped(f"{path}: {outcome}"))
-    return OK
-
-
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "convert": (
         _convert, "convert a tensor, or a table of entries, from any kind of file to any other",
@@ -129,9 +118,5 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("out", "a new path; its suffix selects the kind of file", metavar="OUT"),
         argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]),
         OVERWRITE, OVERWRITE_FILE, LIMIT,
-    ),
-    "clean": (
-        _clean, "remove temporary files that interrupted writes left behind",
-        argument("folders", None, metavar="FOLDER", nargs="+"),
     ),
 }  # fmt: skip

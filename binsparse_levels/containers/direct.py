@@ -118,18 +118,15 @@ def read_into(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None
 def parts_of(handle: int | IO[bytes], at: int, dtype: np.dtype[Any], name: str, limits: Limits) -> Parts:
     """A function that reads parts of an array whose items begin at an offset of a file."""
 
-    item, most = dtype.itemsize, limits.array_bytes
+    item = dtype.itemsize
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
         size = (stop - start) * item
-        if size > most:
+        if size > limits.array_bytes:
             limits.hold("array_bytes", size, name, "the size in bytes")
         try:
             array = np.empty(stop - start, dtype)
-            if size > STEP:
-                read_in_steps(handle, array, at + start * item)
-            elif not isinstance(handle, int) or read_at(handle, array, at + start * item) != size:
-                read_into(handle, array, at + start * item)
+            (read_in_steps if size > STEP else read_into)(handle, array, at + start * item)
             return array
         except Exception as error:
             raise_as_ours(error, name)

@@ -9,15 +9,13 @@ import os
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
-import numpy as np
-
 from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from .base import Storage, named_by, names_in
+from .base import Storage, named_by
 from .direct import open_file, parts_of
-from .npz import read_npy_header, write_npy
+from .npz import check_size, read_npy_header, write_npy
 from .replacing import Overwrite, keeps, remove, replacing_folder
 
 HEADER = "binsparse.json"
@@ -54,11 +52,8 @@ class DirectoryReader:
         """The array in an open file."""
         shape, _, dtype = read_npy_header(file, name)
         size = os.fstat(file.fileno()).st_size
-        declared = file.tell() + dtype.itemsize * int(np.prod(shape, dtype=object))
-        if declared != size:
-            raise ContainerError(Problem(name, f"has {size} bytes, its header says {declared}"))
-        parts = parts_of(file.fileno(), file.tell(), dtype, name, self._limits)
-        return lazy(shape, dtype, parts, nbytes=size)
+        check_size(name, size, file.tell(), shape, dtype)
+        return lazy(shape, dtype, parts_of(file.fileno(), file.tell(), dtype, name, self._limits), nbytes=size)
 
 
 class DirectoryWriter:
@@ -112,9 +107,11 @@ def writing(
     others_here = functools.partial(others, suffix=by.suffix)
     keep = keeps(path, group, overwrite, others_here)
     with replacing_folder(path, overwrite, keep=keep, others=others_here) as part:
-        ours = _files(part, by.suffix)
+        ours = _members(part, by.suffix)
         if ours and not overwrite:
             raise PathExistsError(Problem(path, "has a tensor; pass overwrite=True"))
+        if ours:
+            DirectoryReader(part, limits).read_header()  # a damaged one does not say which files are its own
         for name in ours:
             remove(os.path.join(part, name))
         yield by(part)
@@ -122,15 +119,12 @@ def writing(
 
 def others(path: str, suffix: str = ".npy") -> set[str]:
     """The names of the files in a folder, but for those of a tensor. Raises ContainerError."""
-    names = set(os.listdir(path))
-    arrays = [name.removesuffix(suffix) for name in names if name.endswith(suffix)] if HEADER in names else []
-    ours = named_by(DirectoryReader(path, DEFAULT_LIMITS).read_header, arrays)
-    return names - {HEADER, *(f"{name}{suffix}" for name in ours)}
+    return set(os.listdir(path)) - _members(path, suffix)
 
 
-def _files(folder: str, suffix: str) -> set[str]:
+def _members(folder: str, suffix: str) -> set[str]:
     """The names of the files of a tensor in a folder; none without a header."""
-    if not os.path.lexists(os.path.join(folder, HEADER)):
-        return set()
-    header = DirectoryReader(folder, DEFAULT_LIMITS).read_header()
-    return {HEADER, *(f"{name}{suffix}" for name in names_in(header))} & set(os.listdir(folder))
+    files = os.listdir(folder)
+    arrays = [name.removesuffix(suffix) for name in files if name.endswith(suffix)]
+    ours = named_by(DirectoryReader(folder, DEFAULT_LIMITS).read_header, arrays) if HEADER in files else set()
+    return {*(f"{name}{suffix}" for name in ours), HEADER} & {*files}

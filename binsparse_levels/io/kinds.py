@@ -158,7 +158,7 @@ KINDS = {
     "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates"), tensors=True),
     "rawarray": Kind(
         ".io.files.rawarray", (".ra",), reads=("order", "dtype"),
-        writes=("order", "eltype", "big_endian", "encoding", "trailer"),
+        writes=("order", "eltype"),
         tensors=True, signature=(b"rawarray", b"yarrawar"),
     ),
     "bpcells": Kind(

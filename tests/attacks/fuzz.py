@@ -60,7 +60,6 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "FROSTT": ("a.tns", {}),
     "bit-packed": ("b.bspnpy", {"bitpacked": True}),
     "RawArray": ("a.ra", {}),
-    "RawArray, LZ4": ("b.ra", {"encoding": "lz4"}),
     "sscdf": ("a.sscdf", {}),
     "sscdf, JSON": ("b.sscdf", {"kind": "sscdf_json"}),
     "scipy": ("a.npz", {"kind": "sparse_npz"}),

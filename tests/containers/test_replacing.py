@@ -8,7 +8,6 @@ from helpers.places import vector
 
 from binsparse_levels import ContainerError, pack, read, write
 from binsparse_levels.containers import replacing
-from binsparse_levels.containers.replacing import clean_folder
 
 
 @pytest.mark.parametrize("name", ["a.zarr", "a.bspnpy"])
@@ -27,8 +26,7 @@ def test_what_is_not_on_the_disk_is_not_written(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="does not tell the path of a descriptor")
-@pytest.mark.parametrize("begins", [True, False])
-def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch, begins):
+def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     flushed, real, exchange = [], os.fsync, replacing.exchange_folders
 
     def fsync(handle):
@@ -43,8 +41,6 @@ def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeyp
     write(tmp_path / "a.zarr", vector(1))
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(replacing, "exchange_folders", exchanged)
-    if not begins:
-        monkeypatch.setattr(ctypes, "CDLL", lambda *args, **kwargs: object())
     write(tmp_path / "a.zarr", vector(2), overwrite=True)
     assert read(tmp_path / "a.zarr").values[0] == 2
     assert flushed[-1] == str(tmp_path)
@@ -82,13 +78,21 @@ def test_a_folder_of_others_is_not_replaced_however_it_is_spelled(tmp_path):
     assert os.listdir(tmp_path / "a.zarr") == ["precious"]
 
 
-def test_what_cannot_be_cleaned_is_told(tmp_path):
-    (tmp_path / ".x.0-0123abcd.part").touch()
-    (tmp_path / f".{'y' * 200}.999999999-0123abcd.part.old").mkdir()
-    outcomes = dict(clean_folder(str(tmp_path)))
-    assert sorted(outcomes.values()) == ["kept, its own name was cut short", "removed"]
-    with pytest.raises(ContainerError, match="cannot be cleaned"):
-        clean_folder("\0")
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr", "a.bspnpy", "a.npz", "a.tns"])
+def test_what_a_killed_writer_left_is_removed_by_the_next_once_it_is_old(tmp_path, monkeypatch, name):
+    write(tmp_path / name, vector(1))
+    left = [f".{name}.1-01234567.part{end}" for end in ("", ".d", ".old")]
+    other = [".notes.part", f".b{name}.1-01234567.part", f".{name}.1-01234567.part.x"]
+    for folder in (left[1], left[2]):
+        (tmp_path / folder / "x").mkdir(parents=True)
+    for file in (left[0], *other):
+        (tmp_path / file).touch()
+    write(tmp_path / name, vector(1), overwrite=True)
+    assert {*left, *other} < {*os.listdir(tmp_path)}
+    monkeypatch.setattr(replacing, "_DAY", -1)
+    write(tmp_path / name, vector(2), overwrite=True)
+    assert {*os.listdir(tmp_path)} == {name, *other}
+    assert read(tmp_path / name).values[0] == 2
 
 
 @pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.h5ad", "a.zarr.zip"])
