@@ -21,11 +21,15 @@ from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
 from .entries import concatenated, follow
 from .partitions import Piece, cut_table, gathered, pieces_of, runs
-from .plan import FEW, Plan, check_joined, check_size
-from .work import Work
-from .work import pieces_of as pages_of
+from .plan import FEW, Plan, check_joined
+from .work import Work, pages_of
 
 _KIND = 2**32  # what the kind of an array's type is multiplied by, where a number says kind and size
+
+
+def count(work: Work) -> int:
+    """The number of partitions that are packed."""
+    return len(work.source) if work.plan.sorted else len(work.load("table/0")["packs"])
 
 
 def pack(work: Work, number: int) -> None:
@@ -151,11 +155,11 @@ def fits_whole(plan: Plan) -> bool:
     return found <= max(plan.positions, FEW)
 
 
-def whole(plan: Plan, columns: Sequence[Array], one: Array | None = None) -> Tensor:
-    """The tensor of these columns. one: the value that all share. Precondition: it fits."""
+def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
+    """The tensor of these columns. Precondition: it fits."""
     tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
-    if one is not None:
-        tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(one, len(tree.values)), True)
+    if plan.one is not None:
+        tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(plan.one, len(tree.values)), True)
     stored = Stored(plan.parsed, tree, plan.limits, plan.structure)
     return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 
@@ -206,7 +210,7 @@ def join_heads(work: Work) -> Array:
     found = [x.view(np.int64) for x in work.last_pieces([f"pack/{k}" for k in sorted(work.done("pack"))])]
     table = np.concatenate([np.empty(0, np.int64), *found]).reshape(-1, width)
     first, last = (table[:, 2 + k * ndim :][:, :ndim] for k in (2, 3))
-    later = follow(first[1:], last[:-1])
+    later = follow(list(first[1:].T), list(last[:-1].T))
     if not later.all():
         at = tuple(first[1:][np.argmin(later)].tolist())
         raise ArrayError(Problem("coordinates", f"{at} is given more than once, or out of order; pack the entries"))
@@ -235,6 +239,5 @@ def joint(work: Work, heads: Array) -> dict[str, LazyArray]:
     parts = Parts(plan.part_levels, sizes, origin, first, last, by_name, read)
     entries = int(lengths[:, -1].sum())
     check_joined(plan, entries)
-    check_size(plan, entries)
     dtype = index_dtype(plan.dims, entries)
     return joined(plan.parsed.levels, plan.dims, parts, plan.pad, dtype, values, plan.limits)

@@ -14,7 +14,7 @@ from ..arrays import Array
 from ..containers.objects.bucket import side_by_side
 from ..containers.objects.stores import Range
 from .entries import columns_in, keys_of
-from .plan import Plan, check_joined
+from .plan import Plan
 from .work import Work
 
 Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and their checksum
@@ -99,8 +99,6 @@ def table(work: Work, number: int) -> None:
     sizes = np.zeros((len(keys), partitions), np.int64)
     for k, seal in enumerate(side_by_side(work.seal, keys)):
         sizes[k] = np.diff(seal.ends, prepend=0) // plan.row_bytes
-    if plan.duplicates == "error":  # else they may become fewer
-        check_joined(plan, int(sizes.sum()))
     packs: list[tuple[int, int]] = []  # a partition, and one of the pieces that it is cut into, or -1
     tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
     cuts = [np.empty((0, len(plan.dims) + 2), np.int64)]  # a partition, coordinates, 1 for a piece of entries there

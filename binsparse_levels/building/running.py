@@ -36,6 +36,8 @@ from . import packing, partitions
 from .plan import Plan
 from .work import Work
 
+_SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
+_WORKER = 6 * 2**25  # bytes of a worker before it does anything
 _RETRIES = 3  # of a task, after a worker's death
 _WIDTH = 30  # characters of a bar
 
@@ -46,16 +48,8 @@ class Stage(NamedTuple):
     """
 
     run: Callable[[Work, int], None]
-    count: Callable[[Work], int]
+    count: Callable[[Work], int] = lambda work: 1
     alone: bool = False
-
-
-def _one(work: Work) -> int:
-    return 1
-
-
-def _rows(key: str, name: str) -> Callable[[Work], int]:
-    return lambda work: len(work.load(key)[name])
 
 
 def _of_target(name: str) -> Callable[[Work, int], None]:
@@ -67,20 +61,16 @@ def _of_target(name: str) -> Callable[[Work, int], None]:
     return run
 
 
-def _trees(work: Work) -> int:
-    return len(work.source) if work.plan.sorted else len(work.load("table/0")["packs"])
-
-
 STAGES = {
     "sample": Stage(partitions.sample, lambda work: len(partitions.sampled(work))),
-    "split": Stage(partitions.split, _one, alone=True),
+    "split": Stage(partitions.split, alone=True),
     "partition": Stage(partitions.partition, lambda work: len(work.source)),
-    "table": Stage(partitions.table, _one, alone=True),
-    "again": Stage(partitions.again, _rows("table/0", "tasks")),
-    "pack": Stage(packing.pack, _trees),
-    "join": Stage(_of_target("join"), _one, alone=True),
-    "write": Stage(_of_target("write"), _rows("join/0", "tasks")),
-    "commit": Stage(_of_target("commit"), _one, alone=True),
+    "table": Stage(partitions.table, alone=True),
+    "again": Stage(partitions.again, lambda work: len(work.load("table/0")["tasks"])),
+    "pack": Stage(packing.pack, packing.count),
+    "join": Stage(_of_target("join"), alone=True),
+    "write": Stage(_of_target("write"), lambda work: len(work.load("join/0")["tasks"])),
+    "commit": Stage(_of_target("commit"), alone=True),
 }
 
 
@@ -110,17 +100,17 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
     """
     runner = _runner(client)
     kinds = () if in_this_process(client) else travelling()
+    report = progress or (lambda *told: None)
     for stage in _stages(work.plan):
         count = STAGES[stage].count(work)
         there = work.done(stage)
         todo = [k for k in range(count) if k not in there]
-        if progress is not None:
-            progress(stage, count - len(todo), count)
+        done = count - len(todo)
+        report(stage, done, count)
         step = partial(run_step, work, stage, kinds=kinds)
-        finished = map(step, todo) if STAGES[stage].alone else runner(step, todo)
-        for k, _ in enumerate(finished):
-            if progress is not None:
-                progress(stage, count - len(todo) + k + 1, count)
+        for _ in map(step, todo) if STAGES[stage].alone else runner(step, todo):
+            done += 1
+            report(stage, done, count)
 
 
 def in_this_process(client: Any) -> bool:
@@ -183,13 +173,19 @@ def _on_dask(client: Any, step: partial[Any], numbers: Sequence[int]) -> Iterato
         client.cancel(waiting)
 
 
-def workers(client: Any) -> tuple[int, int | None]:
-    """The threads of a worker of a Dask cluster, and the bytes of memory of the smallest worker, or None."""
-    found = client.scheduler_info(n_workers=-1)["workers"].values()
-    if not found:
-        raise OptionError(Problem("client", "the cluster has no workers; start one first"))
-    limits = [worker["memory_limit"] for worker in found if worker["memory_limit"]]
-    return max(worker["nthreads"] for worker in found), min(limits, default=None)
+def bounds(memory: int | None, client: Any) -> dict[str, int | None]:
+    """The threads of a step, where steps run side by side; the memory of each process, and what it has used."""
+    if in_this_process(client):
+        return {"memory": memory}
+    threads, limit = 1, None
+    if is_dask(client):
+        found = client.scheduler_info(n_workers=-1)["workers"].values()
+        if not found:
+            raise OptionError(Problem("client", "the cluster has no workers; start one first"))
+        threads = max(worker["nthreads"] for worker in found)
+        limit = min((worker["memory_limit"] for worker in found if worker["memory_limit"]), default=None)
+    share = memory if memory is not None or limit is None else int(limit * _SHARE) // threads
+    return {"threads": 1, "memory": share, "used": _WORKER // threads}
 
 
 def reporter(progress: Progress | bool | None) -> Progress | None:

@@ -30,11 +30,8 @@ from ..errors import ContainerError, IncompleteError, PathExistsError, PathMissi
 from ..formats.dtypes import data_type_of, encode
 from ..system import rename_new, to_disk
 from ..tensors.encoding import encode_pieces, hold_header
-from ..tensors.labels import Labels
 from .packing import join_heads, joint
 from .plan import Plan
-from .sources import Tensors
-from .tables import kept_labels
 from .work import Work, store_at
 
 _SHARD = 2**20  # items, at least
@@ -66,11 +63,6 @@ def refuse_present(target: str, overwrite: Overwrite) -> None:
         refuse_losing(target, sorted(zarr.others(target, there) - built))
 
 
-def labels_of(work: Work) -> Labels | None:
-    """The labels of the tensor, read where they are sliced."""
-    return work.source.labels if isinstance(work.source, Tensors) else kept_labels(work)
-
-
 def join(work: Work, number: int) -> None:
     plan, heads = work.plan, join_heads(work)
     pieces = {name: in_pieces(array, AT_ONCE) for name, array in joint(work, heads).items()}
@@ -78,7 +70,7 @@ def join(work: Work, number: int) -> None:
         pieces,
         plan.parsed,
         plan.stored_shape,
-        replace(plan.metadata, labels=labels_of(work)),
+        replace(plan.metadata, labels=work.source.labels(work.plan)),
         structure=plan.structure,
         map=plan.through,
         packed=True,
@@ -113,7 +105,7 @@ def _staging(plan: Plan) -> str:
 
 def _encodable(work: Work, heads: Array) -> dict[str, Sliceable]:
     """The arrays that are written, by name, before they are encoded."""
-    plan, labels = work.plan, labels_of(work)
+    plan, labels = work.plan, work.source.labels(work.plan)
     fill = {} if plan.fill_value is None else {"fill_value": np.full(1, plan.fill_value, plan.dtype)}
     return {**joint(work, heads), **fill, **(labels.arrays() if labels is not None else {})}
 
