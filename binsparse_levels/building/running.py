@@ -8,9 +8,7 @@ run twice at once, leaves the same object, so that a build goes on wherever it w
 | sample | a part of a chunk of the source | keys of some entries |
 | split | all samples | the keys at which partitions begin |
 | partition | a chunk of the source | its entries by partition |
-| table | where the partitions begin in each chunk | a table of that, and cuts of partitions that are too large |
-| again | such a partition of some chunks | its entries by these cuts |
-| pack | a partition of all chunks | a tree |
+| pack | a partition of all chunks | its trees: one, or several where it is too large for one |
 | join | the heads of all trees | a table of them; metadata of the target |
 | write | parts of trees | whole shards of the target |
 | commit | which shards are written | the target in its place |
@@ -20,7 +18,6 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
 from functools import partial
@@ -65,8 +62,6 @@ STAGES = {
     "sample": Stage(partitions.sample, lambda work: len(partitions.sampled(work))),
     "split": Stage(partitions.split, alone=True),
     "partition": Stage(partitions.partition, lambda work: len(work.source)),
-    "table": Stage(partitions.table, alone=True),
-    "again": Stage(partitions.again, lambda work: len(work.load("table/0")["tasks"])),
     "pack": Stage(packing.pack, packing.count),
     "join": Stage(_of_target("join"), alone=True),
     "write": Stage(_of_target("write"), lambda work: len(work.load("join/0")["tasks"])),
@@ -122,7 +117,7 @@ def _runner(client: Any) -> Run:
     if client is None:
         return map
     if is_dask(client):
-        return partial(_on_dask, client)
+        client = client.get_executor(pure=False, retries=_RETRIES)
     if isinstance(client, Executor):
         return partial(_in_pool, client)
     what = f"expected a Dask client or an executor of concurrent.futures, got {type(client).__name__}"
@@ -147,30 +142,15 @@ def _in_pool(pool: Executor, step: Callable[[int], Any], numbers: Sequence[int])
     try:
         for future in as_completed(waiting):
             yield future.result()
-    except BrokenExecutor as error:
-        what = f"a process of the pool has died: {error!r:.200}; give it more memory, or pass memory=; call it again"
-        raise ContainerError(Problem("client", what)) from error
+    except Exception as error:
+        if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":
+            what = f"a worker has died: {error!r:.300}; give the workers more memory, or pass memory=, and call again"
+            raise ContainerError(Problem("client", what)) from error
+        raise
     finally:
         for future in waiting:
             future.cancel()
         wait(waiting)  # no step goes on in a folder that the caller removes
-
-
-def _on_dask(client: Any, step: partial[Any], numbers: Sequence[int]) -> Iterator[Any]:
-    from distributed import KilledWorker
-    from distributed import as_completed as completed
-
-    name = f"{step.args[1]}-{uuid.uuid4().hex[:8]}"
-    waiting = client.map(step, list(numbers), pure=False, retries=_RETRIES, key=name)
-    try:
-        for future in completed(waiting) if waiting else ():  # type: ignore[no-untyped-call]
-            yield future.result()
-            future.release()
-    except KilledWorker as error:
-        what = f"a worker has died: {error!r:.300}; give the workers more memory, or pass memory=, and call it again"
-        raise ContainerError(Problem("client", what)) from error
-    finally:
-        client.cancel(waiting)
 
 
 def bounds(memory: int | None, client: Any) -> dict[str, int | None]:

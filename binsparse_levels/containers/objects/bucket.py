@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, TypeVar
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -19,6 +20,7 @@ from .stores import Range, shorter, touching_object
 
 _RETRY: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=60)}
 _PAUSES = 0.05, 0.1, 0.2, 0.4, 0.8  # seconds
+_IN_MEMORY = 2**26  # bytes of an object; a longer one is sent from the disk
 _AT_ONCE = 16  # requests to an object store at a time: a single request takes 10 to 50 ms
 
 Item = TypeVar("Item")
@@ -69,9 +71,13 @@ class Bucket:
             self._store = obstore.store.from_url(self._url, retry_config=_RETRY)
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
-        data = b"".join(pieces)
-        with touching_object(f"{self._url}/{key}"):
-            _asked(self._calls.put, self._store, key, data)
+        def send(file: IO[bytes]) -> None:
+            file.seek(0)
+            self._calls.put(self._store, key, file)
+
+        with touching_object(f"{self._url}/{key}"), SpooledTemporaryFile(_IN_MEMORY) as file:
+            file.writelines(pieces)
+            _asked(send, file)
 
     def create(self, key: str, data: bytes) -> None:
         """Write an object where there is none. Raises PathExistsError."""
