@@ -201,13 +201,9 @@ def rows_within(
     free, least = given - used - _ALLOWANCE, _LEAST * each
     each += int(72 * pointers)
     if free < max(least, each):
-        raise too_few(given, given - free + max(least, each))
+        least = given - free + max(least, each)
+        raise LimitError(Problem("memory", f"{given} bytes are too few; pass at least {least}"))
     return free // each
-
-
-def too_few(given: int, least: int) -> LimitError:
-    """The error for a memory that does not suffice."""
-    return LimitError(Problem("memory", f"{given} bytes are too few; pass at least {least}"))
 
 
 def _bytes_of_entry(ndim: int, coordinate: int, value: int) -> int:

@@ -43,11 +43,10 @@ def scratch(target: Place) -> Iterator[str]:
     """A folder beside the target, or for a URL or an open object a temporary one; removed at the end."""
     path, _ = split_place(target)
     try:
-        if not isinstance(path, str) or is_url(path):
-            folder = tempfile.mkdtemp()
+        if isinstance(path, str) and not is_url(path):
+            os.mkdir(folder := f"{part_of(os.path.realpath(path))}.d")
         else:
-            folder = f"{part_of(os.path.realpath(path))}.d"
-            os.mkdir(folder)
+            folder = tempfile.mkdtemp()
     except OSError as error:
         what = f"no folder for scratch files can be made here: {error.strerror}"
         raise ContainerError(Problem(path, what)) from error
