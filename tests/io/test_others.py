@@ -151,6 +151,28 @@ def test_matrices_of_petsc(tmp_path_factory, seed, dtype, index):
         agrees(layouts.petsc(tmp_path_factory.getbasetemp() / "petsc", dense, index, more), dense)
 
 
+@given(st.integers(0, 10**6), st.sampled_from(["c8", "c8 of integers", "f8", "f8 of f4", "f8 of integers"]))
+def test_values_of_eight_bytes_of_petsc(tmp_path_factory, seed, kind):
+    """Real values of 64 bits and complex ones of 32 are told apart, or refused where they are few."""
+    rng = np.random.default_rng(seed)
+    shape = tuple(rng.integers(1, 9, 2))
+    parts = [rng.standard_normal(shape) for _ in range(2)]
+    parts = [np.rint(9 * x) if "integers" in kind else x for x in parts]
+    dense = (parts[0] + 1j * parts[1] * (rng.random(shape) < 0.5)).astype("c8") if kind[0] == "c" else parts[0]
+    dense = dense.astype("f4").astype("f8") if kind == "f8 of f4" else dense
+    dense[rng.random(shape) < 0.3] = 0
+    assume(kind[0] == "f" or dense.imag.any())  # what has no imaginary part is taken for real
+    path = layouts.petsc(tmp_path_factory.getbasetemp() / "petsc", dense)
+    try:
+        found = bl.read(path).to_dense()
+    except bl.ArrayError as error:
+        assert "may be real of 64 bits or complex of 32" in str(error)  # noqa: PT017
+        assert np.count_nonzero(dense.imag if kind[0] == "c" else dense) < 20
+        return
+    assert found.dtype == dense.dtype
+    np.testing.assert_array_equal(found, dense)
+
+
 @pytest.mark.parametrize(
     ("at", "number", "message"),
     [
