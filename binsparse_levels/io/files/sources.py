@@ -27,7 +27,7 @@ def open_group(path: Any, group: str | None, limits: Limits, closing: contextlib
         return Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
     from ...containers import zarr  # HDF5 does without
 
-    unreplaced = closing.enter_context(same_folder(str(getattr(path, "root", path))))
+    unreplaced = closing.enter_context(same_folder(str(getattr(getattr(path, "store", path), "root", path))))
     return ZarrGroup(closing.enter_context(zarr.reading(path, group, limits)), limits, unreplaced)
 
 
@@ -163,13 +163,10 @@ class ZarrGroup(Group):
         return _integers(self.attributes.get(name), name)
 
     def has(self, name: str) -> bool:
-        group = self.reader.group
-        with touching(group.name):  # a web server lists nothing, and is asked for this member
-            return name in (set(group.keys()) if group.store.supports_listing else group)
+        return self.reader.node(name) is not None
 
     def is_array(self, name: str) -> bool:
-        with touching(name):
-            return self.has(name) and hasattr(self.reader.group[name], "shape")
+        return bool((self.reader.node(name) or {}).get("node_type") == "array")
 
     def array(self, name: str) -> LazyArray:
         stored, unreplaced = super().array(name), self._unreplaced
