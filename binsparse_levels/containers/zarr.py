@@ -13,7 +13,7 @@ import math
 import os
 import shutil
 import zipfile
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -56,7 +56,6 @@ __all__ = [
     "ROOT",
     "ZarrReader",
     "ZarrWriter",
-    "extend",
     "list_groups",
     "mark",
     "new_metadata",
@@ -65,8 +64,6 @@ __all__ = [
     "reading",
     "writing",
 ]
-
-_MOST_FILES = 2**10  # of one array that grows, as long as they are small
 
 
 class ZarrWriter:
@@ -372,38 +369,3 @@ def new_metadata(
     made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
     _commit(group, header, made, sizes=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
-
-
-def extend(
-    path: Any, group: str | None, header: Callable[[], Mapping[str, Any]], pieces: Mapping[str, Pieces], limits: Limits
-) -> bool:
-    """Extend the arrays of a group in a local folder to longer arrays with the same beginning. False where it cannot.
-
-    header: is called after the arrays are written. Files of whole chunks or shards are not written again.
-    """
-    if not isinstance(path, str) or not os.path.isdir(path):
-        return False
-    with reading(path, group, limits) as reader:
-        for name, grown in pieces.items():
-            node = node_at(reader.group.store_path / name) or {}
-            chunks = chunks_in(node, name)
-            if chunks is None or not node["attributes"].get(COMPLETE) or node["zarr_format"] != 3:
-                return False
-            if chunks.dtype != grown.dtype or chunks.length > grown.length:
-                return False
-            if chunks.per_file < SHARD and grown.length > _MOST_FILES * chunks.per_file:
-                return False  # chunks as small as the first tensor was: as many files, if it goes on
-    with replacing_folder(path, True, keep=True) as part, _settled(), touching(path):
-        place = zarr.open_group(StorePath(Folder(part)) / (group or ""), mode="r+", use_consolidated=False)
-        arrays: dict[str, Any] = {name: place[name] for name in pieces}
-        for name, array in arrays.items():
-            old = array.size
-            if old < pieces[name].length:  # not the fill value, nor the value that stands for all
-                array.resize((pieces[name].length,))
-                chunks = chunks_in(_metadata_of(array), array.path)
-                assert chunks is not None
-                write_array(objects_in(array.store), chunks, pieces[name], old // chunks.per_file * chunks.per_file)
-        _commit(place, header(), arrays)
-        _unconsolidate(place.store_path)
-        _unconsolidate_above(path)
-    return True

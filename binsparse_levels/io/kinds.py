@@ -83,7 +83,6 @@ class Kind(NamedTuple):
         - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that a group is marked by
         - claims(group): whether a group with such a mark holds a tensor of this kind
         - others(path): what else a container holds, which `write` does not replace
-        - extend(path, …): what `append` calls, where a container can grow in place
         - write_all(path, tensors, …): all tensors by name, of a `named` kind
         """
         module = _module(self.module)

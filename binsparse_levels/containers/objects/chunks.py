@@ -107,11 +107,11 @@ class Chunks:
             yield _checksum(raw)
 
 
-def write(store: PartStore, chunks: Chunks, pieces: Pieces, start: int = 0) -> None:
-    """Write the objects of an array from item `start` on. Precondition: there an object begins."""
+def write(store: PartStore, chunks: Chunks, pieces: Pieces) -> None:
+    """Write the objects of an array."""
     step = max(_BATCH // (chunks.per_file * chunks.dtype.itemsize), 1)
-    number = start // chunks.per_file
-    for piece in pieces.regrouped(chunks.per_file, start):
+    number = 0
+    for piece in pieces.regrouped(chunks.per_file):
         parts = [piece[at : at + chunks.per_file] for at in range(0, len(piece), chunks.per_file)]
         for at in range(0, len(parts), step):
             batch = enumerate(parts[at : at + step], number + at)
