@@ -181,6 +181,7 @@ def writing(
         fresh = zarr.open_group(path.store_path, mode="r", use_consolidated=False).attrs.asdict()
         path.metadata.attributes.clear()  # else what is set next through this group would take the header away
         path.metadata.attributes.update(fresh)
+        object.__setattr__(path.metadata, "consolidated_metadata", None)
         return
     if NAMES & set((group or "").split("/")):
         raise ContainerError(Problem(str(group), "no group has the name of what Zarr keeps"))
@@ -236,12 +237,10 @@ def _filling(
 ) -> Iterator[ZarrWriter]:
     """A group below a place, without the tensor that it had. called: the path of the store."""
     with _settled(), touching(called):
-        there = node_at(place) is not None
-        root = (
-            zarr.open_group(place, mode="r+", use_consolidated=False)
-            if there
-            else zarr.create_group(place, zarr_format=zarr_format)  # type: ignore[arg-type]
-        )
+        _unconsolidate(place / group)
+        if node_at(place) is None:
+            zarr.create_group(place, zarr_format=zarr_format)  # type: ignore[arg-type]
+        root = zarr.open_group(place, mode="r+", use_consolidated=False)
         if zarr_format == 2 != root.metadata.zarr_format:
             raise OptionError(Problem("kind", f"{called} is of version {root.metadata.zarr_format} already"))
         target = root.require_group(group) if group else root
@@ -249,8 +248,6 @@ def _filling(
             if not overwrite:
                 raise PathExistsError(Problem(f"{called}:{group or '/'}", "has a tensor; pass overwrite=True"))
             _clear(target, _names(target.store_path, limits))
-        _unconsolidate(target.store_path)
-        target = zarr.open_group(target.store_path, mode="r+", use_consolidated=False)
     writer = ZarrWriter(target, storage)
     try:
         with _settled():

@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -83,12 +83,17 @@ def _json(place: StorePath, key: str) -> dict[str, Any] | None:
     return found
 
 
-def group_of(place: StorePath, node: Mapping[str, Any]) -> zarr.Group:
+class Group(zarr.Group):
+    """A group whose members are listed by their metadata, so that one that zarr does not know stops nothing."""
+
+    def keys(self) -> Generator[str, None]:
+        yield from members(self.store_path)
+
+
+def group_of(place: StorePath, node: Mapping[str, Any]) -> Group:
     """The group with these metadata. What is consolidated in them another program may have made untrue."""
-    known = {key: node[key] for key in ("zarr_format", "node_type", "attributes") if key in node}
-    if known["zarr_format"] == 2:
-        del known["node_type"]
-    return zarr.Group(zarr.AsyncGroup.from_dict(place, known))
+    known = {"zarr_format": node["zarr_format"], "attributes": node.get("attributes", {})}
+    return Group(zarr.AsyncGroup.from_dict(place, known))
 
 
 class ZarrReader:
@@ -144,21 +149,12 @@ class ZarrReader:
                     return {"arrays": arrays, "bytes": sizes}
         return {"arrays": {}, "bytes": {}}
 
-    def names(self) -> set[str]:
-        """The names of the groups and arrays in the group."""
-        with touching(self.group.path):
-            return {*members(self.group.store_path)}
-
-    def node(self, name: str) -> dict[str, Any] | None:
-        """The metadata of a group or an array in the group."""
-        with touching(name):
-            return self._listed["arrays"].get(name) or node_at(self.group.store_path / name, ".zarray")
-
     def array(self, name: str) -> LazyArray | None:
-        place, node = self.group.store_path / name, self.node(name)
-        if node is None:
-            return None
         with touching(name):
+            place = self.group.store_path / name
+            node = self._listed["arrays"].get(name) or node_at(place, ".zarray")
+            if node is None:
+                return None
             if node.get("node_type", "array") != "array":
                 raise ContainerError(Problem(name, "is no array"))
             size = self._listed["bytes"].get(name)
@@ -302,8 +298,8 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
         ours: set[str] = set()
         if node is not None and ATTRIBUTE in attributes:
             reader = ZarrReader(root, node, DEFAULT_LIMITS)
-            there = members(reader.group.store_path)
-            ours = named_by(reader.read_header, [name for name, x in there.items() if x["node_type"] == "array"])
+            nodes = members(reader.group.store_path)
+            ours = named_by(reader.read_header, [name for name, x in nodes.items() if x["node_type"] == "array"])
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 
@@ -315,13 +311,12 @@ def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group
         node = node_at(root)
         if node is None:
             raise PathMissingError(Problem(str(path), "no such group of Zarr; check the path"))
-        groups = [("", node)]
-        for path, _ in groups:  # it grows
-            inner = members(root / path)
-            groups += [(f"{path}/{name}".lstrip("/"), x) for name, x in inner.items() if x["node_type"] == "group"]
-        found = [(name, group_of(root / name, node)) for name, node in groups]
+        groups = [("", group_of(root, node))]
+        for above, _ in groups:  # it grows
+            inner = {f"{above}/{name}".lstrip("/"): x for name, x in members(root / above).items()}
+            groups += [(name, group_of(root / name, x)) for name, x in inner.items() if x["node_type"] == "group"]
         return sorted(
-            name for name, group in found if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims)
+            name for name, group in groups if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims)
         )
 
 
@@ -333,4 +328,4 @@ def members(place: StorePath) -> dict[str, dict[str, Any]]:
 
     names = sync(listed())
     nodes = each(lambda name: node_at(place / name), names, 1 if is_near(place.store) else _AT_ONCE)
-    return {name: node for name, node in zip(names, nodes, strict=True) if node is not None}
+    return {name: x for name, x in zip(names, nodes, strict=True) if x and x.get("node_type") in ("array", "group")}

@@ -244,7 +244,7 @@ def _elsewhere(location: Location, limits: Limits) -> str:
     try:
         with resolved(split_place(location)[0], whole=True) as file, _reading(file, limits) as reader:
             names = list_tensors(file, limits=limits)
-            members = sorted(reader.names() if hasattr(reader, "names") else getattr(reader, "group", ()))
+            members = sorted(reader.group.keys()) if hasattr(reader, "group") else []
     except BinsparseError:
         return ""
     if names and members:

@@ -163,10 +163,13 @@ class ZarrGroup(Group):
         return _integers(self.attributes.get(name), name)
 
     def has(self, name: str) -> bool:
-        return self.reader.node(name) is not None
+        group = self.reader.group
+        with touching(group.name):  # a web server lists nothing, and is asked for this member
+            return name in (set(group.keys()) if group.store.supports_listing else group)
 
     def is_array(self, name: str) -> bool:
-        return bool((self.reader.node(name) or {}).get("node_type") == "array")
+        with touching(name):
+            return self.has(name) and hasattr(self.reader.group[name], "shape")
 
     def array(self, name: str) -> LazyArray:
         stored, unreplaced = super().array(name), self._unreplaced
