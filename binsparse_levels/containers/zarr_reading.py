@@ -47,7 +47,7 @@ COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chu
 CHUNK = 2**16  # items: a small slice reads little
 SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
 SHARD = 2**20  # items: a large array makes few files
-_METADATA = 2**26  # bytes of the metadata of a group
+_METADATA = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 _MOST_CODECS = 2**6  # of one array, each of which zarr makes an object of, and passes all bytes through
 _AT_ONCE = 16  # nodes of which the metadata is asked for
@@ -76,8 +76,9 @@ def node_at(place: StorePath, first: str = ".zgroup") -> dict[str, Any] | None:
 
 
 def _json(place: StorePath, key: str) -> dict[str, Any] | None:
+    """The stored JSON of a key. zarr itself accepts duplicate keys."""
     text = stored(place, key)
-    found = None if text is None else json.loads(text)
+    found = None if text is None else load_json(text, _METADATA, constants=True)
     if not isinstance(found, dict | None):
         raise ContainerError(Problem(f"{place}/{key}", "is no JSON object"))
     return found
@@ -102,22 +103,21 @@ class ZarrReader:
     def __init__(self, place: StorePath, node: Mapping[str, Any], limits: Limits) -> None:
         """node: the metadata of the group."""
         self._place = place
+        self._attributes: Mapping[str, Any] = node.get("attributes", {})
         self._limits = limits
         self._chunks: dict[str, Chunks] = {}
         self._objects = Objects(objects_in(place.store), limits)
         #: The group that has the arrays, for modules that read another layout.
-        self.group = group_of(place / _prefix_in(node.get("attributes", {})), node)
+        self.group = group_of(place / _prefix_in(self._attributes), node)
 
     def read_header(self) -> Any:
-        with touching(ATTRIBUTE):
-            attributes = self._strict_attributes
-        if ATTRIBUTE not in attributes:
+        if ATTRIBUTE not in self._attributes:
             with touching(self._place.path):
                 listed = members(self._place) if self._place.store.supports_listing else {}
             if any(node["node_type"] == "array" for node in listed.values()):  # the header is written last
                 raise IncompleteError(Problem(str(self._place), "arrays without a header; write it again"))
             raise ContainerError(Problem(self._place.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
-        header = attributes[ATTRIBUTE]
+        header = self._attributes[ATTRIBUTE]
         header = load_json(header if isinstance(header, str) else json.dumps(header), self._limits)
         # The text of the specification does not say where the JSON lives: single and double are both in use.
         if isinstance(header, dict) and ATTRIBUTE not in header and "version" in header and "format" in header:
@@ -125,23 +125,11 @@ class ZarrReader:
         return header
 
     @functools.cached_property
-    def _strict_attributes(self) -> dict[str, Any]:
-        """The attributes, from the stored JSON. zarr itself accepts duplicate keys.
-
-        Metadata may list all arrays of the store, so they have a larger limit.
-        """
-        newer = self.group.metadata.zarr_format == 3
-        text = stored(self._place, ROOT if newer else ".zattrs")
-        limits = replace(self._limits, header_bytes=max(self._limits.header_bytes, _METADATA))
-        found = {} if text is None else load_json(text, limits)
-        return dict(found.get("attributes", {}) if newer else found)
-
-    @functools.cached_property
     def _listed(self) -> Mapping[str, Any]:
         """What is listed beside the header: metadata and sizes of the arrays. Near stores are asked for the arrays."""
         if isinstance(self._place.store, Far):
-            header = self._strict_attributes.get(ATTRIBUTE)
-            match self._strict_attributes.get(ARRAYS):
+            header = self._attributes.get(ATTRIBUTE)
+            match self._attributes.get(ARRAYS):
                 # Another program that replaced the header did not know of the list.
                 case {"header": sum, "arrays": dict() as arrays, "bytes": dict() as sizes} if isinstance(
                     header, dict
