@@ -83,7 +83,6 @@ class Kind(NamedTuple):
         - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that a group is marked by
         - claims(group): whether a group with such a mark holds a tensor of this kind
         - others(path): what else a container holds, which `write` does not replace
-        - extend(path, …): what `append` calls, where a container can grow in place
         - write_all(path, tensors, …): all tensors by name, of a `named` kind
         """
         module = _module(self.module)
@@ -341,7 +340,8 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     head = _head_of_stream(file, name) if is_stream else _head(path)
     if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(file))
-        return _marked(name, "zip", archive.namelist()), archive
+        there = archive.namelist()  # a store may be zipped with its folder
+        return _marked(name, "zip", [*there, *({x.partition("/")[2] for x in there} & {*_ZARR})]), archive
     names = [kind for kind in KINDS if KINDS[kind].signature and head.startswith(KINDS[kind].signature)]
     if is_stream and (not names or KINDS[names[-1]].part("opened") is None):
         what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"

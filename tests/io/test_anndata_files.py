@@ -220,7 +220,7 @@ def test_a_row_of_a_store_reads_its_chunks_alone(version, monkeypatch):
     group = root.create_group("X", attributes={"encoding-type": "csr_matrix", "shape": [2000, 500]})
     for name, array in (("data", csr.data), ("indices", csr.indices), ("indptr", csr.indptr)):
         group.create_array(name, data=array, chunks=(1000,))
-    monkeypatch.setattr(zarr_reading, "stored_sizes", None)  # no size is counted
+    monkeypatch.setattr(zarr_reading, "stored_size", None)  # no size is counted
     tensor, seen, get = open_tensor(store), [], MemoryStore.get
     monkeypatch.setattr(
         MemoryStore, "get", lambda self, key, *given, **more: seen.append(key) or get(self, key, *given, **more)

@@ -27,7 +27,7 @@ def open_group(path: Any, group: str | None, limits: Limits, closing: contextlib
         return Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
     from ...containers import zarr  # HDF5 does without
 
-    unreplaced = closing.enter_context(same_folder(str(getattr(path, "root", path))))
+    unreplaced = closing.enter_context(same_folder(str(getattr(getattr(path, "store", path), "root", path))))
     return ZarrGroup(closing.enter_context(zarr.reading(path, group, limits)), limits, unreplaced)
 
 
