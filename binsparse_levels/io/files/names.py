@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +18,23 @@ from ...tensors.tensor import Tensor
 _AT_ONCE = 2**16  # texts that are Python objects at the same time
 _ATTRIBUTES = ("row_names", "column_names")  # of tensors without labels
 
-Texts = tuple[Array, Array]  # the UTF-8 of all texts, and where each begins and the last ends
+Texts: TypeAlias = tuple[Array, Array]  # the UTF-8 of all texts, and where each begins and the last ends
+Read: TypeAlias = Callable[[Any], Sequence[bytes | str]]  # the texts at a slice or at positions
+
+
+@dataclass(frozen=True, eq=False)
+class _Names(Column):
+    """Texts in a file. Of a selection, only those that are selected are read."""
+
+    read: Callable[[Array], Texts] | None = None
+
+    def loaded(self) -> Column:
+        if self.at is None or self.read is None:
+            return super().loaded()
+        return Column(TEXT, *self.read(np.asarray(self.at, np.int64)))
+
+    def __reduce__(self) -> Any:  # to another process, which has the file itself
+        return Column, (self.type, self.items, self.offsets, self.at)
 
 
 class _Part(LazyArray):
@@ -48,10 +65,17 @@ class _Part(LazyArray):
             super().close()
 
 
-def column(count: int, read: Callable[[], Texts]) -> Column:
-    """A column of so many texts, which `read` gives when the first of them is asked for."""
-    texts = functools.cache(read)
-    return Column(TEXT, _Part(texts, 0, np.uint8), _Part(texts, 1, np.int64, count + 1))
+def column(count: int, read: Read, path: str, limits: Limits) -> Column:
+    """A column of so many texts, which `read` gives when they are asked for. path: for errors."""
+
+    @functools.cache
+    def all_texts() -> Texts:
+        return in_bytes((read(slice(k, min(k + _AT_ONCE, count))) for k in range(0, count, _AT_ONCE)), path, limits)
+
+    def some_texts(at: Array) -> Texts:
+        return in_bytes((read(at[k : k + _AT_ONCE]) for k in range(0, len(at), _AT_ONCE)), path, limits)
+
+    return _Names(TEXT, _Part(all_texts, 0, np.uint8), _Part(all_texts, 1, np.int64, count + 1), read=some_texts)
 
 
 def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | None:
@@ -76,17 +100,6 @@ def in_bytes(pieces: Iterable[Sequence[bytes | str]], path: str, limits: Limits)
         size += len(data[-1])
         limits.hold("array_bytes", size, path, "the size in bytes of the names")
     return np.frombuffer(b"".join(data), np.uint8), np.cumsum(np.concatenate(lengths))
-
-
-def of_array(stored: LazyArray, path: str, limits: Limits) -> Column:
-    """The texts in an array of strings."""
-    count = len(stored)
-
-    def read() -> Texts:
-        pieces = (stored[k : k + _AT_ONCE].tolist() for k in range(0, count, _AT_ONCE))
-        return in_bytes(pieces, path, limits)
-
-    return column(count, read)
 
 
 def lines_of(data: bytes) -> list[bytes]:

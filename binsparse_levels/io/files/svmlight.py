@@ -37,7 +37,7 @@ def streaming(
 ) -> Iterator[text_tables.Stream]:
     """The samples, which can be read within the block. shape: by default, the largest feature gives its width.
 
-    The text is read twice, unless it is read whole: first for its targets and its shape. Raises ArrayError,
+    The text is read twice, unless it is kept whole: first for its targets and its shape. Raises ArrayError,
     ContainerError.
     """
 
@@ -61,10 +61,16 @@ def streaming(
             row += len(targets)
             yield [rows, matrix.indices - base], matrix.data
 
+    if any(isinstance(piece, list) for piece in pieces):  # of several targets
+        texts = [",".join(f"{x:g}" for x in np.atleast_1d(np.asarray(sample))) for piece in pieces for sample in piece]
+        column = Column(TEXT, *in_bytes([texts], "targets", limits))
+    else:
+        column = Column("float64", np.concatenate([np.empty(0), *pieces]))
     found = sum(map(len, pieces)), max(width - base, 0)
     sizes = found if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
     with text_tables.reading(path) as stream:
-        yield text_tables.Stream("CSR", sizes, np.dtype(float), chunks(stream), _labels(pieces, limits))
+        labels = Labels(_DIMS, {_DIMS[0]: column})
+        yield text_tables.Stream("CSR", sizes, np.dtype(float), chunks(stream), labels)
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
@@ -97,30 +103,18 @@ def _parse(text: bytes, path: str) -> tuple[Any, Any]:
         from sklearn.datasets import load_svmlight_file
     several = _SEVERAL.search(text) is not None
 
-    def parsed(text: bytes) -> tuple[Any, Any]:
-        matrix, targets = load_svmlight_file(io.BytesIO(text), zero_based=True, multilabel=several)
-        return matrix, targets
+    def fault(text: bytes) -> Exception | None:
+        try:
+            load_svmlight_file(io.BytesIO(text), zero_based=True, multilabel=several)
+        except (ValueError, OverflowError) as error:
+            return error
+        return None
 
     try:
-        return parsed(text)
+        matrix, targets = load_svmlight_file(io.BytesIO(text), zero_based=True, multilabel=several)
     except (ValueError, OverflowError) as error:
         lines = text.split(b"\n")
-
-        def is_faulty(count: int) -> bool:
-            try:
-                parsed(b"\n".join(lines[:count]))
-            except (ValueError, OverflowError):
-                return True
-            return False
-
-        line = bisect.bisect_left(range(len(lines)), True, key=is_faulty)
+        line = bisect.bisect_left(range(len(lines)), True, key=lambda n: fault(b"\n".join(lines[:n])) is not None)
         what = f"line {line}: {error!s:.80}, got {lines[line - 1]!r:.60}; correct this line"
         raise ArrayError(Problem(path, what)) from None
-
-
-def _labels(pieces: Sequence[Any], limits: Limits) -> Labels:
-    """The targets: numbers, or texts where a sample has several."""
-    if any(isinstance(piece, list) for piece in pieces):
-        texts = [",".join(f"{x:g}" for x in np.atleast_1d(np.asarray(sample))) for piece in pieces for sample in piece]
-        return Labels(_DIMS, {_DIMS[0]: Column(TEXT, *in_bytes([texts], "targets", limits))})
-    return Labels(_DIMS, {_DIMS[0]: Column("float64", np.concatenate([np.empty(0), *pieces]))})
+    return matrix, targets
