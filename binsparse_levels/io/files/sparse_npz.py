@@ -1,7 +1,7 @@
 """Sparse arrays that scipy (csr, csc, coo, bsr, dia) and pydata/sparse (COO, GCXS) keep in an NPZ file.
 
-Members that are stored plainly are read where they are sliced, deflated ones whole; dia is read whole. Matrices are
-written as scipy writes csr, or csc where that is their format.
+They are read only. Members that are stored plainly are read where they are sliced, deflated ones whole; dia is read
+whole.
 """
 
 from __future__ import annotations
@@ -16,18 +16,15 @@ import numpy as np
 
 from ...arrays import LazyArray, cut
 from ...containers.npz import NPZReader, opened, text_in
-from ...containers.replacing import replacing
 from ...errors import ArrayError, ContainerError, Problem
 from ...formats.format import coordinates
 from ...formats.index_map import IndexMap, parse_map
 from ...limits import Limits, as_integers
-from ...tensors.targets import check_representable
-from ...tensors.tensor import Tensor
 from ..file_tensors import FileTensor
 from .compressed_matrix import Compression, compressed
 from .sources import Group
 
-__all__ = ["look", "opened", "write"]
+__all__ = ["look", "opened"]
 
 _ARRAYS = ("indptr", "indices", "data")
 
@@ -52,22 +49,6 @@ def look(path: str | zipfile.ZipFile, closing: contextlib.ExitStack, *, limits: 
     tensor = layouts[said](shape)
     fill = members.scalar("fill_value")[()] if members.has("fill_value") and said in ("coo", "gcxs") else None
     return tensor._replace(fill_value=fill)
-
-
-def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
-    """Write a matrix that `scipy.sparse.load_npz` reads. Raises FormatError for a tensor that scipy has not."""
-    type_fits = tensor.dtype.kind in "biufc" and tensor.dtype != np.float16
-    check_representable(tensor, "a .npz file of scipy", path, ranks=(2,), type_fits=type_fits)
-    name = "csc" if tensor.format.alias == "CSC" and tensor.map is None else "csr"
-    made = tensor.without_map(name.upper())
-    arrays: dict[str, Any] = {
-        "indptr": made.arrays["pointers_to_1"],
-        "indices": made.arrays["indices_1"],
-        "data": made.values,
-    }
-    shape = np.array(made.shape, np.int64)
-    with replacing(path, overwrite) as part, open(part, "wb") as file:
-        np.savez(file, format=np.array(name.encode()), shape=shape, _is_array=np.array(True), **arrays)
 
 
 class _Members(Group):

@@ -16,19 +16,16 @@ from typing import IO, Any
 import numpy as np
 
 from ...arrays import Array
-from ...errors import ArrayError, FormatError, Problem, needing
+from ...errors import ArrayError, Problem, needing
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.labels import TEXT, Column, Labels
-from ...tensors.targets import check_representable
-from ...tensors.tensor import Tensor
 from . import text_tables
 from .names import in_bytes
 
-__all__ = ["streaming", "write"]
+__all__ = ["streaming"]
 
 _DIMS = ("sample", "feature")
 _SEVERAL = re.compile(rb"^[ \t]*[^\s#:]*,", re.MULTILINE)  # targets of a sample
-_TARGETS = re.compile(r"[-+.\w]+(,[-+.\w]+)*")
 
 
 @contextlib.contextmanager
@@ -71,30 +68,6 @@ def streaming(
     with text_tables.reading(path) as stream:
         labels = Labels(_DIMS, {_DIMS[0]: column})
         yield text_tables.Stream("CSR", sizes, np.dtype(float), chunks(stream), labels)
-
-
-def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
-    """Write a line for each sample. Its target is its label, or else 0.
-
-    Raises FormatError for a tensor that the text cannot represent.
-    """
-    fits = tensor.dtype.kind in "biuf" and tensor.dtype.itemsize <= 8
-    check_representable(tensor, "svmlight", path, ranks=(2,), type_fits=fits)
-    labels = None if tensor.dims is None else tensor.labels(0)
-    targets = [0.0] * tensor.shape[0] if labels is None else labels.tolist()
-    number = labels is None or labels.dtype.kind in "biuf"
-    if len(targets) != tensor.shape[0] or not (number or all(map(_TARGETS.fullmatch, targets))):
-        assert labels is not None
-        what = f"targets are numbers, and the samples have labels of type {labels.dtype}; number them"
-        raise FormatError(Problem(path, what))
-    rows = tensor.without_map("CSR").convert("CSR")
-    features, pointers, values = rows.arrays["indices_1"], rows.arrays["pointers_to_1"], rows.values
-    values = values.astype(np.uint8) if values.dtype.kind == "b" else values
-    with text_tables.writing(path, overwrite) as stream:
-        for k, target in enumerate(targets):
-            part = slice(int(pointers[k]), int(pointers[k + 1]))
-            pairs = zip((features[part].astype(np.int64) + 1).tolist(), values[part].astype(str).tolist(), strict=True)
-            stream.write(" ".join([str(target), *(f"{x}:{value}" for x, value in pairs)]).encode() + b"\n")
 
 
 def _parse(text: bytes, path: str) -> tuple[Any, Any]:
