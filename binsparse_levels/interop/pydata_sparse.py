@@ -69,8 +69,11 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
         if grouped is None or (compressed_axes is not None and tuple(compressed_axes) != grouped[0]):
             return sparse.GCXS.from_coo(to_sparse(tensor, copy=copy), compressed_axes=compressed_axes)
         rows, stored = grouped
-        shared = (stored.values, stored.arrays["indices_1"], stored.arrays["pointers_to_1"])
-        arrays = tuple(owned(x, tensor, copy) for x in shared)
+        lists = [stored.arrays[name] for name in ("indices_1", "pointers_to_1")]
+        lists = [
+            x.astype(np.int64) if x.dtype.kind == "u" else x for x in lists
+        ]  # the library slices signed ones alone
+        arrays = tuple(owned(x, tensor, copy) for x in (stored.values, *lists))
         return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=stored._pad())
     except (NotImplementedError, NumbaError):  # the library compiles its checks for the type
         what = f"GCXS lacks the type {tensor.dtype}; call to_sparse, or astype() first"

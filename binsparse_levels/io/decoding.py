@@ -101,8 +101,11 @@ class Loading:
             yield Problem(name, "missing")
         elif len(held.shape) != 1:
             yield Problem(name, f"expected one dimension, got shape {held.shape}")
-        elif not (self._lenient and _may_stand_for(held.dtype, data_type)):
+        elif not _may_stand_for(held.dtype, data_type):
             yield Problem(name, f"declared {data_type}, stored as {held.dtype}")
+        elif not self._lenient:
+            what = f"declared {data_type}, stored as {held.dtype}; read(…, lenient=True) converts it"
+            yield Problem(name, what)
 
     def _look_into(self, name: str) -> None:
         """Replace the metadata of a bit-packed array by those of the numbers in it."""
