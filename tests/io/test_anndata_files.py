@@ -597,3 +597,87 @@ def test_a_write_into_a_store_of_anndata_is_anndatas_own(tmp_path, name):
         warnings.simplefilter("ignore")
         found = anndata.read_zarr(tmp_path / name) if name.endswith("zarr") else anndata.read_h5ad(tmp_path / name)
     assert (found.layers["q"] != matrix).nnz == 0
+
+
+# Names of the tables beside a matrix, and marks that are not enough
+
+
+@pytest.mark.parametrize("suffix", ["h5ad", "zarr"])
+@pytest.mark.parametrize(
+    "index",
+    [
+        pd.CategoricalIndex(["a", "b", "c", "d"]), pd.CategoricalIndex(["b", "a", "b", "c"]), pd.Index([7, 5, 6, 9]),
+        pd.CategoricalIndex([3, 1, 3, 2]),
+    ],
+)  # fmt: skip
+def test_names_of_any_index(tmp_path, index, suffix):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # names that repeat
+        data = anndata.AnnData(matrix((4, 3)), obs=pd.DataFrame({"k": range(4)}, index=index))
+        data.var.index = pd.CategoricalIndex(["g", "h", "i"])
+        path = tmp_path / f"a.{suffix}"
+        data.write_h5ad(path) if suffix == "h5ad" else data.write_zarr(path)
+    with open_tensor(path) as opened:
+        assert opened.labels("obs").tolist() == data.obs_names.tolist()
+        assert opened[1:3].load().labels("obs").tolist() == data.obs_names.tolist()[1:3]
+        assert opened[:, [2, 0]].load().labels("var").tolist() == ["i", "g"]
+    assert read(path).labels("var").tolist() == ["g", "h", "i"]
+
+
+@pytest.mark.filterwarnings("ignore:zarr v3 autosharding")
+@pytest.mark.parametrize("base", ["", "mod/prot/"])
+@pytest.mark.parametrize("suffix", ["h5mu", "zarr"])
+def test_names_are_those_of_the_tables_beside(tmp_path, base, suffix):
+    """All tables have the same size, and other names."""
+    square, path = np.arange(9.0).reshape(3, 3), str(tmp_path / f"a.{suffix}")
+    root = h5py.File(path, "w", userblock_size=512) if suffix == "h5mu" else zarr.open_group(path, mode="w")
+    tables = {"obs": "obs", "var": "var", "mod/prot/obs": "o", "mod/prot/var": "v", f"{base}raw/var": "r"}
+    for name, letter in tables.items():
+        table = root.create_group(name)
+        table.attrs["_index"] = "_index"
+        anndata.io.write_elem(table, "_index", np.array([f"{letter}{k}" for k in range(3)], object))
+    obs, var = (tables[f"{base}{name}"] for name in ("obs", "var"))
+    expected = {
+        "X": (obs, var), "layers/a": (obs, var), "obsp/a": (obs, obs), "varp/a": (var, var), "obsm/a": (obs, None),
+        "varm/a": (var, None), "raw/X": (obs, "r"), "raw/varm/a": ("r", None), "uns/a/b": (None, None),
+    }  # fmt: skip
+    for place in expected:
+        anndata.io.write_elem(root, f"{base}{place}", scipy.sparse.csr_matrix(square))
+    if suffix == "h5mu":
+        root.close()
+        with open(path, "r+b") as file:
+            file.write(b"MuData (format-version=0.1.0;)")
+    assert list_tensors(path) == sorted(f"{base}{place}" for place in expected)
+    for place, letters in expected.items():
+        found = read(f"{path}:{base}{place}")
+        assert np.array_equal(found.to_dense(), square)
+        names = [None if found.dims is None else found.labels(k) for k in range(2)]
+        assert [None if x is None else x[0][:-1] for x in names] == list(letters), place
+
+
+def test_tables_of_records_and_dense_cells_of_older_files(tmp_path):
+    with h5py.File(tmp_path / "a.h5ad", "w") as file:
+        file["X"] = np.arange(6.0).reshape(2, 3)
+        file["obs"] = np.array([(b"a", 1), (b"b", 2)], [("index", "S3"), ("n", "i4")])
+        file["var"] = np.array([(b"x",), (b"y",), (b"z",)], [("index", "S3")])
+    for place in ("a.h5ad", "a.h5ad:X"):
+        found = read(tmp_path / place)
+        assert found.to_dense().tolist() == [[0, 1, 2], [3, 4, 5]]
+        assert names_of(found) == [["a", "b"], ["x", "y", "z"]]
+
+
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2)])
+@pytest.mark.parametrize("form", ["csr", "csc"])
+def test_a_group_without_names_is_no_10x_by_its_members_alone(tmp_path, shape, form):
+    dense = np.arange(float(shape[0] * shape[1])).reshape(shape)
+    made = scipy.sparse.csr_array(dense).asformat(form)
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.attrs["version"] = np.int64(2)  # which BPCells has as a text
+        group = file.create_group("matrix")
+        group["data"], group["indices"], group["indptr"], group["shape"] = made.data, made.indices, made.indptr, shape
+    for place in ("a.h5", "a.h5:matrix"):
+        if shape[0] == shape[1]:
+            with pytest.raises(ContainerError, match="ambiguous"):
+                read(tmp_path / place)
+        else:
+            assert np.array_equal(read(tmp_path / place).to_dense(), dense)

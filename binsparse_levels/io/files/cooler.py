@@ -10,13 +10,13 @@ import contextlib
 from typing import Any
 
 import h5py
-import numpy as np
 
 from ...errors import ArrayError, ContainerError, Problem
 from ...limits import Limits
+from ...tensors.labels import Column
 from ..file_tensors import FileTensor
 from .compressed_matrix import compressed
-from .names import column, labelled
+from .names import Read, column, labelled
 from .sources import Group, open_group
 
 __all__ = ["claims", "look"]
@@ -43,24 +43,31 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     pointers = indexes.integers("bin1_offset")
     bins = max(len(pointers) - 1, 0)
 
-    def names(key: Any) -> list[str]:
-        chromosomes = np.array(chroms.texts("name"), object)
-        numbers, starts, ends = (table.integers(name) for name in ("chrom", "start", "end"))
-        if not len(numbers) == len(starts) == len(ends) == bins:
-            raise ArrayError(Problem("bins", f"expected {bins} bins, got {len(numbers)}, {len(starts)}, {len(ends)}"))
-        which = numbers[key].astype(np.int64)
+    def texts_of(key: Any) -> tuple[int, Read]:
+        """How many names there are at these bins, and what makes them, of numbers in memory."""
+        chromosomes, parts = chroms.texts("name"), [table.integers(name) for name in ("chrom", "start", "end")]
+        if {len(x) for x in parts} != {bins}:
+            raise ArrayError(Problem("bins", f"expected {bins} bins, got {', '.join(str(len(x)) for x in parts)}"))
+        which, starts, ends = (x[key] for x in parts)
         if len(which) and not 0 <= which.min() <= which.max() < len(chromosomes):
             raise ArrayError(Problem("bins/chrom", f"a bin has none of the {len(chromosomes)} chromosomes"))
-        parts = zip(chromosomes[which], starts[key], ends[key], strict=True)
-        return [f"{name}:{start}-{end}" for name, start, end in parts]
 
-    bin_names = column(bins, names, "bins", limits)
+        def texts(key: Any) -> list[str]:
+            rows = zip(which[key].tolist(), starts[key].tolist(), ends[key].tolist(), strict=True)
+            return [f"{chromosomes[k]}:{start}-{end}" for k, start, end in rows]
+
+        return len(which), texts
+
+    def kept(key: Any) -> Column:
+        return column(*texts_of(key), "bins", limits)
+
+    names = column(bins, lambda key: texts_of(key)[1](slice(None)), "bins", limits, kept)
     return compressed(
         "CSR",
         (bins, bins),
         pointers,
         _ARRAYS,
-        labelled(("bin", "bin"), [bin_names, bin_names]),
+        labelled(("bin", "bin"), [names, names]),
         lambda _: (pixels.integers("bin2_id"), pixels.numbers("count")),
         structure=_STRUCTURES[mode],
     )

@@ -24,17 +24,30 @@ Read: TypeAlias = Callable[[Any], Sequence[bytes | str]]  # the texts at a slice
 
 @dataclass(frozen=True, eq=False)
 class _Names(Column):
-    """Texts in a file. Of a selection, only those that are selected are read."""
+    """Texts in a file. Of a selection, only those that are selected are read.
 
-    read: Callable[[Array], Texts] | None = None
+    keep: loads what the texts at positions, or at a slice, are made of; they themselves are made when they are asked
+    for.
+    """
+
+    read: Callable[[Any], Texts] | None = None
+    keep: Callable[[Any], Column] | None = None
 
     def loaded(self) -> Column:
-        if self.at is None or self.read is None:
-            return super().loaded()
-        return Column(TEXT, *self.read(np.asarray(self.at, np.int64)))
+        if self.keep is not None:
+            return self.keep(_key(range(len(self)) if self.at is None else self.at))
+        return super().loaded() if self.at is None or self.read is None else Column(TEXT, *self.read(self.at))
 
-    def __reduce__(self) -> Any:  # to another process, which has the file itself
-        return Column, (self.type, self.items, self.offsets, self.at)
+    def __reduce__(self) -> Any:  # to another process: where the file itself goes there, there are no items
+        plain = super().loaded() if isinstance(self.items, LazyArray) else self
+        return Column, (plain.type, plain.items, plain.offsets, plain.at)
+
+
+def _key(at: range | Array) -> slice | Array:
+    """Positions as a slice where they ascend evenly, which is read at once."""
+    if isinstance(at, range) and at.step > 0:
+        return slice(at.start, at.stop, at.step)
+    return np.asarray(at, np.int64)
 
 
 class _Part(LazyArray):
@@ -65,17 +78,18 @@ class _Part(LazyArray):
             super().close()
 
 
-def column(count: int, read: Read, path: str, limits: Limits) -> Column:
-    """A column of so many texts, which `read` gives when they are asked for. path: for errors."""
+def column(count: int, read: Read, path: str, limits: Limits, keep: Callable[[Any], Column] | None = None) -> Column:
+    """A column of so many texts, which `read` gives when asked. path: for errors. keep: as for `_Names`."""
 
     @functools.cache
     def all_texts() -> Texts:
-        return in_bytes((read(slice(k, min(k + _AT_ONCE, count))) for k in range(0, count, _AT_ONCE)), path, limits)
+        return some_texts(range(count))
 
-    def some_texts(at: Array) -> Texts:
-        return in_bytes((read(at[k : k + _AT_ONCE]) for k in range(0, len(at), _AT_ONCE)), path, limits)
+    def some_texts(at: Any) -> Texts:
+        return in_bytes((read(_key(at[k : k + _AT_ONCE])) for k in range(0, len(at), _AT_ONCE)), path, limits)
 
-    return _Names(TEXT, _Part(all_texts, 0, np.uint8), _Part(all_texts, 1, np.int64, count + 1), read=some_texts)
+    items, offsets = _Part(all_texts, 0, np.uint8), _Part(all_texts, 1, np.int64, count + 1)
+    return _Names(TEXT, items, offsets, read=some_texts, keep=keep)
 
 
 def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | None:
