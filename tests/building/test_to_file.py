@@ -58,7 +58,7 @@ def counted():
         yield
 
 
-TEXTS = {"a.mtx": (2, None), "b.mtx.gz": (2, None), "c.tns": (3, None), "d.svmlight": (2, None), "e": (2, "mex")}
+TEXTS = {"a.mtx": (2, None), "b.mtx.gz": (2, None), "c.tns": (3, None)}
 
 
 @pytest.mark.parametrize("name", TEXTS)

@@ -596,3 +596,18 @@ def test_no_fill_value_joins_zero_and_a_map_is_refused_by_name():
     for first, more in ((mapped, binsparse_levels.read(store)), (store, binsparse_levels.read(mapped))):
         with pytest.raises(binsparse_levels.FormatError, match="through a map, and is not concatenated"):
             binsparse_levels.append(first, more)
+
+
+@given(st.sampled_from(["CSR", "CSC", "DCSC", "COOC"]), st.sampled_from(["CSR", "CSC", "dense(2)", "COOC"]))
+def test_a_file_grows_along_the_outermost_dimension_of_both(there, format):
+    """A tensor whose format begins with another dimension would grow the file where nobody expects it."""
+    dense = np.arange(9.0).reshape(3, 3)
+    store, more = {}, pack_dense(dense, format)
+    write(store, pack_dense(dense, there))
+    outer, its = read(store).format.order[0], more.format.order[0]
+    if its != outer:
+        with pytest.raises(FormatError, match=f"grows along dimension {outer}.* along {its}; convert"):
+            append(store, more)
+    else:
+        append(store, more)
+        assert np.array_equal(read(store).to_dense(), np.concatenate([dense, dense], outer))
