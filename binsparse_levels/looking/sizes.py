@@ -158,14 +158,14 @@ class _Chain(NamedTuple):
 
 def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
     """The formats of the fewest bytes, or of the fewest that slices read."""
-    everything = (1 << len(sizes.shape)) - 1
+    everything, blocks = (1 << len(sizes.shape)) - 1, cache(sizes.blocks)
 
     @cache
     def below(above: int, n: int, outer: str | None, padded: bool) -> list[_Chain]:
         if above == everything:
             return [_Chain((*sizes.values(n, padded), 0), (), ())]
-        chains = []
-        for covered in sizes.blocks(above):
+        longer = []
+        for covered in blocks(above):
             reached = above | bits(covered)
             for level, whole in choices[len(covered)]:
                 if (whole and level.kind == outer) or (reached == everything and level.padded and not sizes.may_pad):
@@ -175,12 +175,11 @@ def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
                     continue
                 read, size, children = told
                 pads = sizes.iso and (padded or level.padded)  # which is all the same to other values
-                for (reads, bytes_below, depth), levels, order in below(
-                    reached, children, level.kind if whole else None, pads
-                ):
-                    cost = (read + reads, size + bytes_below, depth + 1)
-                    chains.append(_Chain(cost, (level, *levels), covered + order))
-        return heapq.nsmallest(count, chains, key=lambda chain: chain.cost)
+                for chain in below(reached, children, level.kind if whole else None, pads):
+                    first, second, depth = chain.cost
+                    longer.append(((first + read, second + size, depth + 1), level, covered, chain))
+        best = heapq.nsmallest(count, longer, key=lambda x: x[0])
+        return [_Chain(cost, (level, *rest.levels), covered + rest.order) for cost, level, covered, rest in best]
 
     found = [in_order(levels, order).canonical() for _, levels, order in below(0, 1, None, False)]
     return list(dict.fromkeys(found))
