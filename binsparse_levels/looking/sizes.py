@@ -8,10 +8,10 @@ its positions, and the cheapest formats are found subset by subset, from the lea
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import combinations, product
+from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -122,26 +122,18 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
     )
 
 
-def covering_orders(rank: int) -> Iterator[tuple[int, ...]]:
+def covering_orders(rank: int) -> list[tuple[int, ...]]:
     """The fewest orders, C(rank, rank // 2), such that each subset of the dimensions begins one of them.
 
-    Each order is a symmetric chain: dimensions out of and in a subset match like brackets. Matched dimensions stay, and
-    the others enter from left to right.
+    They are symmetric chains of subsets: what is in all of a chain, then what joins one by one, then the rest. With
+    another dimension, a chain becomes one that it joins last, and one that it is in from the start.
     """
-    for taken in product((False, True), repeat=rank):
-        opening: list[int] = []
-        first: list[int] = []
-        last: list[int] = []
-        for k, is_taken in enumerate(taken):
-            if not is_taken:
-                opening.append(k)
-            elif opening:
-                first.append(k)
-                last.append(opening.pop())
-            else:  # not the smallest subset of its chain
-                break
-        else:
-            yield (*first, *opening, *sorted(last))
+    chains: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
+    for k in range(rank):
+        chains = [(first, (*joining, k)) for first, joining in chains] + [
+            ((*first, k), joining[:-1]) for first, joining in chains if joining
+        ]
+    return [(*first, *joining, *sorted({*range(rank)} - {*first, *joining})) for first, joining in chains]
 
 
 def bits(dimensions: Iterable[int]) -> int:
