@@ -5,6 +5,7 @@ Labels become coordinates in order of appearance, and are kept as `tensors/label
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -251,6 +252,7 @@ class _Numbers:
         if self.known is None:
             self.known = there
             return None
+        there = _in_unit(there, self.known.type)
         if self.known.type != there.type:
             what = f"contains {there.type}, and its labels are {self.known.type}; cast one"
             raise ArrayError(Problem(self._path, what))
@@ -261,6 +263,16 @@ class _Numbers:
         self.known = arrow().concat_arrays([self.known, new])
         numbers: Array = compute.index_in(there, value_set=self.known).to_numpy(zero_copy_only=False)
         return numbers
+
+
+def _in_unit(labels: Any, kind: Any) -> Any:
+    """Times in the type of other times, where that loses nothing."""
+    pa, types = arrow(), (labels.type, kind)
+    if all(map(pa.types.is_temporal, types)) and len({getattr(type, "tz", None) for type in types}) == 1:
+        with contextlib.suppress(pa.ArrowInvalid):
+            if (cast := labels.cast(kind)).cast(labels.type).equals(labels):
+                return cast
+    return labels
 
 
 def plain_type(kind: Any, path: str) -> Any:
