@@ -16,7 +16,7 @@ from ..engine import packing
 from ..engine.dense import scatter_tree
 from ..engine.tree import Tree, index_dtype, same
 from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
-from ..formats.format import Format, FormatLike, coordinates
+from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
@@ -93,6 +93,12 @@ def without_map(tensor: T, format: FormatLike | None, limits: Limits | None) -> 
     if format is None:  # a list without coordinates would always have an entry
         format = tensor.format if tensor.ndim == tensor.format.rank == 0 else coordinates(tensor.ndim)
     return with_entries(tensor, *entries(tensor), format, limits)
+
+
+def reformatted(tensor: T, format: FormatLike) -> T:
+    """The same entries in a format, which names their map if they have one."""
+    levels, map = with_map(format, None)
+    return without_map(tensor, levels, None) if map is None else converted(tensor, levels, map, tensor.limits)
 
 
 def converted(tensor: T, format: FormatLike, map: MapLike | None, limits: Limits) -> T:
