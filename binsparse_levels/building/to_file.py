@@ -23,16 +23,17 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
-from ..io.kinds import Place, in_memory, name_of
+from ..io.kinds import Place, in_memory, is_foreign, name_of
 from ..io.reading import check_lazy
 from ..io.writing import Progress, check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import release
+from ..tensors.changing import is_dense
 from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
-from ..tensors.validation import fitting_format, mirror_problems
+from ..tensors.validation import differ, fitting_format, mirror_problems
 from . import packing, running, streams
 from .columns import Nulls, Rows, check_nulls, is_table
 from .entries import Chunk
@@ -60,7 +61,8 @@ def convert(
     Parameters
     ----------
     source, target : as the path of `read` and `write`.
-    format : the format of the target; by default, that of the source.
+    format : the format of the target; by default, that of the source. Of a dense array in a file of another system, a
+        sparse target stores the cells that differ from zero.
     map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
         map and no format, the target lists coordinates.
     memory : bytes that the whole process may use, such as 2**30. Scratch files beside the target need 20 to 40 bytes
@@ -104,9 +106,17 @@ def convert(
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
+    blank = is_dense(opened) and not parsed.padded and is_foreign(source)  # cells that equal the fill value are none
     rows = None if memory is None else _rows_of(memory, tree)
     if rows is None or not tree.lazy or in_memory(source) or _entries(tree, rows) <= rows:
-        write(target, opened.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
+        made = opened.convert(parsed, limits=limits)
+        made = made.drop_fill() if blank else made
+        write(target, made, overwrite=overwrite, limits=limits, **options)
+        return
+    if blank:
+        labels = opened._metadata.labels
+        chunks = _without_blanks(opened, rows)
+        _convert_stream(Stream(str(parsed), opened.shape, opened.dtype, chunks, labels), target, parsed, memory, rest)
         return
     check_target(target, overwrite=overwrite, **options)
     check_lazy(tree, name_of(source), tensor.format.order)
@@ -122,6 +132,13 @@ def convert(
         with contextlib.closing(work):
             running.run(work, client, rest["progress"])
             _write_joined(work, target, opened._metadata, one, rest, tensor.structure, opened.map)
+
+
+def _without_blanks(dense: Tensor, rows: int) -> Iterator[Chunk]:
+    """The cells of a dense tensor that differ from the fill value, from so many at a time."""
+    for coords, values in dense._held.blocks(dense._pad(), rows):
+        there = differ(values, dense._pad())
+        yield [x[there] for x in coords], values[there]
 
 
 @within_memory

@@ -23,7 +23,15 @@ from ..levels.base import Array
 from ..limits import Limits
 from .contents import Contents, labels_of
 from .held import Held, Listed, Stored, entries_of, one_value, packed
-from .validation import check_value_type, checked_fill, checked_format, checked_values, fitting_format, mirror_problems
+from .validation import (
+    check_value_type,
+    checked_fill,
+    checked_format,
+    checked_values,
+    differ,
+    fitting_format,
+    mirror_problems,
+)
 from .views import Mapped, around
 
 T = TypeVar("T", bound=Contents)
@@ -168,13 +176,17 @@ def with_values(tensor: T, values: Any, fill_value: Any) -> T:
     return made
 
 
+def is_dense(tensor: Contents) -> bool:
+    """Whether all cells are stored, as in an array of numpy."""
+    return tensor.ndim > 0 and not tensor._source.arrays
+
+
 def drop_fill(tensor: T) -> T:
     """`Tensor.drop_fill`."""
     pad = tensor._pad()
     stored = tensor._held.own(pad).stored
     coords, values = stored.entries(pad)
-    with np.errstate(invalid="ignore"):
-        left = ~((values == pad) | ((values != values) & bool(pad != pad)))
+    left = differ(values, pad)
     if left.all():
         return tensor
     kept = [x[left] for x in coords]
