@@ -333,6 +333,12 @@ def in_memory(place: Place) -> bool:
     return not isinstance(place, str | os.PathLike) and KINDS[_of_object(place)[-1]].in_memory
 
 
+def is_foreign(place: Place) -> bool:
+    """Whether a file is of another system, which does not say which cells of a dense array are stored."""
+    with resolved(place) as location:
+        return location.kind.tensors
+
+
 def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     """The kinds that fit what is at a path, or an open object; and the path, or what was opened to find them."""
     if hasattr(path, "full_name") and hasattr(path, "open"):  # a file of fsspec's, not open yet
