@@ -414,7 +414,7 @@ def test_every_command_prints_json(run, path, tmp_path, monkeypatch):
     calls = {
         "info": [path], "list": [path], "check": [path],
         "convert": [path, "b.h5"], "repair": [path, "c.h5"], "advise": [path], "draw": [path, "a.svg"],
-        "report": [path], "formats": [],
+        "report": [path], "formats": [], "sweep": [path, "--format", "CSR", "--measure", "bits"],
         "build": ["a.parquet", "a.zarr", *SUMS],
     }  # fmt: skip
     every = next(action.choices for action in _parser()._actions if isinstance(action.choices, dict))

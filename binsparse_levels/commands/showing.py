@@ -1,4 +1,4 @@
-"""The commands that explain: advise, draw, report, formats."""
+"""The commands that explain: advise, sweep, draw, report, formats."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ from ..levels import LEVELS
 from ..levels.base import MAX_RANK, Level
 from ..looking.advice import advise
 from ..looking.report import report_on
+from ..looking.sweep import MEASURED, sweep
 from .arguments import LENIENT, LIMIT, OVERWRITE, PATH, argument, integers, limits_of, names
 from .terminal import (
     FAULTY_INPUT,
@@ -44,6 +45,16 @@ def _advise(options: argparse.Namespace) -> int:
     counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
     told = {"shape": advice.shape, "entries": advice.entries, "formats": formats, "counts": counts}
     print_json({"path": options.path, **told})
+    return OK
+
+
+def _sweep(options: argparse.Namespace) -> int:
+    found = sweep(options.path, options.format, options.measure or MEASURED, repeat=options.repeat)
+    if options.json:
+        rows = [{**vars(row), "measures": dict(row.measures)} for row in found.rows]
+        print_json({"path": options.path, "rows": rows, "record": dict(found.record)})
+    else:
+        print(found)
     return OK
 
 
@@ -98,6 +109,13 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--count", "number of formats to list; 10 by default", type=int, default=10),
         argument("--kinds", "use only these level kinds, such as dense,sparse", type=names),
         argument("--format", "to compare with; may be repeated", action="append"),
+    ),
+    "sweep": (
+        _sweep, "store a tensor in formats, and measure bits and times", PATH,
+        argument("--format", "such as CSR; may be repeated", action="append", required=True),
+        argument("--measure", f"such as bits, or ij,j->i; may be repeated; {', '.join(MEASURED)} by default",
+                 action="append", default=[]),
+        argument("--repeat", "rounds", type=int, default=5),
     ),
     "draw": (
         _draw, "draw a small tensor as its level tree, or a large tensor as a spy plot, into an SVG file",

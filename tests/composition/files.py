@@ -220,12 +220,13 @@ def looked_at(tensor, model, draw, folder):
         assert tuple(whole["shape"]) == model.shape
 
 
-@way("command draw", "command report", "command advise")
+@way("command draw", "command report", "command advise", "command sweep")
 def pictured(tensor, model, draw, folder):
     path = on_disk(tensor, draw, folder)
     run("draw", path, f"{folder}/drawn.svg", "--overwrite")
     run("report", path, "-o", f"{folder}/report.html", "--overwrite")
     run("advise", path)
+    run("sweep", path, "--format", "COO", "--measure", "bits", "--repeat", "1")
 
 
 @way("command convert", "command repair", pads=True)

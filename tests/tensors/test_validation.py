@@ -376,7 +376,7 @@ def test_arrays_that_have_dlpack_alone(name):
 
 
 @pytest.mark.parametrize("call", [
-    lambda x: cube().permute(x), lambda x: cube().locate(x), lambda x: cube().draw(x),
+    lambda x: cube().permute(x), lambda x: cube().locate(x),
     lambda x: advise(cube(), formats=x), lambda x: concatenate(x, "b.h5"),
 ])  # fmt: skip
 def test_an_array_without_dimensions_is_no_sequence(call):
