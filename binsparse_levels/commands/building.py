@@ -25,13 +25,12 @@ from .arguments import (
     STORAGE,
     argument,
     byte_count,
-    format_of,
     integers,
     limits_of,
     names,
     written_options,
 )
-from .terminal import OK, WrongCall, progress_bars, tell, wrong_call_if
+from .terminal import OK, WrongCall, print_json, wrong_call_if
 
 _SECONDS = 10  # to wait for a scheduler
 
@@ -57,9 +56,9 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         "values": values,
         **written_options(options),
     }
-    with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
+    with wrong_call_if(FormatError, PathExistsError):
         shape = options.shape or _least_shape(options.path, dims, chosen["nulls"])
-        write_from(file_tables(options.path), out, shape, format, memory=options.memory, progress=bars, **chosen)
+        write_from(file_tables(options.path), out, shape, format, memory=options.memory, progress=True, **chosen)
 
 
 def _least_shape(path: str, dims: Sequence[str], nulls: Nulls) -> list[int]:
@@ -72,9 +71,10 @@ def _least_shape(path: str, dims: Sequence[str], nulls: Nulls) -> list[int]:
 
 def _build(options: argparse.Namespace) -> int:
     storage = {"compression": options.compression, "chunks": options.chunks, "shards": options.shards}
-    with _client(options) as client, progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
-        build(client=client, work=options.work, progress=bars, **_arguments(options), **storage)
-    tell(options, {"path": options.target}, f"built {options.target}")
+    with _client(options) as client, wrong_call_if(FormatError, PathExistsError):
+        build(client=client, work=options.work, progress=True, **_arguments(options), **storage)
+    if options.json:
+        print_json({"path": options.target})
     return OK
 
 
@@ -130,7 +130,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("source", "Parquet files, with --columns: paths, patterns, folders, URLs; or tensors", nargs="+"),
         argument("target", "a Zarr store: a folder or a URL"),
         argument("--shape", "such as 125,?,112765; ? or no --shape is told by Parquet files", type=_sizes),
-        argument("--format", "such as CSR, or 'sparse, sparse, sparse'", type=format_of),
+        argument("--format", "such as CSR, or 'sparse, sparse, sparse'"),
         COLUMNS,
         argument("--duplicates", "how to merge duplicates; error by default", choices=get_args(Duplicates)),
         NULLS,

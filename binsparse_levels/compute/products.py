@@ -17,7 +17,7 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..levels.positions import Array
 from ..limits import Limits
 from ..tensors.tensor import Tensor
-from ..tensors.validation import checked_array
+from ..tensors.validation import checked_array, with_memory
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
 from .types import check_numeric, checked_result, common_type, sum_type
@@ -211,7 +211,8 @@ def _parse(spec: str, operands: int, at: int) -> _Spec:
 
 
 def _checked_operand(operand: Any, k: int) -> Array:
-    if not isinstance(operand, _DENSE) and not hasattr(operand, "__dlpack__"):
+    operand = with_memory(operand)
+    if not isinstance(operand, _DENSE):
         name = type(operand).__name__
         what = f"expected a dense array of numpy, got {name}; convert it by numpy.asarray or its own toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))

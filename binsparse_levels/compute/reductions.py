@@ -117,6 +117,7 @@ REDUCTIONS = {
         end=lambda total, number: np.sqrt(total),
     ),
 }  # fmt: skip
+_CASTING = ("sum", "prod", "mean")  # reductions that cast each value to the type of the result, as numpy's
 
 
 class Statistics(NamedTuple):
@@ -162,8 +163,8 @@ def reduce(
         number of cells; a norm is the root of the sum of squares.
     cells : "all", or "stored" for the stored entries alone, whatever the fill value is. Of no entries, a mean, a
         variance and an extreme of floats are NaN.
-    dtype : of the result, which is computed at least in this type. Sums and products cast each value to an integer
-        type first, as numpy does.
+    dtype : of the result, which is computed at least in this type. As in numpy, a sum, a product and a mean cast each
+        value first: of fractions as integers, they take the integer parts.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` is the most that the result takes; by default the limits of the tensor.
 
@@ -290,8 +291,8 @@ def _reduced(
     result = stored_type if dtype is None else checked_result(dtype)
     values = np.dtype(np.float32) if stored_type == np.float16 else stored_type
     fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
-    whole = hows[0] in ("sum", "prod") and values.kind == "f" and result.kind in "iu"  # each value becomes an integer
-    taken = result if whole else values
+    casts = dtype is not None and hows[0] in _CASTING and values.kind + result.kind in ("fi", "fu", "fb", "ib", "ub")
+    taken = result if casts else values
     kept, names = _kept(hows, taken, result, fill if fill is None else fill.astype(taken))
     limits = tensor.limits if limits is None else limits
     limits.hold("dense_bytes", 8 * math.prod(shape) * kept.number, "axis", "the size in bytes of the result")
@@ -402,7 +403,7 @@ def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], t
     values, taken = types
     for k, (step, dtype) in enumerate(steps):
         wide = common_type(taken, dtype)
-        cast = "value" if taken == values else f"np.{taken.name}(value)"
+        cast = "value" if taken == values else "(value != 0)" if taken.kind == "b" else f"np.{taken.name}(value)"
         cast = cast if wide == taken else f"np.{wide.name}({cast})"
         lines.append(re.sub(r"\btotal\b", f"s{k}", re.sub(r"\bvalue\b", cast, step)))
     before = [f"s{k} = out{k}{_cell(axes)}" for k in range(len(steps))]

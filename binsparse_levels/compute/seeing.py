@@ -36,7 +36,7 @@ from ..levels.positions import Array
 from ..tensors.changing import expanded, with_tree
 from ..tensors.held import Held, Stored
 from ..tensors.tensor import Tensor
-from ..tensors.views import Mapped, Viewed, windowed
+from ..tensors.views import Mapped, Viewed, around, windowed
 from .nest import Leaf, Seen, Wrap, is_told
 
 _LOADED = 3  # times the bytes of a tree: it is read, checked, and its structure expanded
@@ -81,7 +81,7 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
         return iter((walk_of(tensor),))
     fits = len(tree.values) <= size and _LOADED * _nbytes(tree) <= memory - used
     if not held.viewed and fits and is_told(tree.levels):
-        anew = held.around(Stored(stored.format, tree, stored.limits, stored.structure))  # the tensor itself stays lazy
+        anew = around(held, Stored(stored.format, tree, stored.limits, stored.structure))  # the tensor stays lazy
         return iter((walk_of(Tensor._of(anew, tensor._metadata)),))
     return _listed_blocks(stored, layers, size)
 

@@ -16,9 +16,8 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.changing import expanded
+from ..tensors.changing import entries, expanded
 from ..tensors.foreign import qualified
-from ..tensors.listing import entries
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 

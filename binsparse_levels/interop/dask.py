@@ -33,12 +33,15 @@ _UNPICKLING = threading.Lock()  # else several threads open the same file at onc
 
 
 class Blocks:
-    """An opened tensor or a view of it, of which an index gives a COO. Pickled, it is the path and the view."""
+    """An opened tensor or a view of it, of which an index gives a COO. Pickled, it is the path and the view.
+
+    Labels are left out: they would travel with each block.
+    """
 
     __slots__ = ("tensor",)
 
     def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
+        self.tensor = tensor._labelled(None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrived, (type(self), travelling(), pickle.dumps(self.tensor))

@@ -30,9 +30,9 @@ from ..errors import (
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.above import Origin
 from ..tensors.held import Check
 from ..tensors.labels import KEY
-from ..tensors.origin import Origin
 from ..tensors.tensor import Tensor
 from .decoding import Loading
 from .file_tensors import FileTensor, loaded_tensor, opened_tensor

@@ -82,6 +82,8 @@ def _converted(thing: Any, copy: bool) -> Tensor:
             return _called(function, thing, **({"copy": copy} if shares else {}))
     if hasattr(thing, "__binsparse__"):
         return _called("from_binsparse", thing, copy=copy)
+    if hasattr(thing, "__dlpack__"):
+        return _called("from_numpy", thing)
     name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
     if isinstance(thing, str | os.PathLike):
         raise OptionError(f"expected a Tensor or an array of another library, got the path {str(thing)!r:.80}; open it")

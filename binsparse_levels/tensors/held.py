@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.blocks import Block, blocks_of, read_block
+from ..engine.packing import Entries
 from ..engine.selection import View, locate_in
 from ..engine.tree import Tree
 from ..engine.views import Selection, all_of
@@ -34,8 +35,7 @@ from ..formats.structure import (
 )
 from ..levels.positions import Array, items_at
 from ..limits import Limits
-from .origin import Origin, reopened
-from .trees import entries_of, frozen, one_value
+from .above import Origin, reopened
 
 Check: TypeAlias = Literal["full", "trusted", "none"]  # every invariant; all but the order of entries; nothing
 Listed: TypeAlias = tuple[tuple[Array, ...], Array]  # an array of coordinates for each dimension, and the values
@@ -79,13 +79,9 @@ class Held(ABC):
         Raises ArrayError, FormatError, LimitError.
         """
 
-    @abstractmethod
     def perhaps_lazy(self, pad: Any) -> Tree:
         """The tree of the same entries, lazy where it may stay so."""
-
-    @abstractmethod
-    def around(self, stored: Stored) -> Held:
-        """Another tree below the same map."""
+        return self.own(pad).stored.tree
 
     @abstractmethod
     def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
@@ -103,9 +99,9 @@ class Held(ABC):
         for start in range(0, max(len(values), 1), size):
             yield [x[start : start + size] for x in coords], values[start : start + size]
 
-    @abstractmethod
     def count(self, pad: Any) -> int:
         """The number of stored entries."""
+        return len(self.entries(pad)[1])
 
     @abstractmethod
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
@@ -115,9 +111,9 @@ class Held(ABC):
     def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
         """The values at coordinates in range, which are arrays of one length."""
 
-    @abstractmethod
     def locate(self, coords: Sequence[Array], pad: Any) -> Array:
         """The positions of entries among the values of `own`, -1 where nothing is stored."""
+        return self.own(pad).locate(coords, pad)
 
     @abstractmethod
     def permuted(self, order: Sequence[int]) -> Held:
@@ -164,7 +160,7 @@ class Stored(Held):
         self._views: dict[tuple[tuple[int, ...], ...], View] = {}
         self.format = format
         self.limits = limits
-        self.tree = tree if tree.lazy else frozen(format, tree)
+        self.tree = tree if tree.lazy else _frozen(format, tree)
         self.structure = structure
         self.origin = origin
         self.shared = shared
@@ -212,9 +208,6 @@ class Stored(Held):
     def perhaps_lazy(self, pad: Any) -> Tree:
         return self.tree
 
-    def around(self, stored: Stored) -> Stored:
-        return stored
-
     def check(self, check: Check) -> None:
         """Check a tree in memory and its structure. Raises ArrayError, FormatError, OptionError."""
         if check not in get_args(Check):
@@ -260,23 +253,17 @@ class Stored(Held):
 
     def count(self, pad: Any) -> int:
         if self.structure is not None and self.format.padded:
-            return len(self.entries(pad)[1])
+            return super().count(pad)
         if not self.tree.gaps and not self.tree.shares:
             return len(self.tree.values)
         return self.own(pad).tree.count()
 
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
-        tree, order, name = self.sound(), self.format.order, self.structure
-        mirrored = name is not None and not in_triangle(name, place)
-        (position,) = locate_in(tree, [np.array([place[k]], np.int64) for k in (order[::-1] if mirrored else order)])
-        if position < 0:
-            return pad
-        value = tree.values[position : position + 1]
-        if name is None:
-            return value[0]
-        if tree.lazy and tree.padded:
-            raise_if(ArrayError, diagonal_problems(name, [np.array([x]) for x in place], value))
-        return (STRUCTURES[name].mirrored(value) if mirrored else value)[0]
+        if self.structure is not None:
+            return self.values_at([np.array([x]) for x in place], pad)[0]
+        tree = self.sound()
+        (position,) = locate_in(tree, [np.array([place[k]], np.int64) for k in self.format.order])
+        return pad if position < 0 else tree.values[position : position + 1][0]
 
     def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
         count = len(coords[0])
@@ -301,7 +288,7 @@ class Stored(Held):
 
     def _tree_for(self, places: int) -> Tree:
         """The tree to look up so many places in: while that costs less than a whole read, the lazy tree."""
-        if self.tree.lazy and self.structure is None:
+        if self.tree.lazy and not (self.structure and self.format.padded):
             self._looked_up += places
             chunk = max(getattr(array, "chunk", 1) for array in (*self.tree.arrays.values(), self.tree.values))
             if self._looked_up * max(2 * chunk, _PER_PLACE) <= len(self.tree.values):
@@ -329,6 +316,35 @@ def packed(
     entries = entries_of(format, shape, coords, one_value(values).reshape(1) if iso else values, iso)
     tree = packing.pack_entries(format.levels, entries, pad, "error", limits)
     return Stored(format, tree, limits, structure)
+
+
+# Entries and trees as tensors make and hold them
+
+
+def entries_of(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
+    """Entries by stored dimension, for the engine."""
+    order = format.order
+    return Entries(tuple([shape[k] for k in order]), tuple([coords[k] for k in order]), values, iso, order)
+
+
+def one_value(values: Array) -> Array:
+    """The value of an iso tensor, as an array without dimensions."""
+    return values[0:1].reshape(()) if len(values) else np.zeros((), values.dtype)
+
+
+def _frozen(format: Format, tree: Tree) -> Tree:
+    """The tree with read-only arrays, and the levels as they were spelled."""
+    if tree.levels is format.levels and True not in [x.flags.writeable for x in (*tree.arrays.values(), tree.values)]:
+        return tree
+    arrays = {name: _read_only(x) for name, x in tree.arrays.items()}
+    return Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
+
+
+def _read_only(array: Array) -> Array:
+    if array.flags.writeable:
+        array = array.view()
+        array.setflags(write=False)
+    return array
 
 
 # What another process makes of a pickle

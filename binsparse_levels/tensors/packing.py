@@ -19,9 +19,8 @@ from ..formats.structure import structure_problems, triangle_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from .changing import with_tree
 from .encoding import Metadata
-from .held import Stored
+from .held import Stored, entries_of, one_value
 from .tensor import Tensor
-from .trees import entries_of, one_value
 from .validation import (
     check_duplicates,
     check_value_type,

@@ -24,34 +24,26 @@ from .held import Held, Listed, Stored, packed
 class Mapped(Held):
     """A map over what is held: the entries of a stored tensor at other coordinates."""
 
-    __slots__ = ("base", "map")
-
+    __slots__ = ("base", "map", "shape", "stored", "viewed")
     map: IndexMap
+    shape: tuple[int, ...]
+    stored: Stored
 
     def __init__(self, base: Held, map: IndexMap) -> None:
         if base.structure is not None:
             raise FormatError(Problem("structure", "a tensor with a map has none; call expand_structure() first"))
         self.base = base
         self.map = map
-
-    @property
-    def viewed(self) -> bool:  # type: ignore[override]
-        return self.base.viewed
+        self.shape = map.shape
+        self.stored = base.stored
+        self.viewed = base.viewed
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapped, (self.base, self.map)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.map.shape
-
-    @property
     def format(self) -> Format:
         return self.base.format
-
-    @property
-    def stored(self) -> Stored:
-        return self.base.stored
 
     def beneath(self, pad: Any) -> Held:
         return self.base
@@ -62,9 +54,6 @@ class Mapped(Held):
 
     def perhaps_lazy(self, pad: Any) -> Tree:
         return self.base.perhaps_lazy(pad)
-
-    def around(self, stored: Stored) -> Mapped:
-        return Mapped(stored, self.map)
 
     def dm(self) -> DimensionMap:
         return self.map.dm()
@@ -89,7 +78,7 @@ class Mapped(Held):
             yield self.seen(coords, values)
 
     def count(self, pad: Any) -> int:
-        return len(self.entries(pad)[1]) if self.map.padded else self.base.count(pad)
+        return super().count(pad) if self.map.padded else self.base.count(pad)
 
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
         return self.base.value_at([x[0] for x in self.map.forward([[x] for x in place])], pad)
@@ -107,7 +96,8 @@ class Mapped(Held):
 class Viewed(Held):
     """A view: the entries of what is held in a selection of its cells. It has no structure."""
 
-    __slots__ = ("_own", "base", "selection", "stored")
+    __slots__ = ("_own", "base", "selection", "shape", "stored")
+    shape: tuple[int, ...]
     stored: Stored
 
     viewed = True
@@ -115,15 +105,12 @@ class Viewed(Held):
     def __init__(self, base: Held, selection: Selection) -> None:
         self.base = base
         self.selection = selection
+        self.shape = selection.shape
         self.stored = base.stored
         self._own: Held | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Viewed, (self.base, self.selection)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.selection.shape
 
     @property
     def map(self) -> IndexMap | None:  # type: ignore[override]
@@ -165,12 +152,6 @@ class Viewed(Held):
                 self._own = Stored(view.format, tree, stored.limits, shared=stored.shared)
         return self._own
 
-    def perhaps_lazy(self, pad: Any) -> Tree:
-        return self.own(pad).stored.tree
-
-    def around(self, stored: Stored) -> Held:
-        return stored if self.map is None else Mapped(stored, self.map)
-
     def dm(self) -> DimensionMap:
         if not isinstance(self.base, Mapped):
             return super().dm()
@@ -211,14 +192,29 @@ class Viewed(Held):
         whole = np.broadcast_arrays(*self.selection.places(coords))
         return self.base.values_at(whole, pad)
 
-    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
-        return self.own(pad).locate(coords, pad)
-
     def permuted(self, order: Sequence[int]) -> Viewed:
         return Viewed(self.base, self.selection.permuted(order))
 
     def cells(self) -> tuple[Held, Selection]:
         return (self.base, self.selection) if self._own is None else self._own.cells()
+
+
+def distinct(held: Held) -> tuple[Held, dict[int, Array]]:
+    """A view whose coordinates are distinct, and for each dimension that repeats some, their numbers in its order."""
+    if not isinstance(held, Viewed):
+        return held, {}
+    items, places = list(held.selection.items), {}
+    for dimension, k in enumerate(held.selection.dimensions):
+        if isinstance(item := items[k], np.ndarray):
+            once, place = np.unique(item, return_inverse=True)
+            if len(once) < len(item):
+                items[k], places[dimension] = once, place
+    return (Viewed(held.base, held.selection._replace(items=tuple(items))) if places else held), places
+
+
+def around(held: Held, stored: Stored) -> Held:
+    """Another tree below the map of what is held."""
+    return stored if held.map is None else Mapped(stored, held.map)
 
 
 def selected(held: Held, indices: Sequence[Any], apart: bool) -> Viewed:

@@ -54,7 +54,7 @@ def path(request, tmp_path_factory):
     """A Dataset on the disk, which no test changes."""
     kind = request.param if request.param == "zarr2" else None
     found = tmp_path_factory.mktemp("xarray") / ("a.zarr" if kind else request.param)
-    made().binsparse.write(found, formats={"b": "dense, sparse, sparse, sparse"}, kind=kind)
+    bl.write_dataset(found, made(), {"b": "dense, sparse, sparse, sparse"}, kind=kind)
     return found
 
 

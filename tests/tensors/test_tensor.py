@@ -1,6 +1,7 @@
 """The public face: what a Tensor is around one's own arrays, and what it does."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
@@ -8,6 +9,7 @@ from helpers.strategies import any_tensors, cases
 from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import binsparse_levels as bl
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
@@ -19,6 +21,7 @@ from binsparse_levels import (
     pack_dense,
     testing,
 )
+from binsparse_levels.tensors.refusing import _ELSEWHERE
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -382,3 +385,28 @@ def test_arrays_with_dlpack_alone_are_taken():
     for made in (tensor, packed, pack_dense(Foreign(dense), "CSR")):
         np.testing.assert_array_equal(made.to_dense(), dense)
     np.testing.assert_array_equal(tensor @ Foreign([1.0, 2.0]), dense @ [1, 2])
+
+
+def test_hints_name_what_exists():
+    """Of names that other libraries have, and of public functions. Other names have no hint."""
+    tensor = pack([[0, 2]], [1.5, 2.5], 3, "CVEC")
+    functions = [name for name in bl.__all__ if name.islower() and not hasattr(Tensor, name)]
+    for name in (*_ELSEWHERE, *functions, "to_list", "to_parquet"):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
+            getattr(tensor, name)
+        hint = str(caught.value).partition("; use ")[2]
+        assert bool(hint) == (name in _ELSEWHERE or name in functions)
+        for called in re.findall(r"(?<![.\w])(\w+)\(|binsparse_levels\.(\w+)", hint):
+            assert hasattr(bl, "".join(called)) or hasattr(Tensor, "".join(called))
+
+
+@given(any_tensors())
+def test_with_values_changes_the_values_alone(tensor):
+    assume(tensor.dtype.kind in "iuf" and not (tensor.structure or "").startswith("skew"))
+    made = tensor.with_values(tensor.values.astype("complex128"))
+    assert made.equals(tensor.astype("complex128"))
+    assert (made.format, made.structure, str(made.map)) == (tensor.format, tensor.structure, str(tensor.map))
+    assert all(made.arrays[name] is array for name, array in tensor.arrays.items())
+    assert tensor.with_values(True, fill_value=0).iso
+    with pytest.raises(ArrayError, match="values, got"):
+        tensor.with_values(np.zeros(len(tensor.values) + 1))
