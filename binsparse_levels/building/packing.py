@@ -20,31 +20,49 @@ from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
 from .entries import concatenated, follow
-from .partitions import Piece, cut_table, gathered, pieces_of, runs
-from .plan import FEW, Plan, check_joined, check_size
-from .work import Work
-from .work import pieces_of as pages_of
+from .partitions import Cut, Piece, between, cuts_of, gathered, pieces_of
+from .plan import FEW, Plan, check_joined
+from .work import Work, pages_of
 
 _KIND = 2**32  # what the kind of an array's type is multiplied by, where a number says kind and size
 
 
+def count(work: Work) -> int:
+    """The number of partitions."""
+    return len(work.source) if work.plan.sorted else len(work.load("split/0")["cuts"]) + 1
+
+
 def pack(work: Work, number: int) -> None:
-    plan = work.plan
-    if plan.sorted:
-        _pack_columns(work, number, work.source.columns(plan, number))
+    """Leave an object of the arrays of the trees of a partition, and of their heads as its last piece."""
+
+    def pages() -> Iterator[Any]:
+        heads, begin = [], 0
+        for columns in _columns(work, number):
+            for piece in _pieces(work.plan, columns):
+                head, arrays = _tree_of(work.plan, piece)
+                heads.append([number, begin, *head])
+                for x in arrays:
+                    yield from pages_of(x)
+                    begin += x.nbytes
+        yield np.array(heads, np.int64).data
+
+    work.put(f"pack/{number}", pages())
+
+
+def _columns(work: Work, number: int) -> Iterator[list[Array]]:
+    """The entries of a partition; of one that is too large in parts, each of which reads all of it again."""
+    if work.plan.sorted:
+        yield work.source.columns(work.plan, number)
         return
-    found = cut_table(work)
-    b, piece = found["packs"][number].tolist()
-    if piece < 0:
-        wanted = pieces_of(work, runs(work), b)
-    else:
-        wanted = pieces_of(work, [f"again/{k}" for k in np.flatnonzero(found["tasks"][:, 0] == b)], piece)
-    _pack_columns(work, number, _within_memory(work, wanted))
+    wanted = pieces_of(work, number)
+    cuts = cuts_of(work, wanted, sum(place[2] for place, _ in wanted) // work.plan.row_bytes)
+    for begin, end in itertools.pairwise([None, *cuts, None]):
+        yield _within_memory(work, wanted, begin, end)
 
 
-def _within_memory(work: Work, wanted: Sequence[Piece]) -> list[Array]:
-    """The columns of these pieces of runs. Where they are more than fit, repeated entries are merged as they come, in
-    the order of the source.
+def _within_memory(work: Work, wanted: Sequence[Piece], begin: Cut | None, end: Cut | None) -> list[Array]:
+    """The columns of the entries between two cuts of a partition. Where they are more than fit, repeated entries are
+    merged as they come, in the order of the source.
     """
     plan, columns = work.plan, [np.empty(0, dtype) for dtype in work.plan.column_types]
     size, fits = sum(place[2] for place, _ in wanted), plan.rows * plan.row_bytes
@@ -58,9 +76,9 @@ def _within_memory(work: Work, wanted: Sequence[Piece]) -> list[Array]:
         groups[-1].append(one)
         room -= count
     for group in groups:
-        more = gathered(work, group)
+        more = between(gathered(work, group), begin, end)
         columns = more if group is groups[0] else concatenated([columns, more])
-        if len(groups) > 1:
+        if len(columns[-1]) * plan.row_bytes > most:
             columns = _merged(plan, columns)
     return columns
 
@@ -84,22 +102,6 @@ def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
     tree = _packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
     found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
     return [x.astype(t, copy=False) for x, t in zip([*found, tree.values], plan.column_types, strict=True)]
-
-
-def _pack_columns(work: Work, number: int, columns: list[Array]) -> None:
-    """Pack these entries as trees, and leave an object of their arrays, and of their heads as its last piece."""
-
-    def pages() -> Iterator[Any]:
-        heads, begin = [], 0
-        for piece in _pieces(work.plan, columns):
-            head, arrays = _tree_of(work.plan, piece)
-            heads.append([number, begin, *head])
-            for x in arrays:
-                yield from pages_of(x)
-                begin += x.nbytes
-        yield np.array(heads, np.int64).data
-
-    work.put(f"pack/{number}", pages())
 
 
 def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
@@ -151,11 +153,11 @@ def fits_whole(plan: Plan) -> bool:
     return found <= max(plan.positions, FEW)
 
 
-def whole(plan: Plan, columns: Sequence[Array], one: Array | None = None) -> Tensor:
-    """The tensor of these columns. one: the value that all share. Precondition: it fits."""
+def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
+    """The tensor of these columns. Precondition: it fits."""
     tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
-    if one is not None:
-        tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(one, len(tree.values)), True)
+    if plan.one is not None:
+        tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(plan.one, len(tree.values)), True)
     stored = Stored(plan.parsed, tree, plan.limits, plan.structure)
     return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 
@@ -206,7 +208,7 @@ def join_heads(work: Work) -> Array:
     found = [x.view(np.int64) for x in work.last_pieces([f"pack/{k}" for k in sorted(work.done("pack"))])]
     table = np.concatenate([np.empty(0, np.int64), *found]).reshape(-1, width)
     first, last = (table[:, 2 + k * ndim :][:, :ndim] for k in (2, 3))
-    later = follow(first[1:], last[:-1])
+    later = follow(list(first[1:].T), list(last[:-1].T))
     if not later.all():
         at = tuple(first[1:][np.argmin(later)].tolist())
         raise ArrayError(Problem("coordinates", f"{at} is given more than once, or out of order; pack the entries"))
@@ -235,6 +237,5 @@ def joint(work: Work, heads: Array) -> dict[str, LazyArray]:
     parts = Parts(plan.part_levels, sizes, origin, first, last, by_name, read)
     entries = int(lengths[:, -1].sum())
     check_joined(plan, entries)
-    check_size(plan, entries)
     dtype = index_dtype(plan.dims, entries)
     return joined(plan.parsed.levels, plan.dims, parts, plan.pad, dtype, values, plan.limits)

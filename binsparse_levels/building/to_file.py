@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import Array, in_pieces
+from ..arrays import in_pieces
 from ..containers.replacing import Overwrite
 from ..engine import joining
 from ..engine.blocks import blocks_of
@@ -23,8 +23,7 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
-from ..io.kinds import Place, in_memory, name_of
-from ..io.reading import check_lazy
+from ..io.kinds import Place, in_memory
 from ..io.writing import Progress, check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import release
@@ -33,12 +32,13 @@ from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
 from ..tensors.validation import fitting_format, mirror_problems
-from . import packing, running, streams
+from . import packing, running
 from .columns import Nulls, Rows, check_nulls, is_table
-from .entries import Chunk
-from .plan import Plan, check_joined, planned, rows_within
-from .sources import Tensors, entries_in_parts, pair_of, pointers_of
-from .work import Work, open_work, scratch
+from .entries import Chunk, blocks
+from .plan import Plan, planned, refuse_scalar, rows_within
+from .sources import Source, Tensors, entries_in_parts, pair_of
+from .streams import spilled
+from .work import open_work, scratch
 
 
 @within_memory
@@ -89,7 +89,7 @@ def convert(
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
     with contextlib.nullcontext() if memory is None else reading.streamed(source, limits=limits) as stream:
         if stream is not None:
-            _convert_stream(stream, target, format, memory, rest)
+            _convert_text(stream, target, format, memory, rest)
             return
     opened = reading.open(source, limits=limits)
     if map is not None:
@@ -109,19 +109,15 @@ def convert(
         write(target, opened.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
         return
     check_target(target, overwrite=overwrite, **options)
-    check_lazy(tree, name_of(source), tensor.format.order)
     kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
-    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered)
-    plan = replace(plan, **plan.typed(tensor.dtype, tensor._pad()))
-    check_joined(plan, 0 if joining.by_arrays(parsed.levels) else tensor.number_of_stored_values)
+    more: dict[str, Any] = {"rows": rows, "sorted": ordered, "structure": tensor.structure}
+    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, **more)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
+    plan = replace(plan, one=one, **plan.typed(tensor.dtype, tensor._pad()))
     entries = Tensors([source], rows, limits)
     with scratch(target) as folder:
-        work = open_work(folder, plan, entries, sent=not running.in_this_process(client))
-        with contextlib.closing(work):
-            running.run(work, client, rest["progress"])
-            _write_joined(work, target, opened._metadata, one, rest, tensor.structure, opened.map)
+        _write_parts(folder, plan, entries, target, rest, opened._metadata, client=client, map=opened.map)
 
 
 @within_memory
@@ -204,15 +200,14 @@ def write_from(
     _write_chunks(plan, found, path, rest, lambda: (None if rows is None else rows.labels(), None))
 
 
-def _convert_stream(
+def _convert_text(
     stream: Stream, target: Place, format: FormatLike | None, memory: int | None, rest: Mapping[str, Any]
 ) -> None:
-    """`convert` of a text. rest: of its parameters."""
+    """`convert` of a text in blocks. rest: of its parameters."""
     release()  # what telling its shape and labels took
-    plan = planned(
-        stream.shape, format or stream.format, dtype=stream.dtype, attributes={}, limits=rest["limits"], memory=memory
-    )
-    plan = replace(plan, **plan.typed(stream.dtype))
+    limits = rest["limits"]
+    plan = planned(stream.shape, format or stream.format, dtype=stream.dtype, limits=limits, memory=memory)
+    plan = replace(plan, one=None if plan.parsed.padded else stream.one, **plan.typed(stream.dtype))
     if stream.structure is not None:
         raise_if(FormatError, list(structure_problems(stream.structure, stream.shape, stream.dtype)))
         raise_if(FormatError, mirror_problems(stream.structure, plan.parsed, plan.pad))
@@ -224,8 +219,7 @@ def _convert_stream(
                 raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
             yield coords, values
 
-    one = None if plan.parsed.padded else stream.one
-    _write_chunks(plan, chunks(), target, rest, lambda: (stream.labels, stream.structure), one)
+    _write_chunks(plan, chunks(), target, rest, lambda: (stream.labels, stream.structure))
 
 
 def _write_chunks(
@@ -234,51 +228,51 @@ def _write_chunks(
     path: Place,
     rest: Mapping[str, Any],
     told: Callable[[], tuple[Labels | None, str | None]],
-    value: Array | None = None,
 ) -> None:
     """Write the entries of all chunks.
 
-    told: the labels and the structure, which are known after the last chunk. value: that all entries share. rest: of
-    the parameters of `write_from`.
+    told: the labels and the structure, which are known after the last chunk. rest: of the parameters of `write_from`.
     """
-    blocks = streams.blocks(plan, chunks)
-    one, two = next(blocks, None), next(blocks, None)
+    found = blocks(plan, chunks)
+    one, two = next(found, None), next(found, None)
     options = {name: x for name, x in rest.items() if name != "progress"}
     if two is None and packing.fits_whole(plan):
         labels, structure = told()
         columns = one or [np.empty(0, dtype) for dtype in plan.column_types]
-        write(path, packing.whole(replace(plan, structure=structure), columns, value)._labelled(labels), **options)
+        write(path, packing.whole(replace(plan, structure=structure), columns)._labelled(labels), **options)
         return
     options.pop("limits")
     check_target(path, **options)
-    check_joined(plan)
+    refuse_scalar(plan)
     with scratch(path) as folder:
-        found = (x for some in ([one, two], blocks) for x in some if x is not None)
+        every = (x for some in ([one, two], found) for x in some if x is not None)
         del one, two
-        work = streams.spilled(folder, plan, found, rest["progress"])
-        with contextlib.closing(work):
-            running.run(work, None, rest["progress"])
-            labels, structure = told()
-            _write_joined(work, path, replace(plan.metadata, labels=labels), value, rest, structure, plan.through)
+        plan, kept = spilled(folder, plan, every, rest["progress"])
+        labels, structure = told()
+        plan = replace(plan, structure=structure)
+        _write_parts(folder, plan, kept, path, rest, replace(plan.metadata, labels=labels), map=plan.through)
 
 
-def _write_joined(
-    work: Work,
+def _write_parts(
+    folder: str,
+    plan: Plan,
+    entries: Source,
     target: Place,
+    rest: Mapping[str, Any],
     metadata: Metadata,
-    one: Array | None,
-    given: Mapping[str, Any],
-    structure: str | None,
-    map: IndexMap | None,
+    *,
+    client: Any = None,
+    map: IndexMap | None = None,
 ) -> None:
-    """Write all trees as one tensor, in pieces. one: the value of an iso tensor."""
-    plan = work.plan
-    arrays = packing.joint(work, packing.join_heads(work))
-    pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in arrays.items()}
-    header, encoded = encode_pieces(
-        pieces, plan.parsed, plan.stored_shape, metadata, structure=structure, map=map, iso_value=one, packed=True
-    )
-    write_pieces(target, header, encoded, **given)
+    """Sort and pack the entries in parts, in the folder, and write all trees as one tensor, in pieces."""
+    work = open_work(folder, plan, entries, sent=not running.in_this_process(client))
+    with contextlib.closing(work):
+        running.run(work, client, rest["progress"])
+        arrays = packing.joint(work, packing.join_heads(work))
+        pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in arrays.items()}
+        told: dict[str, Any] = {"structure": plan.structure, "map": map, "iso_value": plan.one}
+        header, encoded = encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **told)
+        write_pieces(target, header, encoded, **rest)
 
 
 def _reader(
@@ -334,5 +328,5 @@ def _entries(tree: Tree, rows: int) -> int:
 def _rows_of(memory: int, tree: Tree) -> int:
     """The number of entries of a tree that may be in memory at a time."""
     index = np.dtype(index_dtype(tree.dims, 0)).itemsize
-    pointers = pointers_of(tree)
+    pointers = sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)  # for each entry
     return rows_within(memory, len(tree.dims), index, tree.values.dtype.itemsize, pointers=pointers)

@@ -21,7 +21,7 @@ from ..formats.json import RESERVED
 
 KEY = f"{RESERVED}labels"
 TEXT = "text"
-_AT_ONCE = 2**16  # labels that are checked or compared at once
+AT_ONCE = 2**16  # labels that are checked or compared at once
 _PLAIN = {*INTEGERS, "float32", "float64"}
 TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # a zone stands behind the unit
 
@@ -137,8 +137,8 @@ class Labels:
             for array in (column.items, column.offsets):
                 if isinstance(array, LazyArray):
                     array.verify()
-            for start in range(0, max(len(column), 1), _AT_ONCE):
-                column.part(start, start + _AT_ONCE)
+            for start in range(0, max(len(column), 1), AT_ONCE):
+                column.part(start, start + AT_ONCE)
 
     def loaded(self) -> Labels:
         """The same in memory, checked. Raises ArrayError."""
