@@ -125,7 +125,6 @@ def test_what_cannot_be_a_path_is_refused_everywhere(tmp_path, monkeypatch, path
         lambda: bl.build(["a.h5"], "b.zarr", (3, 4), "CSC", work=path),
         lambda: bl.repair("a.h5", path),
         lambda: tensor.report().write(path),
-        lambda: bl.sweep({"a": tensor}, ["CSR"], ["bits"]).to_csv(path),
     )
     for call in calls:
         with pytest.raises(BinsparseError):
