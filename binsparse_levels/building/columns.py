@@ -5,6 +5,7 @@ Labels become coordinates in order of appearance, and are kept as `tensors/label
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -226,8 +227,9 @@ class _Numbers:
         if self.known is None:
             self.known = there
             return codes
-        if self.known.type != plain:
-            what = f"contains {plain}, and its labels are {self.known.type}; cast one"
+        there = _in_unit(there, self.known.type)
+        if self.known.type != there.type:
+            what = f"contains {there.type}, and its labels are {self.known.type}; cast one"
             raise ArrayError(Problem(self._path, what))
         new = there.filter(compute.invert(compute.is_in(there, value_set=self.known)))
         if len(new) and self._given:
@@ -241,6 +243,16 @@ class _Numbers:
 def no_label(kind: Any, path: str) -> ArrayError:
     """The error for a column of coordinates of floats."""
     return ArrayError(Problem(path, f"contains {kind}; cast it to integers, or to text for labels, such as by SQL"))
+
+
+def _in_unit(labels: Any, kind: Any) -> Any:
+    """Times in the type of other times, where that loses nothing."""
+    pa, types = arrow(), (labels.type, kind)
+    if all(map(pa.types.is_temporal, types)) and len({getattr(type, "tz", None) for type in types}) == 1:
+        with contextlib.suppress(pa.ArrowInvalid):
+            if (cast := labels.cast(kind)).cast(labels.type).equals(labels):
+                return cast
+    return labels
 
 
 def plain_type(kind: Any, path: str) -> Any:

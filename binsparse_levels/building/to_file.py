@@ -23,15 +23,16 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
-from ..io.kinds import Place, in_memory
+from ..io.kinds import Place, in_memory, is_foreign
 from ..io.writing import Progress, check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import release
+from ..tensors.changing import is_dense
 from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
-from ..tensors.validation import fitting_format, mirror_problems
+from ..tensors.validation import differ, fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls, Rows, check_nulls, is_table
 from .entries import Chunk, blocks
@@ -60,7 +61,8 @@ def convert(
     Parameters
     ----------
     source, target : as the path of `read` and `write`.
-    format : the format of the target; by default, that of the source.
+    format : the format of the target; by default, that of the source. Of a dense array in a file of another system, a
+        sparse target stores the cells that differ from zero.
     map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
         map and no format, the target lists coordinates.
     memory : bytes that the whole process may use, such as 2**30. Scratch files beside the target need 20 to 40 bytes
@@ -104,9 +106,18 @@ def convert(
     if tensor.structure is not None:
         raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
+    blank = is_dense(opened) and not parsed.padded and is_foreign(source)  # cells that equal the fill value are none
     rows = None if memory is None else _rows_of(memory, tree)
     if rows is None or not tree.lazy or in_memory(source) or _entries(tree, rows) <= rows:
-        write(target, opened.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
+        made = opened.convert(parsed, limits=limits)
+        made = made.drop_fill() if blank else made
+        write(target, made, overwrite=overwrite, limits=limits, **options)
+        return
+    if blank:
+        plan = planned(opened.shape, parsed, dtype=opened.dtype, limits=limits, memory=memory)
+        plan = replace(plan, **plan.typed(opened.dtype, opened.fill_value))
+        kept = opened._metadata.labels, opened.structure
+        _write_chunks(plan, _without_blanks(opened, rows), target, rest, lambda: kept)
         return
     check_target(target, overwrite=overwrite, **options)
     kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
@@ -118,6 +129,13 @@ def convert(
     entries = Tensors([source], rows, limits)
     with scratch(target) as folder:
         _write_parts(folder, plan, entries, target, rest, opened._metadata, client=client, map=opened.map)
+
+
+def _without_blanks(dense: Tensor, rows: int) -> Iterator[Chunk]:
+    """The cells of a dense tensor that differ from the fill value, from so many at a time."""
+    for coords, values in dense._held.blocks(dense._pad(), rows):
+        there = differ(values, dense._pad())
+        yield [x[there] for x in coords], values[there]
 
 
 @within_memory

@@ -1,4 +1,4 @@
-"""The commands that explain: advise, draw, report, formats, completion."""
+"""The commands that explain: advise, draw, report, formats."""
 
 from __future__ import annotations
 

@@ -131,9 +131,8 @@ class _Parser:
         if shape is not None:
             self.limits.hold("rank", len(shape), "shape", "the number of dimensions")
         format = self.format(inner, shape)
-        vector = format is not None and format.rank == 1 and "custom" not in inner
-        if vector and shape is not None and len(shape) == 2 and shape[1] == 1:
-            self.mend("shape", f"a vector has one dimension, got {shape}, as older writers have it")
+        if format is not None and shape is not None and format.rank == 1 and shape[1:] == (1,) and self.map is None:
+            self.mend("shape", f"expected one size for a vector, got {list(shape)}")
             shape = shape[:1]
         stored = shape
         if shape is None:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import LazyArray, lazy, repeated
+from ..arrays import Array, LazyArray, lazy, repeated
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree, count_positions
 from ..errors import BinsparseError, DialectWarning, FormatError, Problem, raise_if
@@ -48,6 +48,27 @@ class FileTensor(NamedTuple):
     map: IndexMap | None = None
     label: str = ""
     ordered: bool = False
+
+    @property
+    def lazy(self) -> bool:
+        """Whether something of it is still to be read."""
+        return any(isinstance(x, LazyArray) for x in (*self.arrays.values(), self.values))
+
+
+def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:
+    """The same array. Each reading is followed by a check of the place that it was read from."""
+
+    def checked(read: Callable[..., Array]) -> Callable[..., Array]:
+        def reading(*where: Any) -> Array:
+            try:
+                return read(*where)
+            finally:
+                check()
+
+        return reading
+
+    part, at = checked(array.part), checked(array.at)
+    return lazy(array.shape, array.dtype, part, at=at, nbytes=lambda: array.nbytes, chunk=array.chunk)
 
 
 @contextlib.contextmanager

@@ -7,6 +7,7 @@ import functools
 import importlib
 import itertools
 import os
+import re
 import sys
 import zlib
 from builtins import open as open_file
@@ -20,6 +21,7 @@ from ..containers.base import is_url, split_path, touching
 from ..containers.direct import open_zip
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
+from ..limits import DEFAULT_LIMITS
 
 PLUG_IN = "; a plug-in may know it: install the package that has it"
 
@@ -83,7 +85,6 @@ class Kind(NamedTuple):
         - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that a group is marked by
         - claims(group): whether a group with such a mark holds a tensor of this kind
         - others(path): what else a container holds, which `write` does not replace
-        - extend(path, …): what `append` calls, where a container can grow in place
         - write_all(path, tensors, …): all tensors by name, of a `named` kind
         """
         module = _module(self.module)
@@ -108,6 +109,7 @@ _SSCDF = Kind(
     named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
+_SAMPLE = re.compile(rb"[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?([ \t]+\d+:[-+\d.eE]+)+[ \t]*\r?\n")  # of svmlight
 
 # Where several rows fit, the first whose module claims the file is taken, or else the last one.
 KINDS = {
@@ -127,12 +129,8 @@ KINDS = {
         zip=("format.npy", "coords.npy", "compressed_axes.npy"),
     ),
     "matlab": Kind(
-        ".io.files.matlab", (".mat",), reads=("group", "duplicates"), writes=("group",),
-        tensors=True, signature=b"MATLAB 7.3 MAT-file", group=("MATLAB_sparse",),
-    ),
-    "matlab5": Kind(
-        ".io.files.matlab_by_scipy", (".mat",), reads=("group", "duplicates"),
-        tensors=True, signature=b"MATLAB 5.0 MAT-file",
+        ".io.files.matlab", (".mat",), reads=("group", "duplicates"), tensors=True,
+        signature=(b"MATLAB 7.3 MAT-file", b"MATLAB 5.0 MAT-file"), group=("MATLAB_sparse",),
     ),
     "cooler": Kind(
         ".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), tensors=True, group=("pixels",)
@@ -152,8 +150,8 @@ KINDS = {
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),
     "memory": Kind(".containers.memory", objects="collections.abc:Mapping", in_memory=True),
     "matrix_market": Kind(
-        ".io.files.matrix_market", (".mtx", ".mtx.gz"), reads=("duplicates",),
-        tensors=True, signature=b"%%MatrixMarket",
+        ".io.files.matrix_market", (".mtx", ".mtx.gz", ".ttx"), reads=("duplicates",),
+        tensors=True, signature=(b"%%MatrixMarket", b"%MatrixMarket"),
     ),
     "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates"), tensors=True),
     "rawarray": Kind(
@@ -166,9 +164,9 @@ KINDS = {
         tensors=True, folder=("version",), group=("version",),
     ),
     "anndata": Kind(
-        ".io.files.anndata", (".h5ad",), reads=("group", "duplicates"),
-        writes=("group", "obs_names", "var_names", "storage", "limits"), tensors=True,
-        group=("encoding-type", "h5sparse_format", "indptr", "matrix"), zarr_group=("encoding-type",),
+        ".io.files.anndata", (".h5ad", ".h5mu"), reads=("group", "duplicates"),
+        writes=("group", "storage", "limits"), tensors=True,
+        group=("encoding-type", "h5sparse_format", "indptr", "matrix", "obs"), zarr_group=("encoding-type",),
     ),
 }  # fmt: skip
 
@@ -207,18 +205,33 @@ class Location:
         return KINDS[self.name]
 
     def within(self, group: str | None) -> Location:
-        """A group of this file, which may be of another kind by the marks that it has."""
+        """A group of this file, which may be of another kind by the marks that it has.
+
+        The first kind that claims the group is taken, or else the last whose mark is there: it says what is wrong. An
+        array has the marks of the group that it is in.
+        """
         kind = self.kind
         if not kind.inner:
             return replace(self, group=group)
-        mark, kinds = kind.part("mark"), {x: name for name, other in KINDS.items() for x in getattr(other, kind.inner)}
-        try:
-            there: str | None = mark(self.handle, group, kinds)
-        except ContainerError:  # an array has the mark of the group that it is in
-            if not group:
-                raise
-            there = mark(self.handle, group.rpartition("/")[0] or None, kinds)
-        return replace(self, group=group, name=self.name if there is None else kinds[there])
+        name = self._marked(kind, group)
+        if name is None and group and not is_url(self.path):
+            name = self._marked(kind, group.rpartition("/")[0] or None)
+        return replace(self, group=group, name=name or self.name)
+
+    def _marked(self, kind: Kind, group: str | None) -> str | None:
+        found, mark = None, kind.part("mark")
+        for name, other in KINDS.items():
+            if not (marks := getattr(other, kind.inner)):
+                continue
+            with contextlib.suppress(ContainerError):
+                if mark(self.handle, group, marks) is not None:
+                    found, claims = name, other.part("claims")
+                    if claims is None:
+                        return name
+                    with kind.part("reading")(self.handle, group, DEFAULT_LIMITS) as reader:
+                        if claims(reader.group):
+                            return name
+        return found
 
     def options(self, asked: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for one
@@ -320,6 +333,12 @@ def in_memory(place: Place) -> bool:
     return not isinstance(place, str | os.PathLike) and KINDS[_of_object(place)[-1]].in_memory
 
 
+def is_foreign(place: Place) -> bool:
+    """Whether a file is of another system, which does not say which cells of a dense array are stored."""
+    with resolved(place) as location:
+        return location.kind.tensors
+
+
 def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     """The kinds that fit what is at a path, or an open object; and the path, or what was opened to find them."""
     if hasattr(path, "full_name") and hasattr(path, "open"):  # a file of fsspec's, not open yet
@@ -341,22 +360,31 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
     head = _head_of_stream(file, name) if is_stream else _head(path)
     if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(file))
-        return _marked(name, "zip", archive.namelist()), archive
+        there = archive.namelist()  # a store may be zipped with its folder
+        return _marked(name, "zip", [*there, *({x.partition("/")[2] for x in there} & {*_ZARR})]), archive
     names = [kind for kind in KINDS if KINDS[kind].signature and head.startswith(KINDS[kind].signature)]
+    if not names and not is_stream and _has_user_block(path):
+        names = [kind for kind in KINDS if KINDS[kind].signature == _HDF5]
     if is_stream and (not names or KINDS[names[-1]].part("opened") is None):
         what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"
         raise ContainerError(Problem(name, f"{what} is read from a local disk; download it, or convert it to .zarr"))
     return names or [_known_by_suffix(path, head)], file
 
 
+def _has_user_block(path: str) -> bool:
+    """Whether a file is HDF5 after a block of the user, as that of MuData is."""
+    import h5py  # texts do without
+
+    return bool(h5py.is_hdf5(path))
+
+
 def _known_by_suffix(path: str, head: bytes) -> str:
     """The kind of a local file that its content does not tell. Raises ContainerError."""
-    kind = _by_suffix(path, last=True)
+    kind = _by_suffix(path) or ("svmlight" if _SAMPLE.match(head) else None)
     if kind is None:
         _refuse_tables(path)
-        what = "neither its content nor its suffix is known; text of LIBSVM needs the suffix .svmlight"
-        raise ContainerError(Problem(path, f"{what}{PLUG_IN}"))
-    if KINDS[kind].group and not KINDS[kind].signature and not head.startswith(_HDF5):
+        raise ContainerError(Problem(path, f"neither its content nor its suffix is known{PLUG_IN}"))
+    if KINDS[kind].group and not KINDS[kind].signature:
         raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
     return kind
 
@@ -384,11 +412,9 @@ def _remote() -> str:
     return next(name for name, kind in KINDS.items() if kind.remote)
 
 
-def _by_suffix(path: str, *, last: bool = False) -> str | None:
-    """The kind with that suffix. last: the last of several, which is read by its suffix alone, as MATLAB 4 is."""
+def _by_suffix(path: str) -> str | None:
     path = path.lower().rstrip("/")
-    names = [name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)]
-    return names[-last] if names else None
+    return next((name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)), None)
 
 
 def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:

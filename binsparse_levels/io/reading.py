@@ -17,16 +17,7 @@ from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
-from ..errors import (
-    ArrayError,
-    BinsparseError,
-    ContainerError,
-    DialectWarning,
-    IncompleteError,
-    Problem,
-    raise_if,
-    within_memory,
-)
+from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
 from ..limits import DEFAULT_LIMITS, Limits
@@ -37,10 +28,9 @@ from ..tensors.tensor import Tensor
 from .decoding import Loading
 from .file_tensors import FileTensor, loaded_tensor, opened_tensor
 from .files.text_tables import Stream
-from .kinds import Location, Place, claims_of_groups, name_of, refuse, resolved, split_place
+from .kinds import Location, Place, claims_of_groups, refuse, resolved
 
 _AT_ONCE = 2**20  # items that are checked at once
-_SHOWN = 8  # names in an error
 
 
 @within_memory
@@ -76,9 +66,8 @@ def read(
     [2.0, 0.0, 0.0, 0.0]
     """
     with contextlib.ExitStack() as closing:
-        location = closing.enter_context(_place(path, limits))
-        kind = location.kind
-        if kind.tensors:
+        location = closing.enter_context(resolved(path))
+        if location.kind.tensors:
             asked = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
             return _read_foreign(location, asked | {"check": check if check != "full" else None}, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
@@ -99,16 +88,15 @@ def _read_foreign(
     location: Location, asked: Mapping[str, Any], limits: Limits, closing: contextlib.ExitStack
 ) -> Tensor:
     """A tensor of another system's file, in memory."""
-    given = location.options(asked, location.kind.reads)
-    if (read_whole := location.kind.part("read")) is not None:
+    kind, given = location.kind, location.options(asked, location.kind.reads)
+    if (read_whole := kind.part("read")) is not None:
         tensor: Tensor = read_whole(location.handle, limits=limits, **given)
         return tensor
     how = {name: given.pop(name) for name in ("duplicates", "check") if name in given}
-    if (streaming := location.kind.part("streaming")) is not None:
-        stream: Stream | Tensor = closing.enter_context(streaming(location.handle, whole=True, limits=limits, **given))
-        return stream.tensor(limits, **how) if isinstance(stream, Stream) else stream
-    look: Callable[..., FileTensor] = location.kind.part("look")
-    return loaded_tensor(look(location.handle, closing, limits=limits, **given), limits, **how)
+    if (streaming := kind.part("streaming")) is not None:
+        stream: Stream = closing.enter_context(streaming(location.handle, whole=True, limits=limits, **given))
+        return stream.tensor(limits, **how)
+    return loaded_tensor(kind.part("look")(location.handle, closing, limits=limits, **given), limits, **how)
 
 
 @within_memory
@@ -137,13 +125,17 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     np.float64(2.0)
     """
     with contextlib.ExitStack() as stack:
-        location = stack.enter_context(_place(path, limits))
+        location = stack.enter_context(resolved(path))
         kind = location.kind
         if kind.tensors and kind.part("look") is None:
             return read(location, limits=limits)
         if kind.tensors:
-            given = location.options({}, kind.reads)
-            tensor = opened_tensor(kind.part("look")(location.handle, stack, limits=limits, **given), limits)
+            source: FileTensor = kind.part("look")(
+                location.handle, stack, limits=limits, **location.options({}, ("group",))
+            )
+            if not source.lazy:
+                return loaded_tensor(source, limits)
+            tensor = opened_tensor(source, limits)
             known: object = (tensor._held.stored.format, tensor.shape)
         else:
             unreplaced = stack.enter_context(same_folder(location.path))
@@ -209,7 +201,7 @@ def _signature(status: os.stat_result) -> str:
 @contextlib.contextmanager
 def streamed(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream | None]:
     """The entries of a text, which can be read within the block; None for what `open` opens."""
-    with _place(path, limits) as location:
+    with resolved(path) as location:
         streaming = location.kind.part("streaming")
         if streaming is None:
             yield None
@@ -221,40 +213,6 @@ def streamed(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream
 def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
     reading: Callable[..., contextlib.AbstractContextManager[Reader]] = location.kind.part("reading")
     return reading(location.handle, location.group, limits)
-
-
-@contextlib.contextmanager
-def _place(path: Place, limits: Limits) -> Iterator[Location]:
-    """The location of a tensor. Where there is none, the error of the block names those elsewhere in the file."""
-    with resolved(path) as location:
-        try:
-            yield location
-        except (ContainerError, IncompleteError) as error:
-            if location.kind.tensors or is_url(location.path) or isinstance(path, Location):
-                raise
-            there = _elsewhere(location, limits)
-            if not there:
-                raise
-            what = error.problems[0].message.partition(";")[0]
-            raise type(error)(Problem(name_of(path), f"{what}; this file has {there}")) from None
-
-
-def _elsewhere(location: Location, limits: Limits) -> str:
-    """What a file without a tensor at this group has; empty where the group has one, or nothing is known."""
-    try:
-        with resolved(split_place(location)[0], whole=True) as file, _reading(file, limits) as reader:
-            names = list_tensors(file, limits=limits)
-            members = sorted(reader.group.keys()) if hasattr(reader, "group") else []
-    except BinsparseError:
-        return ""
-    if names and members:
-        return "" if (location.group or "/") in names else f"{_listed(names)}; open PATH:NAME"
-    remedy = "open_dataset reads Datasets of xarray; after an interrupted write, write to another path"
-    return f"{_listed(members)}, without a header of Binsparse; {remedy}" if members else ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"{name:.60}" for name in names[:_SHOWN]) + (f" … ({len(names)})" if len(names) > _SHOWN else "")
 
 
 @within_memory
@@ -319,7 +277,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     >>> describe(store).descriptor.shape
     (3, 4)
     """
-    with _place(path, limits) as location:
+    with resolved(path) as location:
         if location.kind.tensors:
             refuse(location.path, lenient=lenient or None)
             with open(location, limits=limits) as tensor:

@@ -7,7 +7,6 @@ import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any
 
 import numpy as np
@@ -87,7 +86,7 @@ class Advice:
     def counts(self) -> Mapping[tuple[int, ...], int]:
         """The number of distinct coordinates by subset of the dimensions, ascending."""
         counts = {tuple(k for k in range(len(self.shape)) if m >> k & 1): c for m, c in self._sizes.counts.items()}
-        return MappingProxyType({part: counts[part] for part in sorted(counts, key=lambda part: (len(part), part))})
+        return dict(sorted(counts.items(), key=lambda item: (len(item[0]), item[0])))
 
     @property
     def best(self) -> Format:

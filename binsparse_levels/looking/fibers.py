@@ -66,11 +66,6 @@ class LevelStatistics:
         return made
 
     @property
-    def computed(self) -> bool:
-        """Whether the level has no arrays."""
-        return not self.nbytes and self.listed == self.positions * cells(self.sizes)
-
-    @property
     def fill(self) -> float:
         """The share of the cells of all fibers that is listed; NaN without cells."""
         count = self.positions * cells(self.sizes)

@@ -8,10 +8,10 @@ its positions, and the cheapest formats are found subset by subset, from the lea
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache, cached_property
-from itertools import combinations, product
+from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
@@ -122,26 +122,18 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
     )
 
 
-def covering_orders(rank: int) -> Iterator[tuple[int, ...]]:
+def covering_orders(rank: int) -> list[tuple[int, ...]]:
     """The fewest orders, C(rank, rank // 2), such that each subset of the dimensions begins one of them.
 
-    Each order is a symmetric chain: dimensions out of and in a subset match like brackets. Matched dimensions stay, and
-    the others enter from left to right.
+    They are symmetric chains of subsets: what is in all of a chain, then what joins one by one, then the rest. With
+    another dimension, a chain becomes one that it joins last, and one that it is in from the start.
     """
-    for taken in product((False, True), repeat=rank):
-        opening: list[int] = []
-        first: list[int] = []
-        last: list[int] = []
-        for k, is_taken in enumerate(taken):
-            if not is_taken:
-                opening.append(k)
-            elif opening:
-                first.append(k)
-                last.append(opening.pop())
-            else:  # not the smallest subset of its chain
-                break
-        else:
-            yield (*first, *opening, *sorted(last))
+    chains: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
+    for k in range(rank):
+        chains = [(first, (*joining, k)) for first, joining in chains] + [
+            ((*first, k), joining[:-1]) for first, joining in chains if joining
+        ]
+    return [(*first, *joining, *sorted({*range(rank)} - {*first, *joining})) for first, joining in chains]
 
 
 def bits(dimensions: Iterable[int]) -> int:
@@ -158,14 +150,14 @@ class _Chain(NamedTuple):
 
 def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
     """The formats of the fewest bytes, or of the fewest that slices read."""
-    everything = (1 << len(sizes.shape)) - 1
+    everything, blocks = (1 << len(sizes.shape)) - 1, cache(sizes.blocks)
 
     @cache
     def below(above: int, n: int, outer: str | None, padded: bool) -> list[_Chain]:
         if above == everything:
             return [_Chain((*sizes.values(n, padded), 0), (), ())]
-        chains = []
-        for covered in sizes.blocks(above):
+        longer = []
+        for covered in blocks(above):
             reached = above | bits(covered)
             for level, whole in choices[len(covered)]:
                 if (whole and level.kind == outer) or (reached == everything and level.padded and not sizes.may_pad):
@@ -175,12 +167,11 @@ def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
                     continue
                 read, size, children = told
                 pads = sizes.iso and (padded or level.padded)  # which is all the same to other values
-                for (reads, bytes_below, depth), levels, order in below(
-                    reached, children, level.kind if whole else None, pads
-                ):
-                    cost = (read + reads, size + bytes_below, depth + 1)
-                    chains.append(_Chain(cost, (level, *levels), covered + order))
-        return heapq.nsmallest(count, chains, key=lambda chain: chain.cost)
+                for chain in below(reached, children, level.kind if whole else None, pads):
+                    first, second, depth = chain.cost
+                    longer.append(((first + read, second + size, depth + 1), level, covered, chain))
+        best = heapq.nsmallest(count, longer, key=lambda x: x[0])
+        return [_Chain(cost, (level, *rest.levels), covered + rest.order) for cost, level, covered, rest in best]
 
     found = [in_order(levels, order).canonical() for _, levels, order in below(0, 1, None, False)]
     return list(dict.fromkeys(found))

@@ -16,14 +16,22 @@ from ..engine import packing
 from ..engine.dense import scatter_tree
 from ..engine.tree import Tree, index_dtype, same
 from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
-from ..formats.format import Format, FormatLike, coordinates
+from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
 from .contents import Contents, labels_of
 from .held import Held, Listed, Stored, entries_of, one_value, packed
-from .validation import check_value_type, checked_fill, checked_format, checked_values, fitting_format, mirror_problems
+from .validation import (
+    check_value_type,
+    checked_fill,
+    checked_format,
+    checked_values,
+    differ,
+    fitting_format,
+    mirror_problems,
+)
 from .views import Mapped, around
 
 T = TypeVar("T", bound=Contents)
@@ -95,6 +103,12 @@ def without_map(tensor: T, format: FormatLike | None, limits: Limits | None) -> 
     return with_entries(tensor, *entries(tensor), format, limits)
 
 
+def reformatted(tensor: T, format: FormatLike) -> T:
+    """The same entries in a format, which names their map if they have one."""
+    levels, map = with_map(format, None)
+    return without_map(tensor, levels, None) if map is None else converted(tensor, levels, map, tensor.limits)
+
+
 def converted(tensor: T, format: FormatLike, map: MapLike | None, limits: Limits) -> T:
     """`Tensor.convert`."""
     return _of_stored(tensor, format, limits) if map is None else _through(tensor, format, map, limits)
@@ -162,13 +176,17 @@ def with_values(tensor: T, values: Any, fill_value: Any) -> T:
     return made
 
 
+def is_dense(tensor: Contents) -> bool:
+    """Whether all cells are stored, as in an array of numpy."""
+    return tensor.ndim > 0 and not tensor._source.arrays
+
+
 def drop_fill(tensor: T) -> T:
     """`Tensor.drop_fill`."""
     pad = tensor._pad()
     stored = tensor._held.own(pad).stored
     coords, values = stored.entries(pad)
-    with np.errstate(invalid="ignore"):
-        left = ~((values == pad) | ((values != values) & bool(pad != pad)))
+    left = differ(values, pad)
     if left.all():
         return tensor
     kept = [x[left] for x in coords]

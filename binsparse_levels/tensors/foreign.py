@@ -12,6 +12,7 @@ from ..arrays import Array
 from ..errors import OptionError, within_memory
 from ..formats.format import FormatLike
 from .above import above
+from .changing import reformatted
 from .tensor import Tensor
 
 # The module that the types of a library begin with; the function that takes them; whether it can share.
@@ -71,7 +72,9 @@ def as_tensor(
     tensor = thing if isinstance(thing, Tensor) else _converted(thing, copy)
     if attributes is not None:
         tensor = tensor.with_attributes(attributes)
-    return tensor if format is None else tensor.convert(format)
+    if format is None:
+        return tensor
+    return tensor.convert(format) if isinstance(thing, Tensor) else reformatted(tensor, format)
 
 
 def _converted(thing: Any, copy: bool) -> Tensor:

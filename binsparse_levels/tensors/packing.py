@@ -30,6 +30,7 @@ from .validation import (
     checked_format,
     checked_json,
     checked_sizes,
+    differ,
     mirror_problems,
     pad_of,
     split_mask,
@@ -166,8 +167,7 @@ def pack_dense(
     fill = checked_fill(fill_value, dense.dtype)
     pad = pad_of(fill, dense.dtype)
     if pattern is None:
-        with np.errstate(invalid="ignore"):
-            mask = dense != pad if pad == pad else dense == dense
+        mask = differ(dense, pad)
     else:
         mask = sound_booleans(checked_array(pattern, "pattern"))
         if mask.dtype != bool or mask.shape != dense.shape:

@@ -62,6 +62,12 @@ def _zero(dtype: np.dtype[Any]) -> Any:
     return np.zeros((), dtype)[()]
 
 
+def differ(values: Array, pad: Any) -> Array:
+    """Which values differ from that of cells that are not stored. NaN equals NaN."""
+    with np.errstate(invalid="ignore"):
+        return values != pad if pad == pad else values == values  # type: ignore[no-any-return]
+
+
 def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
     """The sizes of the dimensions; a number is the size of one dimension. Raises FormatError, TypeError."""
     several = type(shape) is tuple or (as_integer(shape) is None and isinstance(shape, Sequence | np.ndarray))

@@ -274,3 +274,19 @@ HEADER = {"version": "0.1", "number_of_stored_values": 0, "data_types": {"values
 def test_hostile_descriptors(changes, lenient):
     with pytest.raises(BinsparseError):
         parse_descriptor({"binsparse": {**HEADER, **changes}}, Limits(), lenient=lenient)
+
+
+@pytest.mark.parametrize("format", ["CVEC", "DVEC"])
+def test_a_vector_of_one_column_is_read_leniently(format):
+    types = {"indices_0": "int64"} if format == "CVEC" else {}
+    changes = {
+        "format": format,
+        "shape": [5, 1],
+        "number_of_stored_values": 5,
+        "data_types": types | {"values": "int8"},
+    }
+    assert parse(lenient=True, **changes).shape == (5,)
+    with pytest.raises(DescriptorError, match="lenient=True"):
+        parse(**changes)
+    with pytest.raises(DescriptorError, match="expected 1 dimensions"):
+        parse(lenient=True, **changes | {"shape": [5, 2]})

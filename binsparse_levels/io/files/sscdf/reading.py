@@ -13,13 +13,13 @@ from ....arrays import Array, LazyArray
 from ....containers.base import touching
 from ....containers.hdf5 import HDF5Reader
 from ....engine.tree import length_problems
-from ....errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem, raise_if
+from ....errors import ArrayError, ContainerError, PathMissingError, Problem, raise_if
 from ....formats.descriptor import array_classes
 from ....formats.json import load_json
 from ....limits import INT64_MAX, Limits
 from ....tensors.validation import checked_fill
 from ...file_tensors import FileTensor, named
-from ..sources import Group, attribute_text, items
+from ..sources import Group, items
 from . import dialects
 from .dialects import Spelling
 
@@ -41,9 +41,6 @@ def look(file: h5py.File, name: str | None, limits: Limits) -> FileTensor:
 
 class _Source(Group):
     """The group of an object."""
-
-    def _missing(self, name: str) -> BinsparseError:
-        return ArrayError(Problem(name, "missing; write the object again"))
 
     def scalar(self, name: str) -> Array:
         """A dataset without a dimension."""
@@ -88,12 +85,12 @@ def _known(table: Mapping[str, Any], word: Any, path: str) -> Any:
 
 
 def _look_native(source: _Source) -> FileTensor:
-    version = attribute_text(source.reader.group.file, "version", source.limits)
+    version = Group(HDF5Reader(source.reader.group.file, source.limits), source.limits).attribute_text("version")
     if version != dialects.VERSION:
         raise ContainerError(Problem("version", f"expected {dialects.VERSION}, got {version!r:.60}"))
     spelling: Spelling = _known(dialects.NATIVE, source.attribute_text("format"), "format")
     dtype = _known(dialects.NATIVE_TYPES, said := source.attribute_text("datatype"), "datatype")
-    comment = source.attribute_text("comment") if "comment" in source.attributes else ""
+    comment = "" if source.attribute("comment") is None else source.attribute_text("comment")
     if not spelling.format.rank:
         if spelling.format.levels:
             arrays, value = {"bitmap_0": np.zeros(1, bool)}, np.zeros(1, dtype)
