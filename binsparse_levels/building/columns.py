@@ -220,7 +220,9 @@ class _Numbers:
         if self.known is None and not first:
             raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
         plain = plain_type(column.type, self._path)
-        coded = (column if types.is_dictionary(column.type) else column.dictionary_encode()).combine_chunks()
+        is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow joins no chunks of codes to none
+        whole = (column if is_coded else column.cast(plain)).combine_chunks()
+        coded = whole if is_coded else whole.dictionary_encode()
         there = coded.dictionary.cast(plain)
         codes: Array = coded.indices.to_numpy(zero_copy_only=False)
         refuse_nulls(there.null_count, self.name, "table", "fill them")

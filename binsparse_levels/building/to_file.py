@@ -116,8 +116,8 @@ def convert(
     if blank:
         plan = planned(opened.shape, parsed, dtype=opened.dtype, limits=limits, memory=memory)
         plan = replace(plan, **plan.typed(opened.dtype, opened.fill_value))
-        kept = opened._metadata.labels, opened.structure
-        _write_chunks(plan, _without_blanks(opened, rows), target, rest, lambda: kept)
+        known = opened._metadata.labels, opened.structure
+        _write_chunks(plan, _without_blanks(opened, rows), target, rest, lambda: known)
         return
     check_target(target, overwrite=overwrite, **options)
     kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)

@@ -7,11 +7,12 @@ import os
 from typing import Any
 
 from ..formats.format import ALIASES, SYNONYMS
+from ..io import open as open_tensor
 from ..io import read
 from ..levels import LEVELS
 from ..levels.base import MAX_RANK, Level
 from ..looking.advice import advise
-from ..looking.report import report
+from ..looking.report import report_on
 from .arguments import LENIENT, LIMIT, OVERWRITE, PATH, argument, integers, limits_of, names
 from .terminal import (
     FAULTY_INPUT,
@@ -53,8 +54,10 @@ def _draw(options: argparse.Namespace) -> int:
 
 
 def _report(options: argparse.Namespace) -> int:
-    made = report(options.path, limits=limits_of(options))
-    out = options.output or f"{os.path.splitext(os.path.basename(options.path.rstrip('/')))[0]}.html"
+    title = os.path.basename(options.path.rstrip("/"))
+    with open_tensor(options.path, limits=limits_of(options)) as tensor:
+        made = report_on(tensor, title)
+    out = options.output or f"{os.path.splitext(title)[0]}.html"
     if os.path.exists(out) and os.path.exists(options.path) and os.path.samefile(out, options.path):
         raise WrongCall(f"{out}: holds the tensor itself; name another file for the page")
     write_text(options, out, made.html, faults=list(map(str, made.faults)))

@@ -12,12 +12,8 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 from ..containers.replacing import write_text
-from ..errors import BinsparseError, LimitError, OptionError, PathMissingError, Problem, within_memory
+from ..errors import Problem
 from ..formats.descriptor import VERSION
-from ..io import Place
-from ..io import open as open_tensor
-from ..io.kinds import name_of
-from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.tensor import Tensor
 from . import fibers
 from .drawing import draw, text_of
@@ -79,30 +75,8 @@ class Report:
         return self.piece
 
 
-@within_memory
-def report(place: Place, *, limits: Limits = DEFAULT_LIMITS) -> Report:
-    """The report on the tensor at PATH[:GROUP]. A damaged file gives a report that lists the faults.
-
-    Raises PathMissingError, LimitError, and OptionError for a wrong call.
-
-    >>> import binsparse_levels as bl
-    >>> store = {}
-    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
-    >>> report(store).faults
-    ()
-    """
-    title = os.path.basename(name_of(place).rstrip("/"))
-    try:
-        with open_tensor(place, limits=limits) as tensor:
-            return report_on(tensor, title)
-    except (PathMissingError, OptionError, LimitError):
-        raise
-    except BinsparseError as error:  # not even the header can be read
-        return _paged(title, [], error.problems)
-
-
 def report_on(tensor: Tensor, title: str = "Tensor") -> Report:
-    """The report on a tensor. Faults are listed, not raised. Raises LimitError where memory does not suffice."""
+    """`Tensor.report`. Faults are listed, not raised. Raises LimitError where memory does not suffice."""
     if tensor._held.viewed:
         tensor = tensor.load()
     if faults := faults_of(tensor):
