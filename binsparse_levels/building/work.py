@@ -22,7 +22,7 @@ from ..containers.base import is_url
 from ..containers.objects.bucket import Bucket, side_by_side
 from ..containers.objects.folder import Folder
 from ..containers.objects.stores import Range, Store
-from ..containers.replacing import part_of, remove
+from ..containers.replacing import part_of, real_path, remove
 from ..errors import ContainerError, OptionError, PathMissingError, Problem, refuse_memory
 from ..io.kinds import Place, split_place
 from .plan import Plan
@@ -35,7 +35,7 @@ _PAGE = 2**18  # bytes of an array that have a checksum of their own
 @lru_cache(8)
 def store_at(address: str) -> Store:
     """The store at the path of a folder, which is made, or at a URL."""
-    return Bucket(address) if is_url(address) else Folder(os.path.realpath(os.path.expanduser(address)))
+    return Bucket(address) if is_url(address) else Folder(real_path(os.path.expanduser(address)))
 
 
 @contextlib.contextmanager

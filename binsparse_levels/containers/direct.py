@@ -142,24 +142,27 @@ def read_in_steps(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> 
     each(lambda begin: read_into(handle, raw[begin : begin + STEP], at + begin), range(0, raw.size, STEP))
 
 
+_GZIP = 31  # of zlib, for its format
+
+
 def most_stored(size: int) -> int:
     """A bound on the compressed size of so many bytes. A larger chunk is not read."""
     return 2 * size + 2**16
 
 
-def inflate(stored: npt.NDArray[np.uint8], size: int, wbits: int) -> npt.NDArray[np.uint8]:
-    """The bytes of a deflated chunk: a zlib stream (wbits 15), or one or more gzip members (wbits 31).
+def inflate(stored: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
+    """The bytes of a chunk of one or more gzip members.
 
     Raises ValueError for another size than `size`. No more than `size` bytes are expanded.
     """
     data = b""
     rest: bytes | memoryview = stored.data
     while len(rest):
-        stream = zlib.decompressobj(wbits)
+        stream = zlib.decompressobj(_GZIP)
         data += stream.decompress(rest, size + 1 - len(data))
         if len(data) > size or not stream.eof:
             break
-        rest = stream.unused_data.lstrip(b"\0") if wbits > zlib.MAX_WBITS else b""
+        rest = stream.unused_data.lstrip(b"\0")
     if len(data) != size or len(rest):
         raise ValueError(f"a chunk does not expand to its {size} bytes")
     return np.frombuffer(data, np.uint8)

@@ -337,32 +337,28 @@ def writing(
 
 @contextlib.contextmanager
 def changing(
-    path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, head: bytes = b"", **options: Any
+    path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, **options: Any
 ) -> Iterator[h5py.File]:
     """A new file, or with `keep` a copy of the old file. It replaces the old file when the block ends well.
 
-    overwrite, others: as for `replacing`. head: 512 bytes before those of HDF5 in a new file, or none. options: of
-    h5py, for a new file. Raises ContainerError.
+    overwrite, others: as for `replacing`. options: of h5py, for a new file. Raises ContainerError.
     """
-    with _unused(path, keep), replacing(path, overwrite, keep=keep, others=others) as part, Disk(part) as disk:
+    with unused(path, keep), replacing(path, overwrite, keep=keep, others=others) as part, Disk(part) as disk:
         old = keep and os.path.getsize(part)
-        new = {**_ALIGNED, **options, **({"userblock_size": len(head), "alignment_interval": 1} if head else {})}
         try:
             with touching(path):
-                file = h5py.File(disk, "r+") if old else h5py.File(disk, "w", **new)
+                file = h5py.File(disk, "r+") if old else h5py.File(disk, "w", **_ALIGNED, **options)
             with file:
                 yield file
-            if head and not old:
-                disk.seek(0)
-                disk.write(head)
         finally:  # what the library says after a failed write misleads
             disk.raise_failure()
 
 
 @contextlib.contextmanager
-def _unused(path: str, keep: bool) -> Iterator[None]:
-    """Keep other programs from opening a file for writing. Raises ContainerError where one has: its changes to the old
-    file would be lost.
+def unused(path: str, keep: bool) -> Iterator[None]:
+    """Keep other programs from opening a file for writing.
+
+    Raises ContainerError where one has: its changes to the old file would be lost. keep: as for `replacing`.
     """
     with hold_lock(path) if keep else contextlib.nullcontext(), unchanged_by_others(path) as free:
         if not free:

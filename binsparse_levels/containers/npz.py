@@ -9,7 +9,6 @@ import json
 import math
 import os
 import shutil
-import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
@@ -58,15 +57,11 @@ def header_text(array: Array, limits: Limits) -> Any:
 
 
 def text_in(array: Array) -> str | bytes:
-    """The text in an array of one item. Raises DescriptorError for numbers that are no characters.
-
-    numpy stores 32 bits for each, and makes strings of any that break Python.
-    """
-    if array.dtype.kind == "U":
-        codes = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1).view(np.uint32)
-        if codes.size and codes.max() > sys.maxunicode:
-            raise DescriptorError(Problem(KEY, f"no character has the number {codes.max():#x}; write the file again"))
-    text: str | bytes = array.reshape(()).item()
+    """The text in an array of one item. Raises DescriptorError for numbers that are no characters."""
+    try:
+        text: str | bytes = array.reshape(()).item()
+    except SystemError as error:
+        raise DescriptorError(Problem(KEY, f"no text: {error}; write the file again")) from None
     return text
 
 

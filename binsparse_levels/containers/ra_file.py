@@ -17,7 +17,7 @@ from typing import IO, Any, Literal, TypeAlias, get_args
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import Array, LazyArray
+from ..arrays import Array, LazyArray, Pieces
 from ..errors import ArrayError, ContainerError, FormatError, OptionError, Problem
 from ..limits import INT32_MAX, INT64_MAX, Limits, as_integer
 from .base import touching
@@ -253,6 +253,14 @@ def write_array(file: IO[bytes], cells: Array, name: str, eltype: int | None = N
     kind, width = codes_of(cells.dtype, eltype, name)
     file.write(bytes(Header(0, kind, width, cells.size * width, cells.shape[::-1])))
     file.write(np.ascontiguousarray(cells, cells.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data)
+
+
+def write_ra(file: IO[bytes], name: str, pieces: Pieces) -> None:
+    """Write an array of one dimension, as `write_array` does."""
+    kind, width = codes_of(pieces.dtype, None, name)
+    file.write(bytes(Header(0, kind, width, pieces.nbytes, (pieces.length,))))
+    for piece in pieces.each():
+        file.write(np.ascontiguousarray(piece, pieces.dtype.newbyteorder("<")).data)
 
 
 def codes_of(dtype: np.dtype[Any], eltype: int | None, name: str) -> tuple[int, int]:

@@ -29,11 +29,16 @@ _DAY = 24 * 60 * 60.0  # seconds without a change, after which nobody writes a f
 
 
 def real_path(path: str) -> str:
-    """The absolute path without links. Raises ContainerError for links in a circle, or a deleted working folder."""
+    """The absolute path without links.
+
+    Raises ContainerError for what cannot be a path, links in a circle, or a deleted working folder.
+    """
     try:
         real = os.path.realpath(path)
     except FileNotFoundError:
         raise ContainerError(Problem(path, "the working folder was deleted; pass an absolute path")) from None
+    except ValueError as error:
+        raise ContainerError(Problem(ascii(path), f"cannot be a path: {error}; choose another")) from None
     if os.path.islink(real):
         raise ContainerError(Problem(path, "is a symbolic link in a circle; remove it, or choose another path"))
     return real

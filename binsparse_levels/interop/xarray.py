@@ -22,6 +22,7 @@ from zarr.errors import ContainsGroupError
 from zarr.storage import LocalStore
 
 from ..containers.base import is_url
+from ..containers.hdf5 import unused
 from ..containers.replacing import replacing, replacing_folder
 from ..containers.zarr_stores import opened, place_of
 from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
@@ -348,7 +349,7 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
         raise OptionError(Problem(str(path), "a Dataset is written to a .zarr folder or a .nc file; choose one"))
     zarr: dict[str, Any] = {"consolidated": False, "zarr_format": 2 if target.name == "zarr2" else 3}
     if target.name == "netcdf":
-        with replacing(path, overwrite) as part:
+        with unused(path, False), replacing(path, overwrite) as part:
             dense.to_netcdf(part, format="NETCDF4")
             yield lambda name: Location(part, name, target.name, part)
     elif local:

@@ -47,7 +47,9 @@ def draw(tensor: Tensor, dimensions: Dimension | Sequence[Dimension] | None = No
         if not tensor.ndim or is_small(tree):
             return draw_tree(tensor._tree, tensor.format.order)
     asked: Any = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
-    one = np.ndim(asked) == 0
+    one = isinstance(asked, str | int | np.integer)
+    if isinstance(asked, np.ndarray) and not asked.ndim:
+        raise OptionError(Problem("dimensions", f"expected one or two dimensions, got {asked!r:.40}"))
     chosen = [dimension_of(tensor, k) for k in ([asked] if one else asked)]
     if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
         raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))

@@ -6,7 +6,8 @@ import os
 import pytest
 from helpers.places import vector
 
-from binsparse_levels import ContainerError, pack, read, write
+import binsparse_levels as bl
+from binsparse_levels import BinsparseError, ContainerError, pack, read, write
 from binsparse_levels.containers import replacing
 
 
@@ -103,3 +104,29 @@ def test_an_error_names_the_path_and_not_its_copy(tmp_path, name):
     assert [fault.path for fault in told.value.problems] == [str(tmp_path / name)]
     assert os.listdir(tmp_path) == [name]
     assert (tmp_path / name).read_bytes() == b"hello"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800", "a\0b/c.h5", "\0"])
+def test_what_cannot_be_a_path_is_refused_everywhere(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    tensor = pack([[0, 1], [1, 0]], [1.0, 2.0], (3, 4), "CSR")
+    write("a.h5", tensor)
+    calls = (
+        lambda: read(path),
+        lambda: bl.open(path),
+        lambda: bl.list_tensors(path),
+        lambda: write(path, tensor),
+        lambda: write(path, tensor, kind="zarr"),
+        lambda: bl.convert("a.h5", path, "CSC"),
+        lambda: bl.convert(path, "b.h5", "CSC"),
+        lambda: bl.append(path, tensor),
+        lambda: bl.concatenate(["a.h5", path], "b.h5"),
+        lambda: bl.build(["a.h5"], "b.zarr", (3, 4), "CSC", work=path),
+        lambda: bl.repair("a.h5", path),
+        lambda: tensor.report().write(path),
+    )
+    for call in calls:
+        with pytest.raises(BinsparseError):
+            call()
+    assert os.listdir(tmp_path) == ["a.h5"]
