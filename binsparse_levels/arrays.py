@@ -212,14 +212,14 @@ class Pieces(NamedTuple):
                 yield make()[start:]
             start = max(start - length, 0)
 
-    def regrouped(self, size: int, start: int = 0) -> Iterator[Array]:
-        """The items from `start` on in pieces of multiples of `size` items; the last piece may be shorter.
+    def regrouped(self, size: int) -> Iterator[Array]:
+        """The items in pieces of multiples of `size` items; the last piece may be shorter.
 
         Pieces that fit are passed on without a copy.
         """
         held: list[Array] = []
         count = 0
-        for piece in self.each(start):
+        for piece in self.each():
             if count:
                 held.append(piece[: -count % size])
                 count += len(held[-1])

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-import math
 import os
 import shutil
 import zipfile
@@ -100,14 +99,9 @@ class ZarrWriter:
 
     def write(self, name: str, pieces: Pieces) -> None:
         created = self.create(name, pieces.length, pieces.dtype)
-        if (chunks := chunks_in(_metadata_of(created), created.path)) is not None:
-            write_array(objects_in(created.store), chunks, pieces)
-            return
-        at = 0
-        for piece in pieces.regrouped(math.prod(created.shards or created.chunks)):  # of another type, such as bool
-            with touching(name):
-                created[at : at + len(piece)] = piece
-            at += len(piece)
+        chunks = chunks_in(_metadata_of(created), created.path)
+        assert chunks is not None  # what is written is of the plainest kind
+        write_array(objects_in(created.store), chunks, pieces)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         _commit(self.group, header, self.made)

@@ -236,22 +236,36 @@ def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader
 def _group_at(root: StorePath, group: str | None) -> dict[str, Any] | None:
     """The metadata of a group below a place.
 
-    An object store is asked for no more metadata where they are consolidated at that place and agree with the group's:
-    those of a group of another layout, since a header has its own list.
+    An object store is asked for no more metadata of another layout than ours, which has its own list, where they are
+    consolidated at that place and agree with the attributes of each group that tells the shape of a matrix.
     """
-    node = node_at(root / (group or ""))
-    if node is None or not isinstance(root.store, Far) or ATTRIBUTE in node.get("attributes", {}):
+    place, far = root / (group or ""), root.store
+    node = node_at(place)
+    attributes = (node or {}).get("attributes", {})
+    if not isinstance(far, Far) or ATTRIBUTE in attributes:
         return node
-    if node["zarr_format"] == 3:
-        top = (_json(root, ROOT) or {}).get("consolidated_metadata") or {}
-        listed = {f"{path}/{ROOT}": inner for path, inner in (top.get("metadata") or {}).items()}
-        there = listed.get(f"{group}/{ROOT}", {}).get("attributes", {}) if group else node["attributes"]
-    else:
-        listed = (_json(root, ".zmetadata") or {}).get("metadata") or {}
-        there = listed.get(f"{group or ''}/.zattrs".lstrip("/"), {})
-    if listed and there == node.get("attributes", {}):
-        root.store.believe(f"{root.path}/".lstrip("/"), listed)
+    if far.believed is None and node is not None:
+        far.believed = _consolidated(root, newer=node["zarr_format"] == 3)
+    if far.believed and group and (node is None or ("shape" in attributes and not _agrees(far, place, node))):
+        far.believed = {}
+        return node_at(place)
     return node
+
+
+def _consolidated(root: StorePath, *, newer: bool) -> dict[str, Any]:
+    """The metadata that are consolidated at a group, by key."""
+    top = _json(root, ROOT if newer else ".zmetadata") or {}
+    nodes = ((top.get("consolidated_metadata") or {}) if newer else top).get("metadata") or {}
+    return {(root / path / (ROOT if newer else "")).path: node for path, node in nodes.items()}
+
+
+def _agrees(far: Far, place: StorePath, node: Mapping[str, Any]) -> bool:
+    """Whether the stored attributes of a group are those that are believed."""
+    newer = node["zarr_format"] == 3
+    key = (place / (ROOT if newer else ".zattrs")).path
+    text, listed = sync(far.asked(key)), (far.believed or {}).get(key, {})
+    there = {} if text is None else load_json(text.to_bytes(), _METADATA, constants=True)
+    return bool(there.get("attributes", {}) == listed.get("attributes", {}) if newer else there == listed)
 
 
 def _prefix_in(attributes: Mapping[str, Any]) -> str:

@@ -68,23 +68,23 @@ def _store_at(url: str) -> Store:
 class Far(WrapperStore[Store]):
     """A store whose requests take time, for reading: every key of metadata is asked for once.
 
-    url: what errors call it. `believe` adds metadata that are consolidated at a group.
+    url: what errors call it. believed: all metadata, by key, where they are consolidated and not found untrue.
     """
 
     def __init__(self, store: Store, url: str = "") -> None:
         super().__init__(store)
         self._url = url
         self._known: dict[str, Any] = {}
-        self._whole: str | None = None  # all metadata below it are known
+        self.believed: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         return self._url or str(self._store)
 
-    def believe(self, prefix: str, metadata: dict[str, Any]) -> None:
-        """Answer from these metadata, by key below a prefix; others are not there."""
-        make = default_buffer_prototype().buffer.from_bytes
-        self._known |= {f"{prefix}{key}": make(json.dumps(value).encode()) for key, value in metadata.items()}
-        self._whole = prefix
+    async def asked(self, key: str) -> Any:
+        """Metadata as they are stored, whatever is believed."""
+        if key not in self._known:
+            self._known[key] = await self._store.get(key, default_buffer_prototype())
+        return self._known[key]
 
     @property
     def supports_listing(self) -> bool:
@@ -99,10 +99,10 @@ class Far(WrapperStore[Store]):
                     raise
             whole = await self._store.get(key, prototype)  # from a web server that sends no ranges
             return None if whole is None else whole[slice(*range_in(whole, byte_range))]
-        if key not in self._known:
-            absent = self._whole is not None and key.startswith(self._whole)
-            self._known[key] = None if absent else await self._store.get(key, prototype)
-        return self._known[key]
+        if key in self._known or not self.believed:
+            return await self.asked(key)
+        node = self.believed.get(key)
+        return None if node is None else prototype.buffer.from_bytes(json.dumps(node).encode())
 
     async def getsize_prefix(self, prefix: str) -> int:
         return await self._store.getsize_prefix(prefix)  # zarr's own wrapper reads every object

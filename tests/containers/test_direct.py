@@ -37,7 +37,7 @@ from binsparse_levels.containers.base import Storage
 from binsparse_levels.io import describe
 
 LIMITS = Limits()
-TYPES = ("int8", "uint8", "int16", "uint32", "int64", "uint64", "float32", "float64")
+TYPES = ("bool", "int8", "uint8", "int16", "uint32", "int64", "uint64", "float32", "float64")
 counter = itertools.count()
 
 

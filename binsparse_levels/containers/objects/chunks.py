@@ -23,7 +23,7 @@ ABSENT = 2**64 - 1  # offset and length of a chunk that is not there, in the ind
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 _SUM = 4  # bytes of a checksum
 _BATCH = 2**26  # bytes of items that are encoded before they are sent
-_NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)} - {"float8"}
+_NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)} - {"float8"} | {"bool"}
 # What the metadata of an array have; zarr refuses others.
 _MEMBERS = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value"}
 _MEMBERS |= {"codecs", "attributes", "dimension_names", "storage_transformers"}
@@ -125,12 +125,12 @@ def chunks_in(metadata: Mapping[str, Any], path: str) -> Chunks | None:
         case {
             "zarr_format": 2, "shape": [length], "chunks": [chunk], "dtype": str(name), "fill_value": fill,
             "compressor": dict() | None as compressor, "filters": None | [],
-        } if re.fullmatch(r"<[iuf][248]|\|[iu]1", name):  # fmt: skip
+        } if re.fullmatch(r"<[iuf][248]|\|[iub]1", name):  # fmt: skip
             how = dict(compressor or {"id": "none"})
             if how.get("id") not in CODECS or not _are_sizes(length, chunk):
                 return None
             dtype = np.dtype(name)
-            fill = 0 if fill is None else fill
+            fill = dtype.type().item() if fill is None else fill
             options = chunk, chunk, False, how.pop("id"), how, False
             return Chunks(path, length, dtype, dtype.type(fill), *options) if _is_value(fill, dtype) else None
         case {"zarr_format": 3, "shape": [_], "data_type": str(name), "fill_value": fill, **more} if name in _NUMBERS:
@@ -145,9 +145,9 @@ def chunks_in(metadata: Mapping[str, Any], path: str) -> Chunks | None:
 
 def _is_value(fill: Any, dtype: np.dtype[Any]) -> bool:
     """Whether JSON is a value of a type of numbers."""
-    if type(fill) is int and dtype.kind != "f":
+    if type(fill) is int and dtype.kind in "iu":
         return int(np.iinfo(dtype).min) <= fill <= int(np.iinfo(dtype).max)
-    return dtype.kind == "f" and type(fill) in (int, float)
+    return type(fill) in {"f": (int, float), "b": (bool,)}.get(dtype.kind, ())
 
 
 def _are_sizes(length: Any, *chunks: Any) -> bool:
