@@ -10,9 +10,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import in_pieces
 from ..containers.replacing import Overwrite
-from ..engine import joining
 from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims
@@ -27,7 +25,6 @@ from ..io.kinds import Place, in_memory
 from ..io.writing import Progress, check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import release
-from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
@@ -101,8 +98,6 @@ def convert(
     parsed = fitting_format(
         tensor.format if format is None else format, tensor.shape, limits, mapped=opened.map is not None
     )
-    if tensor.structure is not None:
-        raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
     rows = None if memory is None else _rows_of(memory, tree)
     if rows is None or not tree.lazy or in_memory(source) or _entries(tree, rows) <= rows:
@@ -111,13 +106,10 @@ def convert(
     check_target(target, overwrite=overwrite, **options)
     kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
-    more: dict[str, Any] = {"rows": rows, "sorted": ordered, "structure": tensor.structure}
-    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, **more)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
-    plan = replace(plan, one=one, **plan.typed(tensor.dtype, tensor._pad()))
-    entries = Tensors([source], rows, limits)
+    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered, one=one)
     with scratch(target) as folder:
-        _write_parts(folder, plan, entries, target, rest, opened._metadata, client=client, map=opened.map)
+        _write_parts(folder, plan.like(opened), Tensors([source], rows, limits), target, rest, client, opened.map)
 
 
 @within_memory
@@ -248,30 +240,18 @@ def _write_chunks(
         every = (x for some in ([one, two], found) for x in some if x is not None)
         del one, two
         plan, kept = spilled(folder, plan, every, rest["progress"])
-        labels, structure = told()
-        plan = replace(plan, structure=structure)
-        _write_parts(folder, plan, kept, path, rest, replace(plan.metadata, labels=labels), map=plan.through)
+        kept.known, structure = told()
+        _write_parts(folder, replace(plan, structure=structure), kept, path, rest, None, plan.through)
 
 
 def _write_parts(
-    folder: str,
-    plan: Plan,
-    entries: Source,
-    target: Place,
-    rest: Mapping[str, Any],
-    metadata: Metadata,
-    *,
-    client: Any = None,
-    map: IndexMap | None = None,
+    folder: str, plan: Plan, entries: Source, target: Place, rest: Mapping[str, Any], client: Any, map: IndexMap | None
 ) -> None:
     """Sort and pack the entries in parts, in the folder, and write all trees as one tensor, in pieces."""
     work = open_work(folder, plan, entries, sent=not running.in_this_process(client))
     with contextlib.closing(work):
         running.run(work, client, rest["progress"])
-        arrays = packing.joint(work, packing.join_heads(work))
-        pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in arrays.items()}
-        told: dict[str, Any] = {"structure": plan.structure, "map": map, "iso_value": plan.one}
-        header, encoded = encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **told)
+        header, encoded = packing.encoded(work, packing.join_heads(work), map)
         write_pieces(target, header, encoded, **rest)
 
 
