@@ -152,7 +152,7 @@ class Rows:
             if name not in dims:
                 raise OptionError(Problem("labels", f"{name!r:.40} is none of the dimensions {', '.join(dims):.200}"))
         self.dims, self.values, self._nulls = tuple(dims), values, nulls
-        self._numbers = [_Numbers(name, given.get(name)) for name in dims]
+        self._numbers = [_Numbers(name, _different(given[name], name) if name in given else None) for name in dims]
 
     def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
         """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
@@ -189,20 +189,21 @@ class Rows:
         return Labels(self.dims, columns, self.values or "value")
 
 
-class _Numbers:
-    """The coordinates of one dimension."""
+def _different(labels: Any, name: str) -> Any:
+    """Labels that a caller gives, in their plain type. Raises ArrayError."""
+    listed = arrow().chunked_array([arrow().array(labels)])
+    made = listed.cast(plain_type(listed.type, f"columns.{name}")).combine_chunks()
+    if made.null_count or len(made.unique()) != len(made):
+        raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
+    return made
 
-    def __init__(self, name: str, given: Any) -> None:
-        self.name = name
-        self.known: Any = None  # the labels, an array of Arrow's; None where the column contains coordinates
-        self._path = f"columns.{name}"
-        self._given = given is not None
-        self._seen = False
-        if self._given:
-            listed = arrow().chunked_array([arrow().array(given)])
-            self.known = listed.cast(plain_type(listed.type, self._path)).combine_chunks()
-            if self.known.null_count or len(self.known.unique()) != len(self.known):
-                raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
+
+class _Numbers:
+    """The coordinates of one dimension. known: the labels, an array of Arrow's; None for coordinates."""
+
+    def __init__(self, name: str, known: Any) -> None:
+        self.name, self.known = name, known
+        self._path, self._given, self._seen = f"columns.{name}", known is not None, False
 
     def of(self, column: Any) -> Array:
         """The coordinates of a column without nulls. Raises ArrayError."""
@@ -212,12 +213,13 @@ class _Numbers:
         if types.is_null(column.type):  # all of its rows were dropped
             return np.empty(0, np.int64)
         first, self._seen = not self._seen, True
-        if self.known is None and types.is_integer(column.type):
-            return coordinates_of(column, self.name)
-        if self.known is None and types.is_floating(column.type):  # as pandas has integers with nulls
-            raise no_label(column.type, self._path)
-        if self.known is None and not first:
-            raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
+        if self.known is None:
+            if types.is_integer(column.type):
+                return coordinates_of(column, self.name)
+            if types.is_floating(column.type):  # as pandas has integers with nulls
+                raise no_label(column.type, self._path)
+            if not first:
+                raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
         plain = plain_type(column.type, self._path)
         coded = (column if types.is_dictionary(column.type) else column.dictionary_encode()).combine_chunks()
         there = coded.dictionary.cast(plain)

@@ -129,7 +129,7 @@ def build(
     call = {**options, "format": str(format), "source": given.told, "shape": shape, "columns": columns, "count": count}
     call |= {"nulls": nulls, "fill_value": fill_value}
     with contextlib.ExitStack() as ending:
-        folder = ending.enter_context(scratch(place)) if work is None else _folder(work)
+        folder = ending.enter_context(scratch(place)) if work is None else str(absolute(work))
         there = None if work is None else begun(folder, call)
         if there is not None and (left := targets.left_by(folder)) is not None:
             targets.check_left(place, left, folder)
@@ -257,20 +257,12 @@ def _numbered(given: _Given, folder: str, there: Any, options: Any, fill: Any, r
     return plan, kept, {"rows": plan.rows, "table": {**told, "blocks": len(kept)}}
 
 
-def _folder(work: str | os.PathLike[str]) -> str:
-    """The address of a work, as other processes understand it."""
-    place = os.fspath(work)
-    return place if is_url(place) else os.path.abspath(place)
-
-
 def _target(place: str | os.PathLike[str]) -> str:
     """The URL or real path of a place for a store. Raises OptionError, PathMissingError, PathExistsError."""
     location = target_at(place, "zarr")
-    if location.group is not None:
-        raise OptionError(Problem(str(place), "a store is built whole; leave out the group"))
     others = [suffix for name, kind in KINDS.items() if name != "zarr" for suffix in kind.suffixes] + [".zip"]
-    if str(location.path).endswith(tuple(others)):
-        raise OptionError(Problem(str(place), "a build makes a Zarr folder; take the suffix .zarr"))
+    if location.group is not None or str(location.path).endswith(tuple(others)):
+        raise OptionError(Problem(str(place), "a build makes a whole Zarr folder; take a .zarr, without a group"))
     if is_url(location.path):
         return str(location.path)
     path: str = os.path.realpath(location.path)
