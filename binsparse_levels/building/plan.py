@@ -39,7 +39,7 @@ from ..tensors.validation import (
 )
 
 FEW = 2**20  # positions that any process has memory for
-LOADED = 180 * 2**20  # bytes of a process when it has loaded all libraries and kernels of a build
+LOADED = 188 * 2**20  # bytes of a process when it has loaded all libraries and kernels of a build
 _ALLOWANCE = 2**25  # bytes of pieces of arrays on their way
 _LEAST = 2**14  # entries
 _POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none

@@ -234,7 +234,13 @@ class Numbered(Source):
         return pair_of(self._function(number), self._ndim)
 
     def value_type(self) -> np.dtype[Any]:
-        return common_type([self.read(0)[1].dtype] if self._count else [], "values")
+        types = []
+        for number in range(self._count):
+            values = self.read(number)[1]
+            types.append(values.dtype)
+            if len(values):
+                break
+        return common_type(types[-1:], "values")
 
 
 def pair_of(chunk: Any, ndim: int) -> Chunk:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -79,7 +81,10 @@ def convert(
     >>> str(bl.read(target).format)
     'CSC'
     """
-    check_absent(target, overwrite, options.get("kind"))
+    kind = check_absent(target, overwrite, options.get("kind")).kind
+    for name in options.keys() - {*inspect.signature(write).parameters, *kind.writes}:
+        what = "is no option of convert; pass what `read` takes to read(…), and write its tensor"
+        raise OptionError(Problem(name, what))
     format, map = (None, map) if format is None else with_map(format, map)
     if map is not None and memory is not None:
         raise OptionError(Problem("memory", "another map needs the whole tensor in memory; leave out map or memory"))
@@ -182,14 +187,17 @@ def write_from(
     check_nulls(nulls)
     rows = _reader(plan, dims, values, labels, nulls)
     stream = _chunks(chunks, plan, rows, fill_value)
-    first = next(stream, None)
-    if first is None and plan.dtype is None:
+    first: list[Chunk] = []
+    while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
+        first.append(chunk)  # one without entries does not tell the type of the values
+    if not first and plan.dtype is None:
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
     names = None if rows is None else (*rows.dims, str(rows.values))
-    plan = replace(plan, names=names, **plan.typed(np.dtype(float) if first is None else first[1].dtype, fill_value))
+    plan = replace(plan, names=names, **plan.typed(first[-1][1].dtype if first else np.dtype(float), fill_value))
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
-    found = (chunk for some in ([first] if first else [], stream) for chunk in some)
-    _write_chunks(plan, found, path, rest, lambda: (None if rows is None else rows.labels(), None))
+    _write_chunks(
+        plan, itertools.chain(first, stream), path, rest, lambda: (None if rows is None else rows.labels(), None)
+    )
 
 
 def _convert_text(

@@ -59,13 +59,13 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
     }
     with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
         shape = options.shape or _least_shape(options.path, dims, chosen["nulls"])
-        write_from(file_tables(options.path), out, shape, format, memory=options.memory, progress=bars, **chosen)
+        write_from(file_tables(options.path, dims), out, shape, format, memory=options.memory, progress=bars, **chosen)
 
 
 def _least_shape(path: str, dims: Sequence[str], nulls: Nulls) -> list[int]:
     """The shape that holds the coordinates and the labels in these columns of a table."""
     shape, rows = [0] * len(dims), Rows(dims, None, nulls=nulls)
-    for coords, _ in rows.chunks(file_tables(path)):
+    for coords, _ in rows.chunks(file_tables(path, dims)):
         shape = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(shape, coords, strict=True)]
     return shape
 
