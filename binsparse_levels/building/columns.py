@@ -62,6 +62,8 @@ def type_of(kind: Any, name: str) -> np.dtype[Any]:
 
 def numbers_of(column: Any, name: str) -> Array:
     """A column of Arrow's without nulls as an array. Raises ArrayError for a column without numbers."""
+    if not len(column) and arrow().types.is_null(column.type):  # as pandas has columns without rows
+        return np.empty(0)
     if arrow().types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
     if type_of(column.type, name).kind == "b":
@@ -71,6 +73,8 @@ def numbers_of(column: Any, name: str) -> Array:
 
 def coordinates_of(column: Any, name: str) -> Array:
     """A column of Arrow's without nulls as coordinates. Raises ArrayError for what are no integers."""
+    if not len(column):
+        return np.empty(0, np.int64)
     found = numbers_of(column, name)
     if found.dtype.kind not in "iu":
         what = f"contains {column.type}, and coordinates are integers; cast it in the table, such as by SQL"
@@ -153,7 +157,7 @@ class Rows:
             if name not in dims:
                 raise OptionError(Problem("labels", f"{name!r:.40} is none of the dimensions {', '.join(dims):.200}"))
         self.dims, self.values, self._nulls = tuple(dims), values, nulls
-        self._numbers = [_Numbers(name, given.get(name)) for name in dims]
+        self._numbers = [_Numbers(name, _different(given[name], name) if name in given else None) for name in dims]
 
     def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
         """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
@@ -186,39 +190,52 @@ class Rows:
 
     def labels(self) -> Labels:
         """The labels that have appeared."""
-        columns = {one.name: column_of(one.known) for one in self._numbers if one.known is not None}
-        return Labels(self.dims, columns, self.values or "value")
+        found = {one.name: one.labels() for one in self._numbers}
+        return Labels(self.dims, {k: x for k, x in found.items() if x is not None}, self.values or "value")
+
+
+def _different(labels: Any, name: str) -> Any:
+    """Labels that a caller gives, in their plain type. Raises ArrayError."""
+    listed = arrow().chunked_array([arrow().array(labels)])
+    made = listed.cast(plain_type(listed.type, f"columns.{name}")).combine_chunks()
+    if made.null_count or len(made.unique()) != len(made):
+        raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
+    return made
 
 
 class _Numbers:
-    """The coordinates of one dimension."""
+    """The coordinates of one dimension. known: the labels, an array of Arrow's; None for coordinates."""
 
-    def __init__(self, name: str, given: Any) -> None:
-        self.name = name
-        self.known: Any = None  # the labels, an array of Arrow's; None where the column contains coordinates
-        self._path = f"columns.{name}"
-        self._given = given is not None
-        self._seen = False
-        if self._given:
-            listed = arrow().chunked_array([arrow().array(given)])
-            self.known = listed.cast(plain_type(listed.type, self._path)).combine_chunks()
-            if self.known.null_count or len(self.known.unique()) != len(self.known):
-                raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
+    def __init__(self, name: str, known: Any) -> None:
+        self.name, self.known = name, known
+        self._path, self._given, self._seen = f"columns.{name}", known is not None, False
+        self._empty: Any = None  # the type of a column without rows, which counts where none has rows
+
+    def labels(self) -> Column | None:
+        """The labels that have appeared; None for coordinates."""
+        types = arrow().types
+        if self.known is not None or self._seen or self._empty is None:
+            return None if self.known is None else column_of(self.known)
+        if types.is_integer(self._empty) or types.is_floating(self._empty) or types.is_null(self._empty):
+            return None
+        return column_of(arrow().array([], plain_type(self._empty, self._path)))
 
     def of(self, column: Any) -> Array:
         """The coordinates of a column without nulls. Raises ArrayError."""
         from pyarrow import compute
 
         types = arrow().types
-        if types.is_null(column.type):  # all of its rows were dropped
+        if not len(column):
+            self._empty = column.type
             return np.empty(0, np.int64)
         first, self._seen = not self._seen, True
-        if self.known is None and types.is_integer(column.type):
-            return coordinates_of(column, self.name)
-        if self.known is None and types.is_floating(column.type):  # as pandas has integers with nulls
-            raise no_label(column.type, self._path)
-        if self.known is None and not first:
-            raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
+        if self.known is None:
+            if types.is_integer(column.type):
+                return coordinates_of(column, self.name)
+            if types.is_floating(column.type):  # as pandas has integers with nulls
+                raise no_label(column.type, self._path)
+            if not first:
+                raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
         plain = plain_type(column.type, self._path)
         is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow joins no chunks of codes to none
         whole = (column if is_coded else column.cast(plain)).combine_chunks()
@@ -281,7 +298,7 @@ def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
         schema = pa.schema([reader.schema.field(name) for name in names])
         held: list[Any] = []
         rows = 0
-        for batch in reader:
+        for batch in _batches(reader):
             rows += len(batch)
             held.append(batch.select(list(names)))
             if sum(map(len, held)) >= _AT_ONCE:
@@ -289,6 +306,13 @@ def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
                 held = []
         if sum(map(len, held)) or not rows:  # a table without rows has types
             yield pa.Table.from_batches(held, schema)
+
+
+def _batches(reader: Any) -> Iterator[Any]:
+    try:
+        yield from reader
+    except arrow().ArrowInvalid as error:  # such as a text among the numbers of a CSV file
+        raise ArrayError(Problem("table", f"{error}; cast the column to text, or correct the row")) from error
 
 
 def label_type(kind: Any) -> str:
@@ -334,7 +358,7 @@ def arrow_of(column: Column) -> Any:
     return made.cast(pa.int32()).cast(pa.date32()) if unit == "D" else made.cast(pa.timestamp(unit, zone))
 
 
-def file_tables(path: str) -> Any:
+def file_tables(path: str, dims: Sequence[str]) -> Any:
     """A table in a file: what gives its columns by Arrow's C stream, in bounded memory. Raises ContainerError."""
     arrow()
     from pyarrow import dataset, ipc
@@ -346,6 +370,28 @@ def file_tables(path: str) -> Any:
             raw.seek(-1, os.SEEK_END)
             if suffix == ".csv":
                 warn_of_end(raw.read(), path)
+                return _csv(path, dims)
         if suffix in (".arrow", ".feather") and begin != b"ARROW1":
             return ipc.open_stream(path)
-        return dataset.dataset(path, format={".parquet": "parquet", ".csv": "csv"}.get(suffix, "ipc"))
+        return dataset.dataset(path, format="parquet" if suffix == ".parquet" else "ipc")
+
+
+def _csv(path: str, dims: Sequence[str]) -> Any:
+    """A CSV file as a dataset. Ids of digits are integers where all are written as such, else texts: 007 is not 7."""
+    pa = arrow()
+    from pyarrow import compute, csv, dataset
+
+    def opened(types: Mapping[str, Any]) -> Any:
+        options = csv.ConvertOptions(column_types=types)
+        return dataset.dataset(path, format=dataset.CsvFileFormat(convert_options=options))
+
+    there = opened({}).schema
+    check_names(there.names, dims)
+    types = {x: pa.string() for x in dims if pa.types.is_integer(there.field(x).type)}
+    missing, odd = pa.array(csv.ConvertOptions().null_values), set[str]()
+    for batch in opened(types).scanner(columns=list(types)).to_batches():
+        for name in types.keys() - odd:
+            plain = compute.match_substring_regex(batch[name], "^(0|-?[1-9][0-9]{0,17})$")
+            if not compute.all(compute.or_(plain, compute.is_in(batch[name], missing))).as_py():
+                odd.add(name)
+    return opened({name: pa.string() if name in odd else there.field(name).type for name in types})

@@ -4,18 +4,22 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, repeat_one
+from ..arrays import Array, LazyArray, Pieces, in_pieces, repeat_one
+from ..engine import joining
 from ..engine.joining import Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
+from ..formats.index_map import IndexMap
 from ..levels import Level, places
 from ..levels.positions import cells
+from ..tensors.encoding import encode_pieces
 from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
@@ -23,8 +27,6 @@ from .entries import concatenated, follow
 from .partitions import Cut, Piece, between, cuts_of, gathered, pieces_of
 from .plan import FEW, Plan, check_joined
 from .work import Work, pages_of
-
-_KIND = 2**32  # what the kind of an array's type is multiplied by, where a number says kind and size
 
 
 def count(work: Work) -> int:
@@ -177,9 +179,9 @@ def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
             break
     ends = _ends(columns[:-1], origin)
     tree = _packed(plan, plan.part_levels, columns, dims, origin)
-    arrays = [*(tree.arrays[name] for name in plan.array_names[:-1]), tree.values]
-    types = [_KIND * ord(x.dtype.kind) + x.dtype.itemsize for x in arrays]
-    return [*dims, *origin, *ends[0], *ends[1], *map(len, arrays), *types], arrays
+    found = [*(tree.arrays[name] for name in plan.array_names[:-1]), tree.values]
+    arrays = [x.astype(t, copy=False) for x, t in zip(found, plan.array_types, strict=True)]
+    return [*dims, *origin, *ends[0], *ends[1], *map(len, arrays)], arrays
 
 
 def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
@@ -200,11 +202,11 @@ def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
 
 def join_heads(work: Work) -> Array:
     """The heads of all trees, a row for each: the number of its step, where its arrays begin, then by dimension the
-    sizes, the origin, the first and the last coordinates, then by array the lengths and the types.
+    sizes, the origin, the first and the last coordinates, then by array the lengths.
 
     Raises ArrayError for trees that do not follow each other, ContainerError for a head that is damaged.
     """
-    ndim, width = len(work.plan.dims), 2 + 4 * len(work.plan.dims) + 2 * len(work.plan.array_names)
+    ndim, width = len(work.plan.dims), 2 + 4 * len(work.plan.dims) + len(work.plan.array_names)
     found = [x.view(np.int64) for x in work.last_pieces([f"pack/{k}" for k in sorted(work.done("pack"))])]
     table = np.concatenate([np.empty(0, np.int64), *found]).reshape(-1, width)
     first, last = (table[:, 2 + k * ndim :][:, :ndim] for k in (2, 3))
@@ -215,27 +217,31 @@ def join_heads(work: Work) -> Array:
     return table
 
 
+def encoded(work: Work, heads: Array, map: IndexMap | None) -> tuple[dict[str, Any], dict[str, Pieces]]:
+    """The header of the whole tensor, and its arrays in pieces, as they are written."""
+    plan = work.plan
+    pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in joint(work, heads).items()}
+    metadata = replace(plan.metadata, labels=work.source.labels(plan))
+    told: dict[str, Any] = {"structure": plan.structure, "map": map, "iso_value": plan.one}
+    return encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **told)
+
+
 def joint(work: Work, heads: Array) -> dict[str, LazyArray]:
     """The arrays of the whole tree, read from the trees where they are sliced."""
-    plan, ndim, names = work.plan, len(work.plan.dims), work.plan.array_names
+    plan, ndim, names, types = work.plan, len(work.plan.dims), work.plan.array_names, work.plan.array_types
     sizes, origin, first, last = (heads[:, 2 + k * ndim :][:, :ndim] for k in range(4))
-    lengths, types = heads[:, 2 + 4 * ndim :].reshape(len(heads), 2, len(names)).transpose(1, 0, 2)
-    bytes_of = lengths * (types % _KIND)
+    lengths = heads[:, 2 + 4 * ndim :]
+    bytes_of = lengths * [dtype.itemsize for dtype in types]
     begins = np.cumsum(bytes_of, axis=1) - bytes_of + heads[:, 1:2]
-    values = plan.column_types[-1]
 
     def read(k: int, name: str, start: int, stop: int) -> Array:
         which = names.index(name)
-        kind, size = divmod(int(types[k, which]), _KIND)
-        dtype = values if name == "values" else np.dtype(f"{chr(kind)}{size}")
-        if start >= stop:
-            return np.empty(0, dtype)
-        a, z = (int(begins[k, which]) + x * dtype.itemsize for x in (start, stop))
-        return work.slice(f"pack/{heads[k, 0]}", a, z).view(dtype)
+        size = types[which].itemsize
+        a, z = (int(begins[k, which]) + x * size for x in (start, max(start, stop)))
+        return work.slice(f"pack/{heads[k, 0]}", a, z).view(types[which])
 
-    by_name = {name: lengths[:, k] for k, name in enumerate(names)}
-    parts = Parts(plan.part_levels, sizes, origin, first, last, by_name, read)
+    parts = Parts(plan.part_levels, sizes, origin, first, last, dict(zip(names, lengths.T, strict=True)), read)
     entries = int(lengths[:, -1].sum())
     check_joined(plan, entries)
     dtype = index_dtype(plan.dims, entries)
-    return joined(plan.parsed.levels, plan.dims, parts, plan.pad, dtype, values, plan.limits)
+    return joined(plan.parsed.levels, plan.dims, parts, plan.pad, dtype, types[-1], plan.limits)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
@@ -17,7 +17,7 @@ from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates, hold_dense
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
-from ..errors import FormatError, LimitError, OptionError, Problem
+from ..errors import FormatError, LimitError, OptionError, Problem, raise_if
 from ..formats.format import Format, FormatLike, parse_format, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..levels import Level, places
@@ -25,6 +25,7 @@ from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
 from ..tensors.encoding import Metadata
+from ..tensors.tensor import Tensor
 from ..tensors.validation import (
     check_duplicates,
     check_value_type,
@@ -33,11 +34,12 @@ from ..tensors.validation import (
     checked_json,
     checked_sizes,
     checked_type,
+    mirror_problems,
     pad_of,
 )
 
 FEW = 2**20  # positions that any process has memory for
-LOADED = 180 * 2**20  # bytes of a process when it has loaded all libraries and kernels of a build
+LOADED = 188 * 2**20  # bytes of a process when it has loaded all libraries and kernels of a build
 _ALLOWANCE = 2**25  # bytes of pieces of arrays on their way
 _LEAST = 2**14  # entries
 _POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
@@ -118,6 +120,12 @@ class Plan:
         levels = places(self.part_levels, self.dims)
         return [spec.name for place in levels for spec in place.arrays.values()] + ["values"]
 
+    @cached_property
+    def array_types(self) -> list[np.dtype[Any]]:
+        """Their types: a tree has at most so many positions that its pointers fit."""
+        index = np.dtype(index_dtype(self.dims, 2 * (self.rows + self.positions)))
+        return [index] * (len(self.array_names) - 1) + [self.column_types[-1]]
+
     @property
     def pad(self) -> Any:
         assert self.dtype is not None
@@ -138,6 +146,21 @@ class Plan:
         check_value_type(dtype)
         held = checked_fill(fill, dtype)
         return {"dtype": dtype, "fill_value": None if held is None else np.asarray(held, dtype)[()]}
+
+    def like(self, tensor: Tensor, fill: Any = None) -> Plan:
+        """With the structure, the attributes and the fill value of a tensor, where the call gives no others.
+
+        Raises FormatError for a format or a map that the structure does not have.
+        """
+        structure, fill = tensor.structure, tensor.fill_value if fill is None else fill
+        told = {"attributes": self.attributes or dict(tensor.attributes), **self.typed(tensor.dtype, fill)}
+        made = replace(self, structure=structure, descriptor_attributes=dict(tensor.descriptor_attributes), **told)
+        if structure is not None and made.map is not None:
+            what = f"does not go with the structure {structure} of the source; leave it out"
+            raise FormatError(Problem("map", what))
+        if structure is not None:
+            raise_if(FormatError, mirror_problems(structure, made.parsed, made.pad))
+        return made
 
 
 def planned(

@@ -21,7 +21,7 @@ import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ..containers.base import is_url
 from ..errors import ContainerError, OptionError, Problem
@@ -72,7 +72,8 @@ STAGES = {
 def _stages(plan: Plan) -> list[str]:
     """The stages of a build, in order."""
     names = list(STAGES)
-    return names[names.index("pack") if plan.sorted else 0 : None if plan.target is not None else names.index("join")]
+    first, stop = "pack" if plan.sorted else "sample", len(names) if plan.target else names.index("join")
+    return names[names.index(first) : stop]
 
 
 def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = ()) -> None:
@@ -84,16 +85,17 @@ def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = 
     release()
 
 
-Run: TypeAlias = Callable[[Callable[[int], Any], Sequence[int]], Iterable[Any]]
-
-
 def run(work: Work, client: Any = None, progress: Progress | None = None) -> None:
     """Run all steps that are not done, stage by stage.
 
     client: a Dask client, an executor of concurrent.futures, or None. progress: called with the name of a stage, how
     many steps are done, of how many. Raises what the steps raise.
     """
-    runner = _runner(client)
+    if is_dask(client):
+        client = client.get_executor(pure=False, retries=_RETRIES)
+    if not isinstance(client, Executor | None):
+        what = f"expected a Dask client or an executor of concurrent.futures, got {type(client).__name__}"
+        raise OptionError(Problem("client", what))
     kinds = () if in_this_process(client) else travelling()
     report = progress or (lambda *told: None)
     for stage in _stages(work.plan):
@@ -103,7 +105,7 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
         done = count - len(todo)
         report(stage, done, count)
         step = partial(run_step, work, stage, kinds=kinds)
-        for _ in map(step, todo) if STAGES[stage].alone else runner(step, todo):
+        for _ in map(step, todo) if client is None or STAGES[stage].alone else _in_pool(client, step, todo):
             done += 1
             report(stage, done, count)
 
@@ -111,17 +113,6 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
 def in_this_process(client: Any) -> bool:
     """Whether the steps run in this process."""
     return isinstance(client, ThreadPoolExecutor | None)
-
-
-def _runner(client: Any) -> Run:
-    if client is None:
-        return map
-    if is_dask(client):
-        client = client.get_executor(pure=False, retries=_RETRIES)
-    if isinstance(client, Executor):
-        return partial(_in_pool, client)
-    what = f"expected a Dask client or an executor of concurrent.futures, got {type(client).__name__}"
-    raise OptionError(Problem("client", what))
 
 
 def refuse_fork(client: Any, places: Iterable[Any]) -> None:

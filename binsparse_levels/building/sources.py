@@ -37,10 +37,8 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries
 from ..tensors.views import Mapped
 from .columns import Nulls, arrow, check_names, entries_of, names_in
-from .entries import Chunk, checked_columns, concatenated, named, represents
+from .entries import Chunk, checked_columns, named, represents
 from .plan import Plan
-
-_NEIGHBOURS = 64  # entries of a tensor that are sampled at once
 
 
 class Source:
@@ -181,18 +179,6 @@ class Tensors(Source):
         tensor, blocks = self._opened(which)
         return stored_entries(tensor.stored, blocks[at])
 
-    def sample(self, plan: Plan, number: int, count: int) -> tuple[int, list[Array]]:
-        which, at = self._block_of(number)
-        tensor, blocks = self._opened(which)
-        block, stored = blocks[at], tensor.stored
-        if block.entries is not None or not block.size:
-            return super().sample(plan, number, count)
-        first, stop = block.positions.start, block.positions.stop
-        starts = np.linspace(first, max(stop - _NEIGHBOURS, first), max(count // _NEIGHBOURS, 1)).astype(np.int64)
-        near = (Block(range(k, min(k + _NEIGHBOURS, stop))) for k in np.unique(starts).tolist())
-        found = [checked_columns(plan, stored_entries(stored, x))[:-1] for x in near]
-        return block.size, concatenated(found)
-
     def value_type(self) -> np.dtype[Any]:
         return common_type([tensor.dtype for tensor in self.tensors()], "values")
 
@@ -248,7 +234,13 @@ class Numbered(Source):
         return pair_of(self._function(number), self._ndim)
 
     def value_type(self) -> np.dtype[Any]:
-        return common_type([self.read(0)[1].dtype] if self._count else [], "values")
+        types = []
+        for number in range(self._count):
+            values = self.read(number)[1]
+            types.append(values.dtype)
+            if len(values):
+                break
+        return common_type(types[-1:], "values")
 
 
 def pair_of(chunk: Any, ndim: int) -> Chunk:

@@ -17,10 +17,13 @@ from .work import Work, open_work, pages_of
 
 
 class Blocks(Source):
-    """Blocks of entries that a work keeps, in their order. count: of the blocks."""
+    """Blocks of entries that a work keeps, in their order. count: of the blocks. known: labels, where these are not
+    kept there.
+    """
 
     def __init__(self, address: str, count: int = 0) -> None:
         self._address, self.count = address, count
+        self.known: Labels | None = None
 
     def __len__(self) -> int:
         return self.count
@@ -32,7 +35,8 @@ class Blocks(Source):
         return columns_in(plan, Work(self._address).get(f"rows/{number}"))
 
     def labels(self, plan: Plan) -> Labels | None:
-        assert plan.names is not None
+        if self.known is not None or plan.names is None:
+            return self.known
         (*dims, values), work, columns = plan.names, Work(self._address, plan.id), {}
         for k, type in enumerate(plan.labels):
             if type is not None:

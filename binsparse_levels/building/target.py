@@ -19,18 +19,17 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Sliceable, in_pieces
+from ..arrays import Array, Sliceable
 from ..containers import zarr
 from ..containers.base import is_url
 from ..containers.objects.bucket import Bucket
 from ..containers.objects.chunks import Chunks, described
 from ..containers.replacing import Overwrite, exchange_folders, refuse_losing, remove
-from ..engine.joining import AT_ONCE
 from ..errors import ContainerError, IncompleteError, PathExistsError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
 from ..system import rename_new, to_disk
-from ..tensors.encoding import encode_pieces, hold_header
-from .packing import join_heads, joint
+from ..tensors.encoding import hold_header
+from .packing import encoded, join_heads, joint
 from .plan import Plan
 from .work import Work, store_at
 
@@ -65,20 +64,17 @@ def refuse_present(target: str, overwrite: Overwrite) -> None:
 
 def join(work: Work, number: int) -> None:
     plan, heads = work.plan, join_heads(work)
-    pieces = {name: in_pieces(array, AT_ONCE) for name, array in joint(work, heads).items()}
-    metadata = replace(plan.metadata, labels=work.source.labels(plan))
-    told: dict[str, Any] = {"structure": plan.structure, "map": plan.through, "packed": True}
-    header, encoded = encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, **told)
+    header, arrays = encoded(work, heads, plan.through)
     hold_header(header, plan.limits)
     storage = plan.storage
     if storage.shards is None:  # few files, however large the arrays
-        wanted = {name: -(-x.length // _MOST_SHARDS) for name, x in encoded.items()}
+        wanted = {name: -(-x.length // _MOST_SHARDS) for name, x in arrays.items()}
         shards = {name: max(2 ** (most - 1).bit_length(), _SHARD) for name, most in wanted.items()}
         storage = replace(storage, shards=shards)
-    lengths = {name: (x.length, x.dtype) for name, x in encoded.items()}
+    lengths = {name: (x.length, x.dtype) for name, x in arrays.items()}
     texts = zarr.new_metadata(lengths, header, storage, remote=is_url(str(plan.target)))
     tasks = []
-    for k, (name, x) in enumerate(encoded.items()):
+    for k, (name, x) in enumerate(arrays.items()):
         per_file = _chunks(texts[f"{name}/zarr.json"]).per_file
         at_once = max(_WRITTEN // (per_file * x.dtype.itemsize), 1)
         files = -(-x.length // per_file)
@@ -86,7 +82,7 @@ def join(work: Work, number: int) -> None:
     for key, text in texts.items():
         if key != zarr.ROOT:  # with the header, which is the commit
             store_at(str(plan.staging)).put(key, [text])
-    table = {"heads": heads, "names": np.array(list(encoded)), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
+    table = {"heads": heads, "names": np.array(list(arrays)), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
     work.save(f"join/{number}", **table, **{f"text:{key}": np.frombuffer(x, np.uint8) for key, x in texts.items()})
 
 

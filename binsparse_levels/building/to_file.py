@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,9 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import in_pieces
 from ..containers.replacing import Overwrite
-from ..engine import joining
 from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims
@@ -28,7 +28,6 @@ from ..io.writing import Progress, check_absent, check_target, write, write_piec
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import release
 from ..tensors.changing import is_dense
-from ..tensors.encoding import Metadata, encode_pieces
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
@@ -84,7 +83,10 @@ def convert(
     >>> str(bl.read(target).format)
     'CSC'
     """
-    check_absent(target, overwrite, options.get("kind"))
+    kind = check_absent(target, overwrite, options.get("kind")).kind
+    for name in options.keys() - {*inspect.signature(write).parameters, *kind.writes}:
+        what = "is no option of convert; pass what `read` takes to read(…), and write its tensor"
+        raise OptionError(Problem(name, what))
     format, map = (None, map) if format is None else with_map(format, map)
     if map is not None and memory is not None:
         raise OptionError(Problem("memory", "another map needs the whole tensor in memory; leave out map or memory"))
@@ -103,8 +105,6 @@ def convert(
     parsed = fitting_format(
         tensor.format if format is None else format, tensor.shape, limits, mapped=opened.map is not None
     )
-    if tensor.structure is not None:
-        raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
     blank = is_dense(opened) and not parsed.padded and is_foreign(source)  # cells that equal the fill value are none
     rows = None if memory is None else _rows_of(memory, tree)
@@ -122,13 +122,10 @@ def convert(
     check_target(target, overwrite=overwrite, **options)
     kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
-    more: dict[str, Any] = {"rows": rows, "sorted": ordered, "structure": tensor.structure}
-    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, **more)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
-    plan = replace(plan, one=one, **plan.typed(tensor.dtype, tensor._pad()))
-    entries = Tensors([source], rows, limits)
+    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered, one=one)
     with scratch(target) as folder:
-        _write_parts(folder, plan, entries, target, rest, opened._metadata, client=client, map=opened.map)
+        _write_parts(folder, plan.like(opened), Tensors([source], rows, limits), target, rest, client, opened.map)
 
 
 def _without_blanks(dense: Tensor, rows: int) -> Iterator[Chunk]:
@@ -208,14 +205,17 @@ def write_from(
     check_nulls(nulls)
     rows = _reader(plan, dims, values, labels, nulls)
     stream = _chunks(chunks, plan, rows, fill_value)
-    first = next(stream, None)
-    if first is None and plan.dtype is None:
+    first: list[Chunk] = []
+    while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
+        first.append(chunk)  # one without entries does not tell the type of the values
+    if not first and plan.dtype is None:
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
     names = None if rows is None else (*rows.dims, str(rows.values))
-    plan = replace(plan, names=names, **plan.typed(np.dtype(float) if first is None else first[1].dtype, fill_value))
+    plan = replace(plan, names=names, **plan.typed(first[-1][1].dtype if first else np.dtype(float), fill_value))
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
-    found = (chunk for some in ([first] if first else [], stream) for chunk in some)
-    _write_chunks(plan, found, path, rest, lambda: (None if rows is None else rows.labels(), None))
+    _write_chunks(
+        plan, itertools.chain(first, stream), path, rest, lambda: (None if rows is None else rows.labels(), None)
+    )
 
 
 def _convert_text(
@@ -266,30 +266,18 @@ def _write_chunks(
         every = (x for some in ([one, two], found) for x in some if x is not None)
         del one, two
         plan, kept = spilled(folder, plan, every, rest["progress"])
-        labels, structure = told()
-        plan = replace(plan, structure=structure)
-        _write_parts(folder, plan, kept, path, rest, replace(plan.metadata, labels=labels), map=plan.through)
+        kept.known, structure = told()
+        _write_parts(folder, replace(plan, structure=structure), kept, path, rest, None, plan.through)
 
 
 def _write_parts(
-    folder: str,
-    plan: Plan,
-    entries: Source,
-    target: Place,
-    rest: Mapping[str, Any],
-    metadata: Metadata,
-    *,
-    client: Any = None,
-    map: IndexMap | None = None,
+    folder: str, plan: Plan, entries: Source, target: Place, rest: Mapping[str, Any], client: Any, map: IndexMap | None
 ) -> None:
     """Sort and pack the entries in parts, in the folder, and write all trees as one tensor, in pieces."""
     work = open_work(folder, plan, entries, sent=not running.in_this_process(client))
     with contextlib.closing(work):
         running.run(work, client, rest["progress"])
-        arrays = packing.joint(work, packing.join_heads(work))
-        pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in arrays.items()}
-        told: dict[str, Any] = {"structure": plan.structure, "map": map, "iso_value": plan.one}
-        header, encoded = encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **told)
+        header, encoded = packing.encoded(work, packing.join_heads(work), map)
         write_pieces(target, header, encoded, **rest)
 
 

@@ -18,14 +18,13 @@ from ..containers.objects.bucket import side_by_side
 from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates
-from ..errors import ArrayError, FormatError, OptionError, PathExistsError, Problem, raise_if, within_memory
+from ..errors import ArrayError, OptionError, PathExistsError, Problem, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..io.kinds import KINDS, name_of, target_at
 from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
-from ..tensors.validation import mirror_problems
 from . import running
 from .columns import Nulls, check_nulls, names_in
 from .entries import blocks
@@ -130,7 +129,7 @@ def build(
     call = {**options, "format": str(format), "source": given.told, "shape": shape, "columns": columns, "count": count}
     call |= {"nulls": nulls, "fill_value": fill_value}
     with contextlib.ExitStack() as ending:
-        folder = ending.enter_context(scratch(place)) if work is None else _folder(work)
+        folder = ending.enter_context(scratch(place)) if work is None else str(absolute(work))
         there = None if work is None else begun(folder, call)
         if there is not None and (left := targets.left_by(folder)) is not None:
             targets.check_left(place, left, folder)
@@ -224,18 +223,11 @@ def _read(given: _Given, folder: str, there: Any, options: Any, fill: Any, repor
     entries = given.make(plan)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
     plan = replace(plan, names=given.names, sorted=single)
+    dtype = plan.dtype or entries.value_type()
+    plan = replace(plan, **plan.typed(dtype, fill))
     if isinstance(entries, Tensors) and (tensors := entries.tensors()):
         entries.check(plan.shape)
-        first = tensors[0]
-        fill = first.fill_value if fill is None else fill
-        plan = replace(plan, structure=first.structure, attributes=plan.attributes or dict(first.attributes))
-        plan = replace(plan, descriptor_attributes=dict(first.descriptor_attributes))
-    plan = replace(plan, **plan.typed(plan.dtype or entries.value_type(), fill))
-    if plan.structure is not None:
-        if plan.map is not None:
-            what = f"does not go with the structure {plan.structure} of the source; leave it out"
-            raise FormatError(Problem("map", what))
-        raise_if(FormatError, mirror_problems(plan.structure, plan.parsed, plan.pad))
+        plan = plan.like(tensors[0], fill)
     return plan, entries, {"rows": plan.rows}
 
 
@@ -265,20 +257,12 @@ def _numbered(given: _Given, folder: str, there: Any, options: Any, fill: Any, r
     return plan, kept, {"rows": plan.rows, "table": {**told, "blocks": len(kept)}}
 
 
-def _folder(work: str | os.PathLike[str]) -> str:
-    """The address of a work, as other processes understand it."""
-    place = os.fspath(work)
-    return place if is_url(place) else os.path.abspath(place)
-
-
 def _target(place: str | os.PathLike[str]) -> str:
     """The URL or real path of a place for a store. Raises OptionError, PathMissingError, PathExistsError."""
     location = target_at(place, "zarr")
-    if location.group is not None:
-        raise OptionError(Problem(str(place), "a store is built whole; leave out the group"))
     others = [suffix for name, kind in KINDS.items() if name != "zarr" for suffix in kind.suffixes] + [".zip"]
-    if str(location.path).endswith(tuple(others)):
-        raise OptionError(Problem(str(place), "a build makes a Zarr folder; take the suffix .zarr"))
+    if location.group is not None or str(location.path).endswith(tuple(others)):
+        raise OptionError(Problem(str(place), "a build makes a whole Zarr folder; take a .zarr, without a group"))
     if is_url(location.path):
         return str(location.path)
     path: str = os.path.realpath(location.path)
