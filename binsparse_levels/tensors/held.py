@@ -48,24 +48,12 @@ class Held(ABC):
 
     __slots__ = ()
 
+    shape: tuple[int, ...]  # the sizes of the dimensions
+    format: Format  # the levels and the transpose of the stored tensor
+    stored: Stored  # the tree that has the arrays, which may be those of a larger tensor
     structure: str | None = None  # of a matrix that stores one triangle
     map: IndexMap | None = None  # from the tensor to the stored tensor, where the transpose is not all
     viewed = False  # whether the arrays are those of a larger tensor
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the dimensions."""
-
-    @property
-    @abstractmethod
-    def format(self) -> Format:
-        """The levels and the transpose of the stored tensor."""
-
-    @property
-    @abstractmethod
-    def stored(self) -> Stored:
-        """The tree that has the arrays, which may be those of a larger tensor. Nothing is read."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -140,8 +128,6 @@ class Stored(Held):
     """
 
     __slots__ = ("_looked_up", "_views", "format", "limits", "origin", "shape", "shared", "structure", "tree")
-    format: Format
-    shape: tuple[int, ...]
 
     def __init__(
         self,
@@ -171,7 +157,7 @@ class Stored(Held):
         return _unpickled, (self.format, self.limits, self.structure, tree.dims, dict(tree.arrays), values, count)
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> Stored:  # type: ignore[override]
         return self
 
     def own(self, pad: Any) -> Stored:
