@@ -22,7 +22,7 @@ from ..formats.structure import STRUCTURES, expand, in_triangle, structure_probl
 from ..levels.base import Array
 from ..limits import Limits
 from .contents import Contents, labels_of
-from .held import Held, Listed, Stored, entries_of, one_value, packed
+from .held import Listed, Stored, entries_of, one_value, packed
 from .validation import (
     check_value_type,
     checked_fill,
@@ -40,13 +40,8 @@ T = TypeVar("T", bound=Contents)
 def with_tree(tensor: T, format: Format, tree: Tree, **changes: Any) -> T:
     """A tensor with another stored tree below the same map. changes: in the metadata, or the structure."""
     own = tensor._held.own(tensor._pad())
-    structure = changes.pop("structure", own.stored.structure)
-    return _around(tensor, own, format, tree, structure, **changes)
-
-
-def _around(tensor: T, own: Held, format: Format, tree: Tree, structure: str | None, **changes: Any) -> T:
-    """`with_tree` of a tensor whose entries are `own`."""
     stored = own.stored
+    structure = changes.pop("structure", stored.structure)
     made = around(own, Stored(format, tree, stored.limits, structure, shared=stored.shared))
     return tensor._of(made, replace(tensor._metadata, **changes) if changes else tensor._metadata)
 
@@ -111,7 +106,11 @@ def reformatted(tensor: T, format: FormatLike) -> T:
 
 def converted(tensor: T, format: FormatLike, map: MapLike | None, limits: Limits) -> T:
     """`Tensor.convert`."""
-    return _of_stored(tensor, format, limits) if map is None else _through(tensor, format, map, limits)
+    if map is None:
+        return _of_stored(tensor, format, limits)
+    target, whole = parse_map(map, tensor.shape), expanded(tensor)
+    coords, values = entries(whole)
+    return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 
 
 def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
@@ -122,26 +121,19 @@ def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
     parsed = fitting_format(format, stored.shape, limits, mapped=own.map is not None)
     order = _order_between(stored.format, parsed)
     if order is None:
-        return _around(tensor, own, parsed, stored.tree, stored.structure)
+        return with_tree(tensor, parsed, stored.tree)
     if stored.structure is not None:
         raise_if(FormatError, mirror_problems(stored.structure, parsed, pad))
         if stored.format.padded:
             return with_entries(tensor, *entries(tensor), parsed, limits)
     made = packing.convert_tree(stored.tree, parsed.levels, order, pad, limits)
-    return _around(tensor, own, parsed, made, stored.structure)
+    return with_tree(tensor, parsed, made)
 
 
 @lru_cache(256)
 def _order_between(old: Format, new: Format) -> tuple[int, ...] | None:
     """The stored dimensions of a format by their number in another; None where both store the same bytes."""
     return None if new.canonical() == old.canonical() else tuple(map(old.order.index, new.order))
-
-
-def _through(tensor: T, format: FormatLike, map: MapLike, limits: Limits) -> T:
-    """The same entries through another map."""
-    target, whole = parse_map(map, tensor.shape), expanded(tensor)
-    coords, values = entries(whole)
-    return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 
 
 def astype(tensor: T, dtype: np.dtype[Any]) -> T:
@@ -210,7 +202,7 @@ def without_structure(tensor: T) -> T:
     listed = tensor._held.entries(tensor._pad(), index_dtype(tensor.shape, 2 * len(tree.values)))
     coords, values = expand(name, *listed, mirrored_first=above)
     iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
-    whole = entries_of(format, tensor.shape, coords, one_value(values).reshape(1) if iso else values, iso)
+    whole = entries_of(format, tensor.shape, coords, values, iso)
     if all(level.ordered for level in format.levels):
         whole = replace(whole, ordered_dims=1, trusted=True)
     made = packing.pack_entries(format.levels, whole, tensor._pad(), "error", limits)

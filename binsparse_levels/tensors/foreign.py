@@ -29,11 +29,7 @@ _HINTS = {
     "anndata": "pass one of its matrices, such as adata.X",
     "builtins": "pass entries to pack, or cells to from_numpy",
     "dask": "call from_dask, or compute it",
-    "duckdb": _TABLE,
     "h5py": "call open or read with the file or group",
-    "pandas": _TABLE,
-    "polars": _TABLE,
-    "pyarrow": _TABLE,
     "xarray": "call write_dataset, or pass the data of a variable, such as array.data",
     "zarr": "call open or read with the group",
 }

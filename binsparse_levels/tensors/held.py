@@ -48,24 +48,12 @@ class Held(ABC):
 
     __slots__ = ()
 
+    shape: tuple[int, ...]  # the sizes of the dimensions
+    format: Format  # the levels and the transpose of the stored tensor
+    stored: Stored  # the tree that has the arrays, which may be those of a larger tensor
     structure: str | None = None  # of a matrix that stores one triangle
     map: IndexMap | None = None  # from the tensor to the stored tensor, where the transpose is not all
     viewed = False  # whether the arrays are those of a larger tensor
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the dimensions."""
-
-    @property
-    @abstractmethod
-    def format(self) -> Format:
-        """The levels and the transpose of the stored tensor."""
-
-    @property
-    @abstractmethod
-    def stored(self) -> Stored:
-        """The tree that has the arrays, which may be those of a larger tensor. Nothing is read."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -140,8 +128,6 @@ class Stored(Held):
     """
 
     __slots__ = ("_looked_up", "_views", "format", "limits", "origin", "shape", "shared", "structure", "tree")
-    format: Format
-    shape: tuple[int, ...]
 
     def __init__(
         self,
@@ -152,10 +138,8 @@ class Stored(Held):
         origin: Origin | None = None,
         shared: bool = False,
     ) -> None:
-        self.shape = tree.dims
-        if format.transpose is not None:
-            sizes = dict(zip(format.order, tree.dims, strict=True))
-            self.shape = tuple(map(sizes.__getitem__, range(len(sizes))))
+        order = format.order
+        self.shape = tuple([tree.dims[k] for k in sorted(range(len(order)), key=order.__getitem__)])
         self._looked_up = 0  # places, while the tree is lazy
         self._views: dict[tuple[tuple[int, ...], ...], View] = {}
         self.format = format
@@ -169,12 +153,11 @@ class Stored(Held):
         if self.origin is not None:
             return _opened, (self.origin, self.limits, self.format, self.structure)
         tree = self.own(None).tree
-        values = tree.values[:1] if tree.iso else tree.values
-        arrays = (tree.dims, dict(tree.arrays), values, len(tree.values), tree.iso)
-        return _unpickled, (self.format, self.limits, self.structure, *arrays)
+        values, count = (tree.values[:1], len(tree.values)) if tree.iso else (tree.values, None)
+        return _unpickled, (self.format, self.limits, self.structure, tree.dims, dict(tree.arrays), values, count)
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> Stored:  # type: ignore[override]
         return self
 
     def own(self, pad: Any) -> Stored:
@@ -199,11 +182,9 @@ class Stored(Held):
     def view(self, selection: Selection) -> View:
         """The view for this selection, which is kept for others like it."""
         views, key = self._views, selection[1:]
-        try:
-            return views[key]
-        except KeyError:
-            views[key] = made = View(self.tree, self.format, self.structure, selection)
-            return made
+        if key not in views:
+            views[key] = View(self.tree, self.format, self.structure, selection)
+        return views[key]
 
     def perhaps_lazy(self, pad: Any) -> Tree:
         return self.tree
@@ -313,7 +294,7 @@ def packed(
 ) -> Stored:
     """Unique entries in any order as a tree. iso: all values are equal, so that the first stands for all."""
     iso = iso and bool(coords or len(values))
-    entries = entries_of(format, shape, coords, one_value(values).reshape(1) if iso else values, iso)
+    entries = entries_of(format, shape, coords, values, iso)
     tree = packing.pack_entries(format.levels, entries, pad, "error", limits)
     return Stored(format, tree, limits, structure)
 
@@ -323,8 +304,8 @@ def packed(
 
 def entries_of(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
     """Entries by stored dimension, for the engine."""
-    order = format.order
-    return Entries(tuple([shape[k] for k in order]), tuple([coords[k] for k in order]), values, iso, order)
+    order, held = format.order, one_value(values).reshape(1) if iso else values
+    return Entries(tuple([shape[k] for k in order]), tuple([coords[k] for k in order]), held, iso, order)
 
 
 def one_value(values: Array) -> Array:
@@ -357,10 +338,10 @@ def _unpickled(
     dims: tuple[int, ...],
     arrays: Mapping[str, Array],
     values: Array,
-    count: int,
-    iso: bool,
+    count: int | None,
 ) -> Stored:
-    whole = repeat_one(values, count) if iso else values
+    iso = count is not None
+    whole = values if count is None else repeat_one(values, count)
     return Stored(format, Tree(format.levels, dims, arrays, whole, iso), limits, structure)
 
 

@@ -90,7 +90,7 @@ def pack(
     columns, stored = checked_entries(coords, values, len(sizes))
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
     iso = stored.ndim == 0
-    entries = entries_of(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
+    entries = entries_of(parsed, sizes, columns, stored.reshape(-1), iso)
     fill = checked_fill(fill_value, stored.dtype)
     pad = pad_of(fill, stored.dtype)
     metadata = Metadata(fill, checked_json(attributes, limits))

@@ -24,10 +24,8 @@ from .held import Held, Listed, Stored, packed
 class Mapped(Held):
     """A map over what is held: the entries of a stored tensor at other coordinates."""
 
-    __slots__ = ("base", "map", "shape", "stored", "viewed")
+    __slots__ = ("base", "format", "map", "shape", "stored", "viewed")
     map: IndexMap
-    shape: tuple[int, ...]
-    stored: Stored
 
     def __init__(self, base: Held, map: IndexMap) -> None:
         if base.structure is not None:
@@ -35,15 +33,12 @@ class Mapped(Held):
         self.base = base
         self.map = map
         self.shape = map.shape
+        self.format = base.format
         self.stored = base.stored
         self.viewed = base.viewed
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapped, (self.base, self.map)
-
-    @property
-    def format(self) -> Format:
-        return self.base.format
 
     def beneath(self, pad: Any) -> Held:
         return self.base
@@ -97,9 +92,6 @@ class Viewed(Held):
     """A view: the entries of what is held in a selection of its cells. It has no structure."""
 
     __slots__ = ("_own", "base", "selection", "shape", "stored")
-    shape: tuple[int, ...]
-    stored: Stored
-
     viewed = True
 
     def __init__(self, base: Held, selection: Selection) -> None:
@@ -117,7 +109,7 @@ class Viewed(Held):
         return self._restricted(self.base)[0] if isinstance(self.base, Mapped) else None
 
     @property
-    def format(self) -> Format:
+    def format(self) -> Format:  # type: ignore[override]
         if type(self.base) is Mapped:  # to ask an abstract class takes longer
             return self._restricted(self.base)[1]
         return self.stored.view(self.selection).format
