@@ -337,6 +337,20 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     return ["/"]
 
 
+def warn_of_others(path: Place) -> None:
+    """Warn of what a local file holds beside the tensor at its root, and what its conversion leaves out."""
+    with resolved(path) as location:
+        list_others = None if location.kind.tensors or location.group is not None else location.kind.part("others")
+        others = (
+            list_others(path) if list_others and isinstance(path := location.path, str) and not is_url(path) else ()
+        )
+    if others:
+        what = f"has {', '.join(sorted(others)):.200} beside its tensor, which are left out"
+        warnings.warn(
+            f"{path}: {what}; convert {path}:NAME for a tensor that list_tensors names", DialectWarning, stacklevel=4
+        )
+
+
 def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
     """Check arrays in a file as `read` does, before they are read in parts: their checksums, and the levels against
     each other.
