@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import warnings
 import weakref
 import zlib
@@ -185,17 +184,12 @@ def _origin(location: Location, known: object) -> Origin | None:
         token = location.version or f"{zlib.crc32(repr(known).encode()):08x}"
     else:
         path = os.path.abspath(path)
-        status = os.stat(path)
-        token = _signature(status)
-        if stat.S_ISDIR(status.st_mode):
+        files = [path]
+        if os.path.isdir(path):
             folder = os.path.join(path, location.group or "")
             files = [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
-            token = " ".join(_signature(os.stat(file)) for file in files)
+        token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in map(os.stat, files))
     return Origin(path if location.group is None else f"{path}:{location.group}", token)
-
-
-def _signature(status: os.stat_result) -> str:
-    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
 @contextlib.contextmanager
