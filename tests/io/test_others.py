@@ -364,3 +364,25 @@ def test_damage_to_a_file_of_scipy_is_told(tmp_path, members, message):
     np.savez(tmp_path / "a.npz", **{name: x for name, x in whole.items() if x is not None})
     with pytest.raises(bl.BinsparseError, match=message):
         bl.read(tmp_path / "a.npz")
+
+
+@given(
+    st.integers(0, 99),
+    st.sampled_from([">f8", ">c8", ">f4 as f8", "int as f8", "int as c8", "tenths"]),
+    st.sampled_from([">i4", ">i8"]),
+)
+def test_single_precision_of_petsc_is_told_by_the_values(tmp_path_factory, seed, kind, index):
+    rng = np.random.default_rng(seed)
+    drawn = {
+        ">f8": lambda: rng.normal(size=20) * 10.0 ** rng.integers(-9, 9),
+        ">f4 as f8": lambda: rng.normal(size=20).astype("f4"),
+        ">c8": lambda: rng.normal(size=20) + 1j * rng.normal(size=20), "int as f8": lambda: rng.integers(-9, 9, 20),
+        "int as c8": lambda: rng.integers(-9, 9, 20) + 1j * rng.integers(3, 9, 20),
+        "tenths": lambda: rng.integers(1, 99, 20) / 10,
+    }[kind]()  # fmt: skip
+    values = drawn.astype(">c8" if "c8" in kind else ">f8")
+    head = np.array([1211216, 4, 5, 20, *[5] * 4, *[0, 1, 2, 3, 4] * 4], index)
+    path = tmp_path_factory.mktemp("petsc") / "a"
+    path.write_bytes(head.tobytes() + values.tobytes())
+    assert np.array_equal(bl.read(path).to_dense().ravel(), values)
+    assert bl.open(path).dtype == values.dtype.newbyteorder("=")

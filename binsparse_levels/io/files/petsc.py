@@ -3,8 +3,8 @@
 Numbers are big-endian: the number of the class, rows, columns and entries; the length of each row; the columns; the
 values. Indices have 32 bits, or 64 where PETSc was built so. Other objects, such as right sides, may follow the matrix.
 The values are of the type with which they end where the class number of another object stands, or else where the file
-ends.
-Of equal sizes, real values of 64 bits are taken before complex ones of 32.
+ends. Complex values of single precision take as many bytes as real ones of double precision. They are taken where the
+imaginary parts are numbers of a usual size: of a real value, these bits are its last digits.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ import os
 
 import numpy as np
 
-from ...arrays import LazyArray, lazy
+from ...arrays import Array, LazyArray, lazy
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
@@ -26,6 +26,8 @@ __all__ = ["look"]
 _MATRIX = 1211216
 _CLASSES = range(1211211, 1211231)  # of all objects
 _VALUES = (">f8", ">c16", ">f4")
+_SAMPLE = 4096  # values of which the type is told
+_DISTINCT = 8  # imaginary parts that tell it
 
 
 def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTensor:
@@ -59,5 +61,19 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
     if lengths.min(initial=0) < 0 or lengths.sum() != entries:
         raise ArrayError(Problem("lengths", f"the rows have {lengths.sum()} entries, expected {entries}"))
     pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    arrays = array(columns_at, entries, index, "columns"), array(values_at, entries, fitting[0], "values")
+    dtype, words = fitting[0], array(values_at, 2 * min(entries, _SAMPLE), np.dtype(">u4"), "values")
+    if dtype.itemsize == 8 and _are_single(words[:][1::2]):
+        dtype = np.dtype(">c8")
+    arrays = array(columns_at, entries, index, "columns"), array(values_at, entries, dtype, "values")
     return compressed("CSR", (rows, columns), pointers, ("lengths", "columns", "values"), None, lambda _: arrays)
+
+
+def _are_single(words: Array) -> bool:
+    """Whether words of 32 bits are numbers of single precision: of a usual size, and many or with few digits.
+
+    The last bits of real values that were once of single precision look like 2 and -2.
+    """
+    words = np.unique(words[words << 1 != 0])
+    usual = abs((words >> 23 & 255).astype(np.int64) - 127) < 40
+    told = len(words) >= _DISTINCT or bool((words << 16 == 0).all())
+    return told and bool(usual.all()) and bool((words << 1 != 2**31).any())

@@ -24,8 +24,8 @@ from ....formats.descriptor import array_classes
 from ....formats.json import load_json
 from ....limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ....tensors.validation import checked_fill
-from ...file_tensors import FileTensor, named
-from ..sources import Group, items
+from ...file_tensors import FileTensor, items, named
+from ..sources import Group
 from . import dialects
 from .dialects import VERSION, Spelling, groups_of, is_object, names_of
 from .writing import write, write_all
