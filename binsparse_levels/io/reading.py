@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import warnings
 import weakref
 import zlib
@@ -185,17 +184,12 @@ def _origin(location: Location, known: object) -> Origin | None:
         token = location.version or f"{zlib.crc32(repr(known).encode()):08x}"
     else:
         path = os.path.abspath(path)
-        status = os.stat(path)
-        token = _signature(status)
-        if stat.S_ISDIR(status.st_mode):
+        files = [path]
+        if os.path.isdir(path):
             folder = os.path.join(path, location.group or "")
             files = [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
-            token = " ".join(_signature(os.stat(file)) for file in files)
+        token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in map(os.stat, files))
     return Origin(path if location.group is None else f"{path}:{location.group}", token)
-
-
-def _signature(status: os.stat_result) -> str:
-    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
 @contextlib.contextmanager
@@ -335,6 +329,20 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
             with _reading(file, limits) as reader:
                 reader.read_header()
     return ["/"]
+
+
+def warn_of_others(path: Place) -> None:
+    """Warn of what a local file holds beside the tensor at its root, and what its conversion leaves out."""
+    with resolved(path) as location:
+        list_others = None if location.kind.tensors or location.group is not None else location.kind.part("others")
+        others = (
+            list_others(path) if list_others and isinstance(path := location.path, str) and not is_url(path) else ()
+        )
+    if others:
+        what = f"has {', '.join(sorted(others)):.200} beside its tensor, which are left out"
+        warnings.warn(
+            f"{path}: {what}; convert {path}:NAME for a tensor that list_tensors names", DialectWarning, stacklevel=4
+        )
 
 
 def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
