@@ -35,6 +35,8 @@ from .streams import Blocks, spilled
 from .tables import LEAST, Table, is_relation, needs_sql, table_of
 from .work import Work, begin, begun, open_work, scratch
 
+_ARROW = 3 * 2**24  # bytes of pyarrow, and of a row group that it reads
+
 
 @within_memory
 def build(
@@ -218,6 +220,8 @@ def _read(given: _Given, folder: str, there: Any, options: Any, fill: Any, repor
     if given.sizes is None or None in given.sizes:
         raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables tell them"))
     assert given.make is not None
+    if given.columns is not None and "rows" not in options:
+        options = {**options, "used": (options.get("used") or max(resident(), LOADED)) + _ARROW}
     plan = planned(given.shape, **options)
     refuse_scalar(plan)
     entries = given.make(plan)
