@@ -196,9 +196,8 @@ def _planned(
 
 
 def _is_nan(out: Array) -> bool:
-    """Whether sums may be NaN, of which a stored zero and an infinite factor make some. That is looked for rarely."""
-    with np.errstate(all="ignore"):
-        return out.dtype.kind in "fc" and bool(np.isnan(out.sum()))
+    """Whether a sum is NaN, which a stored zero and an infinite factor may have made: then that of the squares is."""
+    return out.dtype.kind in "fc" and math.isnan(np.vdot(out, out).real)
 
 
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
