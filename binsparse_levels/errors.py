@@ -77,7 +77,7 @@ class DescriptorError(BinsparseError):
     ... except DescriptorError as error:
     ...     print(error)
     shape: missing
-    number_of_stored_values: missing
+    number_of_stored_values: missing; read(…, lenient=True) repairs it
     data_types: missing
     """
 

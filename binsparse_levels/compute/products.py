@@ -17,9 +17,9 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..levels.positions import Array
 from ..limits import Limits
 from ..tensors.tensor import Tensor
-from ..tensors.validation import with_memory
+from ..tensors.validation import checked_array, with_memory
 from .nest import Leaf
-from .seeing import hold_memory, in_memory, walk_of, walks, with_values
+from .seeing import in_memory, walk_of, walks, with_values
 from .types import check_numeric, checked_result, common_type, sum_type
 from .walk import checked_memory, native, run
 
@@ -55,10 +55,10 @@ def einsum(
     """The sum of products of a stored tensor and dense arrays, as `numpy.einsum` writes it.
 
     The result is a dense array. If it has all indices of the stored tensor and no others, it is a Tensor around the
-    same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0, and zeros add
-    nothing, stored or not: not even where the other factor is infinite or NaN. The entries of a tensor in a file are
-    read in blocks. Two stored tensors and new patterns are not supported: `to_scipy`, `to_graphblas`, `to_sparse` and
-    `to_torch` lead to libraries that have them.
+    same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0, also where
+    they meet infinity or NaN, of which numpy makes NaN. The entries of a tensor in a file are read in blocks. Two
+    stored tensors and new patterns are not supported: `to_scipy`, `to_graphblas`, `to_sparse` and `to_torch` lead to
+    libraries that have them.
 
     Sums of integers and booleans have 64 bits, those of floats at least the precision of float64. Results do not depend
     on the number of threads.
@@ -144,14 +144,10 @@ def _einsum(
         return _as_tensor(parsed, tensor, inputs, plan)
     limits = tensor.limits if limits is None else limits
     limits.hold("dense_bytes", plan.nbytes, "operands", "the size in bytes of the result")
-    allowed = checked_memory(memory)
-    hold_memory(tensor, allowed, plan.nbytes)
-    for leaf in plan.leaves:
-        out = np.zeros(plan.shape or 1, plan.work)
-        for walk in walks(tensor, allowed, plan.nbytes):
-            (out,) = run(walk, leaf, inputs, (out,), _added)
-        if not _is_nan(out):
-            break
+    trees = walks(tensor, checked_memory(memory), plan.nbytes)
+    out = np.zeros(plan.shape or 1, plan.work)
+    for walk in trees:
+        (out,) = run(walk, plan.leaf, inputs, (out,), _added)
     return out.astype(plan.result, copy=False) if plan.shape else out[0].astype(plan.result)
 
 
@@ -159,8 +155,7 @@ class _Plan(NamedTuple):
     """A product of operands of some shapes and types.
 
     work, result: the types of the sums and of the result. shape, nbytes: of the result. is_tensor: the result has all
-    indices of the stored tensor, and no others. leaves: that of all values, and that of values other than zero, which
-    runs where the first makes NaN. lanes: the sizes of the indices that the stored tensor lacks.
+    indices of the stored tensor, and no others. lanes: the sizes of the indices that the stored tensor lacks.
     """
 
     work: np.dtype[Any]
@@ -168,7 +163,7 @@ class _Plan(NamedTuple):
     shape: tuple[int, ...]
     nbytes: int
     is_tensor: bool
-    leaves: tuple[Leaf, Leaf]
+    leaf: Leaf
     lanes: tuple[np.uint64, ...]
 
 
@@ -191,13 +186,8 @@ def _planned(
     is_tensor = sorted(parsed.out) == sorted(parsed.stored) and len(set(parsed.stored)) == len(parsed.stored)
     made = tuple([sizes[c] for c in parsed.out])
     lanes = tuple([np.uint64(sizes[c]) for c in _lanes(parsed)])
-    leaves = _leaf(parsed, work.name, is_tensor, False), _leaf(parsed, work.name, is_tensor, True)
-    return _Plan(work, result, made, work.itemsize * math.prod(made), is_tensor, leaves, lanes)
-
-
-def _is_nan(out: Array) -> bool:
-    """Whether a sum is NaN, which a stored zero and an infinite factor may have made: then that of the squares is."""
-    return out.dtype.kind in "fc" and math.isnan(np.vdot(out, out).real)
+    leaf = _leaf(parsed, work.name, is_tensor)
+    return _Plan(work, result, made, work.itemsize * math.prod(made), is_tensor, leaf, lanes)
 
 
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
@@ -226,10 +216,7 @@ def _checked_operand(operand: Any, k: int) -> Array:
         name = type(operand).__name__
         what = f"expected a dense array of numpy, got {name}; convert it by numpy.asarray or its own toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))
-    try:
-        array = np.asarray(operand)
-    except ValueError as error:
-        raise ArrayError(Problem(f"operands[{k}]", f"{error}; pass an array of numpy")) from None
+    array = checked_array(operand, f"operands[{k}]")
     check_numeric(array.dtype, f"operands[{k}]")
     return kernels.readable(array).reshape(array.shape)
 
@@ -256,8 +243,8 @@ def _lanes(parsed: _Spec) -> tuple[str, ...]:
     return tuple(letter for letter in order if letter in dense and letter not in parsed.stored)
 
 
-def _leaf(parsed: _Spec, work: str, at_positions: bool, nonzero: bool) -> Leaf:
-    """The leaf of a product. at_positions: the result has an item for each value. nonzero: zeros are left out."""
+def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
+    """The leaf of a product. at_positions: the result has an item for each value."""
     stored, lanes = parsed.stored, _lanes(parsed)
     place = {letter: f"r{k}" for k, letter in enumerate(lanes)}
     place |= {letter: f"c{stored.index(letter)}" for letter in stored}
@@ -284,10 +271,9 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool, nonzero: bool) -> Leaf:
         lines.append(f"{deeper}t += {term}")
         term = "t"
     lines.append(f"{pad}{'total' if apart else target} {'' if at_positions else '+'}= v{' * ' + term if term else ''}")
-    asked = [f"{place[a]} == c{k}" for k, a in enumerate(stored) if stored.index(a) != k]
-    asked += ["value != 0"] if nonzero else []
-    if asked:
-        lines = [f"if {' and '.join(asked)}:", *(f"    {line}" for line in lines)]
+    twice = [(place[a], f"c{k}") for k, a in enumerate(stored) if stored.index(a) != k]
+    if twice:
+        lines = [f"if {' and '.join(f'{a} == {b}' for a, b in twice)}:", *(f"    {line}" for line in lines)]
     names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
     kept = frozenset(stored.index(letter) for letter in stored if at_positions or letter in parsed.out)
     around = f"total = {target}\nyield\n{target} = total" if apart else "yield"
@@ -298,11 +284,8 @@ def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: _Pl
     """A result with all indices of the stored tensor, around the same arrays."""
     whole = in_memory(tensor)
     walk = walk_of(whole)
-    for leaf in plan.leaves:
-        out = np.zeros(len(walk.tree.values), plan.work)
-        run(walk, leaf, inputs, (out,))
-        if not _is_nan(out):
-            break
+    out = np.zeros(len(walk.tree.values), plan.work)
+    run(walk, plan.leaf, inputs, (out,))
     fill = None if tensor.fill_value is None else plan.result.type(0)
     return with_values(whole, out.astype(plan.result, copy=False), fill).permute(
         [parsed.stored.index(c) for c in parsed.out]

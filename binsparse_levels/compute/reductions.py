@@ -21,9 +21,8 @@ from ..limits import INT64_MAX, Limits
 from ..tensors.foreign import as_tensor
 from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
-from ..tensors.views import distinct
 from .nest import Leaf
-from .seeing import hold_memory, walks
+from .seeing import walks
 from .types import check_numeric, checked_result, common_type, sum_type
 from .walk import checked_memory, run
 
@@ -118,9 +117,7 @@ REDUCTIONS = {
         end=lambda total, number: np.sqrt(total),
     ),
 }  # fmt: skip
-
-
-_CASTING = ("sum", "prod", "mean")  # with a type, these cast each value, as numpy does
+_CASTING = ("sum", "prod", "mean")  # reductions that cast each value to the type of the result, as numpy's
 
 
 class Statistics(NamedTuple):
@@ -234,6 +231,7 @@ class _Total(NamedTuple):
         return np.where(number == 0, self.empty(), made.astype(self.dtype))
 
 
+_Types: TypeAlias = "tuple[np.dtype[Any], np.dtype[Any]]"
 Totals: TypeAlias = dict[str, Array]  # by the names of `_Kept`
 _SPREAD = "spread"
 
@@ -246,9 +244,9 @@ class _Kept(NamedTuple):
     mean: str | None
 
     @property
-    def nbytes(self) -> int:
-        """The bytes of the numbers that are kept for each cell of a result."""
-        return sum(total.dtype.itemsize for total in self.totals.values()) + (8 if self.mean is not None else 0)
+    def number(self) -> int:
+        """How many numbers are kept for each cell of a result."""
+        return len(self.totals) + (self.mean is not None)
 
     def empty(self, shape: tuple[int, ...]) -> Totals:
         totals = {name: total.empty(shape or 1) for name, total in self.totals.items()}
@@ -294,16 +292,13 @@ def _reduced(
     values = np.dtype(np.float32) if stored_type == np.float16 else stored_type
     fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
     casts = dtype is not None and hows[0] in _CASTING and values.kind + result.kind in ("fi", "fu", "fb", "ib", "ub")
-    each = result if casts else None
-    if each is not None and fill is not None:
-        with np.errstate(all="ignore"):
-            fill = fill.astype(each)
-    kept, names = _kept(hows, values, result, fill, each)
+    taken = result if casts else values
+    kept, names = _kept(hows, taken, result, fill if fill is None else fill.astype(taken))
     limits = tensor.limits if limits is None else limits
-    limits.hold("dense_bytes", kept.nbytes * math.prod(shape), "axis", "the size in bytes of the result")
-    stored = everything = _summed(tensor, kept, axes, shape, values, checked_memory(memory))
+    limits.hold("dense_bytes", 8 * math.prod(shape) * kept.number, "axis", "the size in bytes of the result")
+    stored = everything = _summed(tensor, kept, axes, shape, (values, taken), checked_memory(memory))
     if fill is not None and kept.counts is not None:
-        everything = kept.joined(stored, _rest(kept, fill, size, stored[kept.counts]))
+        everything = kept.joined(stored, _rest(kept, fill.astype(taken), size, stored[kept.counts]))
     results = []
     for how in hows:
         record = REDUCTIONS[how]
@@ -332,21 +327,14 @@ def _checked_axes(axis: Axis, tensor: Tensor) -> set[int]:
 
 @functools.lru_cache(1024)
 def _kept(
-    hows: tuple[str, ...], values: np.dtype[Any], result: np.dtype[Any], fill: Any, each: np.dtype[Any] | None
+    hows: tuple[str, ...], values: np.dtype[Any], result: np.dtype[Any], fill: Any
 ) -> tuple[_Kept, dict[str, str]]:
-    """What is kept for some reductions, and the name of the total of each.
-
-    fill: None where stored cells are all. each: the type that each value is cast to, or None.
-    """
+    """What is kept for some reductions, and the name of the total of each. fill: None where stored cells are all."""
     totals: dict[str, _Total] = {}
-    seen = values if each is None else each
 
     def name_of(how: str) -> str:
         record = REDUCTIONS[how]
-        total = _Total(record.step(seen.kind), np.dtype(record.dtype(seen, result)), record)
-        if each is not None and not record.stored:
-            cast = f"np.{sum_type(each)}({'value != 0' if each.kind == 'b' else 'value'})"
-            total = total._replace(step=re.sub(r"\bvalue\b", cast, total.step))
+        total = _Total(record.step(values.kind), np.dtype(record.dtype(values, result)), record)
         name = f"{total.dtype.name}: {total.step}"
         totals.setdefault(name, total)
         return name
@@ -366,8 +354,8 @@ def _kept(
 def _rest(kept: _Kept, fill: Any, size: int, count: Array) -> Totals:
     """The totals of the cells that are not stored, of `size` for each of the result."""
     wide = size > INT64_MAX
-    counted = [x for x in kept.totals.values() if x.dtype.kind in "iu" and not x.of.chosen and not x.of.stored]
-    if wide and counted and fill != 0:
+    added = [total for total in kept.totals.values() if not (total.of.chosen or total.of.stored)]
+    if wide and fill != 0 and any(total.dtype.kind in "iu" for total in added):
         raise LimitError(Problem("axis", f"{size} cells are more than an integer counts; reduce fewer dimensions"))
     number = float(size) - count if wide else size - count
     with np.errstate(all="ignore"):
@@ -380,25 +368,14 @@ def _rest(kept: _Kept, fill: Any, size: int, count: Array) -> Totals:
 
 
 def _summed(
-    tensor: Tensor, kept: _Kept, axes: tuple[int, ...], shape: tuple[int, ...], values: np.dtype[Any], memory: int
+    tensor: Tensor, kept: _Kept, axes: tuple[int, ...], shape: tuple[int, ...], types: _Types, memory: int
 ) -> Totals:
-    """The totals of the stored entries."""
-    held, places = distinct(tensor._held)
-    if places:
-        more = [k for k in places if k not in axes]
-        inner = tuple([held.shape[k] for k in (*axes, *more)])
-        if math.prod(inner) <= tensor.number_of_stored_values:
-            totals = _summed(Tensor._of(held, tensor._metadata), kept, (*axes, *more), inner, values, memory)
-            for k in reversed(more):
-                totals = _joined_along(kept, totals, np.bincount(places[k]))
-            for axis, k in enumerate(axes):
-                totals = {name: x[(*[slice(None)] * axis, places.get(k, slice(None)))] for name, x in totals.items()}
-            return {name: x.reshape(shape or 1) for name, x in totals.items()}
-    leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, values)
-    used = kept.nbytes * math.prod(shape) * (1 if kept.mean is None else 3)
-    hold_memory(tensor, memory, used)
+    """The totals of the stored entries. types: of the values, and that in which they are taken."""
+    leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, types)
+    used = math.prod(shape) * sum(total.dtype.itemsize for total in kept.totals.values())
+    trees = walks(tensor, memory, used * (1 if kept.mean is None else 3))
     summed = kept.empty(shape)
-    for walk in walks(tensor, memory, used):
+    for walk in trees:
         here = summed if kept.mean is None else kept.empty(shape)
         outs = run(walk, leaf, (), tuple(here[name] for name in kept.totals), kept.merged)
         made = dict(zip(kept.totals, outs, strict=True))
@@ -411,22 +388,6 @@ def _summed(
     return summed
 
 
-def _joined_along(kept: _Kept, totals: Totals, times: Array) -> Totals:
-    """The totals of all cells along the last axis, each taken so many times."""
-    none = kept.empty(next(iter(totals.values())).shape)
-    made = none
-    for bit in range(int(times.max()).bit_length()):
-        odd = (times >> bit) & 1 == 1
-        made = kept.joined(made, {name: np.where(odd, x, none[name]) for name, x in totals.items()})
-        totals = kept.joined(totals, totals)
-    for _ in range((len(times) - 1).bit_length()):
-        half = len(times) // 2
-        both = kept.joined(*({name: x[..., part : part + half] for name, x in made.items()} for part in (0, half)))
-        made = {name: np.concatenate([both[name], x[..., 2 * half :]], axis=-1) for name, x in made.items()}
-        times = times[half:]
-    return {name: x[..., 0] for name, x in made.items()}
-
-
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
     return (a[0] + b[0],)
 
@@ -436,12 +397,14 @@ def _cell(axes: tuple[int, ...]) -> str:
 
 
 @functools.lru_cache(1024)
-def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], values: np.dtype[Any]) -> Leaf:
+def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], types: _Types) -> Leaf:
     """The leaf that takes values into totals. axes: the dimensions of the result."""
     lines = []
+    values, taken = types
     for k, (step, dtype) in enumerate(steps):
-        wide = common_type(values, dtype)
-        cast = "value" if wide == values else f"np.{wide.name}(value)"
+        wide = common_type(taken, dtype)
+        cast = "value" if taken == values else "(value != 0)" if taken.kind == "b" else f"np.{taken.name}(value)"
+        cast = cast if wide == taken else f"np.{wide.name}({cast})"
         lines.append(re.sub(r"\btotal\b", f"s{k}", re.sub(r"\bvalue\b", cast, step)))
     before = [f"s{k} = out{k}{_cell(axes)}" for k in range(len(steps))]
     after = [f"out{k}{_cell(axes)} = s{k}" for k in range(len(steps))]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import mmap
-from collections.abc import Collection, Iterator, Mapping, MutableMapping
+from collections.abc import Iterator, Mapping, MutableMapping
 from typing import Any
 
 import numpy as np
@@ -103,8 +103,10 @@ def writing(
         mapping.update(new)
         for name in old.keys() - new.keys():
             del mapping[name]
-    except BaseException as error:
-        _put_back(mapping, old, new.keys() - old.keys(), error)
+    except BaseException:
+        for name in new.keys() - old.keys():
+            mapping.pop(name, None)
+        mapping.update(old)
         raise
 
 
@@ -115,19 +117,3 @@ def _names(mapping: Mapping[str, Any]) -> set[str]:
     except BinsparseError:
         return set()
     return {KEY, *names_in(header)}
-
-
-def _put_back(mapping: MutableMapping[str, Any], old: Mapping[str, Any], added: Collection[str], cause: Any) -> None:
-    """Undo a change. Raises ContainerError for keys that cannot be restored."""
-    lost = []
-    for name in (*added, *old):
-        try:
-            if name not in old:
-                mapping.pop(name, None)
-            elif name not in mapping or mapping[name] is not old[name]:
-                mapping[name] = old[name]
-        except Exception:
-            lost.append(name)
-    if lost:
-        what = f"could neither be written nor put back as it was; write it to another place: {cause!r:.80}"
-        raise ContainerError([Problem(f"mapping[{name!r}]", what) for name in lost]) from cause

@@ -1,20 +1,60 @@
 """Zarr, versions 3 and 2, in any store of zarr's: a group with a Zarr array for each array; the header is an attribute.
 
 The header is nested twice, as other programs read it: attributes["binsparse"] = {"binsparse": {…}, the user's JSON}.
+A new store is written beside the old store, or in place with the header last.
 """
 
 from __future__ import annotations
 
-from .zarr_reading import AT, ROOT, ZarrReader, list_groups, mark, others, reading
-from .zarr_stores import opened
-from .zarr_writing import ZarrWriter, extend, new_metadata, writing
+import asyncio
+import contextlib
+import json
+import os
+import shutil
+import zipfile
+from collections.abc import Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import zarr
+from zarr.storage import LocalStore, MemoryStore, StorePath
+
+from ..arrays import Pieces
+from ..errors import ContainerError, OptionError, PathExistsError, Problem
+from ..limits import Limits
+from .base import Storage, is_url, names_in, touching
+from .checksums import of_header
+from .direct import open_zip
+from .objects.chunks import chunks_in
+from .objects.chunks import write as write_array
+from .objects.codecs import CODECS
+from .replacing import Others, Overwrite, keeps, real_path, remove, replacing, replacing_folder
+from .zarr_internals import default_buffer_prototype, sync
+from .zarr_reading import (
+    ARRAYS,
+    AT,
+    ATTRIBUTE,
+    COMPLETE,
+    ROOT,
+    SHARD,
+    SMALL_CHUNK,
+    ZarrReader,
+    list_groups,
+    mark,
+    node_at,
+    others,
+    reading,
+    stored_size,
+    usual_chunk,
+)
+from .zarr_stores import NAMES, Folder, check_store, folder_of, objects_in, opened, place_of, stored
 
 __all__ = [
     "AT",
     "ROOT",
     "ZarrReader",
     "ZarrWriter",
-    "extend",
     "list_groups",
     "mark",
     "new_metadata",
@@ -23,3 +63,300 @@ __all__ = [
     "reading",
     "writing",
 ]
+
+
+class ZarrWriter:
+    """A group that is being filled. Chunks of zeros are stored too, so that a missing chunk is detected.
+
+    ours: no other program will change the arrays. Only such arrays have a mark and a fill value, which a change would
+    make wrong.
+    """
+
+    def __init__(self, group: zarr.Group, storage: Storage, *, ours: bool = True) -> None:
+        #: The group, for modules that write another layout.
+        self.group = group
+        self._storage = storage
+        self._ours = ours
+        self.made: dict[str, zarr.Array[Any]] = {}
+
+    def create(self, name: str, length: int, dtype: np.dtype[Any]) -> zarr.Array[Any]:
+        """An array without chunks."""
+        if name in self.group:
+            raise PathExistsError(Problem(f"{self.group.path}/{name}", "already exists, and is no array of a tensor"))
+        compression = self._storage.of("compression", name) or "blosc"
+        layout = self._version_2 if self.group.metadata.zarr_format == 2 else self._version_3
+        with touching(name):
+            self.made[name] = self.group.create_array(
+                name,
+                shape=(length,),
+                dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
+                fill_value=_sentinel(name, dtype) if self._ours else 0,
+                config={"write_empty_chunks": True},
+                attributes={COMPLETE: True} if self._ours else {},
+                **layout(name, length, compression, dtype),
+            )
+        return self.made[name]
+
+    def write(self, name: str, pieces: Pieces) -> None:
+        created = self.create(name, pieces.length, pieces.dtype)
+        chunks = chunks_in(_metadata_of(created), created.path)
+        assert chunks is not None  # what is written is of the plainest kind
+        write_array(objects_in(created.store), chunks, pieces)
+
+    def write_header(self, header: Mapping[str, Any]) -> None:
+        _commit(self.group, header, self.made)
+
+    def _version_2(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
+        chunk = self._storage.of("chunks", name) or SHARD
+        codec = None if compression == "none" else {"id": compression, **CODECS[compression].settings(dtype, 2)}
+        return {"chunks": (min(chunk, max(length, 1)),), "compressors": codec}
+
+    def _version_3(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
+        chunk = min(self._storage.of("chunks", name) or usual_chunk(self.group.store), max(length, 1))
+        shard = self._storage.of("shards", name)
+        codecs: list[dict[str, Any]] = []
+        if compression != "none":
+            codecs.append({"name": compression, "configuration": dict(CODECS[compression].settings(dtype, 3))})
+        if self._storage.checksum is not False:
+            codecs.append({"name": "crc32c"})
+        options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
+        options["dimension_names"] = [f"dim_{name}"]  # without a name xarray refuses the group
+        if shard or length > chunk:
+            options["shards"] = (-(-min(shard or SHARD, max(length, 1)) // chunk) * chunk,)
+        return options
+
+
+def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
+    """The fill value of a Zarr array: for indices and pointers, a number out of range."""
+    return 0 if name in ("values", "fill_value") or dtype.kind not in "iu" else np.iinfo(dtype).max
+
+
+def _commit(
+    group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, sizes: bool = True
+) -> None:
+    """Write the header, and beside it the metadata of its arrays, and their sizes where they are stored already."""
+    nodes = {name: _metadata_of(array) for name, array in arrays.items()}
+    sizes = sizes and group.store.supports_listing
+    taken = {name: stored_size(array.store_path) for name, array in arrays.items()} if sizes else {}
+    listed = {"header": of_header(header), "arrays": nodes, "bytes": taken}
+    with touching(str(group.store_path)):
+        group.update_attributes({ATTRIBUTE: dict(header), ARRAYS: listed})
+
+
+def _metadata_of(array: Any) -> dict[str, Any]:
+    """The metadata of an array, as JSON."""
+    texts = array.metadata.to_buffer_dict(default_buffer_prototype())
+    kept = {key: json.loads(text.to_bytes()) for key, text in texts.items()}
+    return dict(kept[ROOT] if ROOT in kept else {**kept[".zarray"], "attributes": kept[".zattrs"]})
+
+
+@contextlib.contextmanager
+def writing(
+    path: Any,
+    group: str | None,
+    overwrite: Overwrite,
+    limits: Limits,
+    storage: Storage,
+    *,
+    zarr_format: int = 3,
+    beside: Others | None = None,
+) -> Iterator[ZarrWriter]:
+    """A group of a new store, or of a copy of the store. It replaces the old store when the block ends well.
+
+    Other stores than local folders and zip files are written in place, the header last. Where that fails, the store
+    is restored. There, and with a group, everything but the tensor is kept.
+    beside: lists what a folder holds beside what is written. Raises PathExistsError, OptionError.
+    """
+    if isinstance(path, zarr.Group):
+        check_store(path.store)
+        store, inner = _within(path)
+        with writing(store, inner, overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
+            yield writer
+        fresh = zarr.open_group(path.store_path, mode="r", use_consolidated=False).attrs.asdict()
+        path.metadata.attributes.clear()  # else what is set next through this group would take the header away
+        path.metadata.attributes.update(fresh)
+        object.__setattr__(path.metadata, "consolidated_metadata", None)
+        return
+    if NAMES & set((group or "").split("/")):
+        raise ContainerError(Problem(str(group), "no group has the name of what Zarr keeps"))
+    more = ("shards",) if zarr_format == 3 else ()
+    storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=CODECS)
+    if type(path) is LocalStore and not path.read_only:
+        path = str(path.root)
+
+    def filling(place: StorePath) -> contextlib.AbstractContextManager[ZarrWriter]:
+        return _filling(place, str(path), group or "", bool(overwrite), limits, storage, zarr_format)
+
+    if not isinstance(path, str) or is_url(path):
+        place = place_of(path)
+        with _restoring(place, str(path), group or "", limits), filling(place) as writer:
+            yield writer
+        return
+    beside = beside or others
+    keep = keeps(path, group, overwrite, beside)
+    if not path.lower().endswith(".zip"):
+        with replacing_folder(path, overwrite, keep=keep, others=beside) as part:
+            with filling(StorePath(Folder(part))) as writer:
+                yield writer
+            _unconsolidate_above(path)
+        return
+    # A key of a zip file cannot be written twice, and attributes are: a folder is filled, and zipped at the end.
+    with replacing(path, overwrite, keep=keep, others=beside) as part:
+        folder, inner = f"{part}.d", ""
+        try:
+            os.mkdir(folder)
+            if keep and os.path.getsize(part):
+                with open_zip(part) as archive:
+                    inner = folder_of(archive.namelist())
+                    archive.extractall(folder)
+            with filling(StorePath(Folder(os.path.join(folder, inner)))) as writer:
+                yield writer
+            _zip(folder, part)
+        finally:
+            remove(folder)
+
+
+def _within(group: zarr.Group) -> tuple[Any, str]:
+    """The store of an open group, and the path in it. If the root of the store is no group, the group is it."""
+    store, path = group.store, group.path
+    there = node_at(StorePath(store)) is not None
+    if type(store) is LocalStore:
+        return (str(store.root), path) if there else (os.path.join(store.root, path), "")
+    return (store, path) if there else (group.store_path, "")
+
+
+@contextlib.contextmanager
+def _filling(
+    place: StorePath, called: str, group: str, overwrite: bool, limits: Limits, storage: Storage, zarr_format: int
+) -> Iterator[ZarrWriter]:
+    """A group below a place, without the tensor that it had. called: the path of the store."""
+    with _settled(), touching(called):
+        _unconsolidate(place / group)
+        if node_at(place) is None:
+            zarr.create_group(place, zarr_format=zarr_format)  # type: ignore[arg-type]
+        root = zarr.open_group(place, mode="r+", use_consolidated=False)
+        if zarr_format == 2 != root.metadata.zarr_format:
+            raise OptionError(Problem("kind", f"{called} is of version {root.metadata.zarr_format} already"))
+        target = root.require_group(group) if group else root
+        if ATTRIBUTE in target.attrs:
+            if not overwrite:
+                raise PathExistsError(Problem(f"{called}:{group or '/'}", "has a tensor; pass overwrite=True"))
+            _clear(target, _names(target.store_path, limits))
+    writer = ZarrWriter(target, storage)
+    try:
+        with _settled():
+            yield writer
+    except BaseException:
+        for name in writer.made:  # so that a second try finds nothing in its way
+            with contextlib.suppress(Exception):
+                del target[name]
+        raise
+
+
+def _names(place: StorePath, limits: Limits) -> set[str]:
+    """The names of the arrays of the tensor in a group, if it has one."""
+    node = node_at(place)
+    if node is None or ATTRIBUTE not in node.get("attributes", {}):
+        return set()
+    return names_in(ZarrReader(place, node, limits).read_header())
+
+
+def _clear(group: zarr.Group, names: set[str]) -> None:
+    """Delete the tensor in a group: its header first, then its arrays."""
+    for key in (ATTRIBUTE, ARRAYS):
+        group.attrs.pop(key, None)
+    for name in sorted(names):
+        if isinstance(group.get(name), zarr.Array):
+            del group[name]
+
+
+@contextlib.contextmanager
+def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Iterator[None]:
+    """Where the block fails, restore the tensor in a group of a store: its bytes are kept in memory meanwhile."""
+    store, target = place.store, place / group
+    check_store(store)
+    above = target.path.split("/") if target.path else []
+    keys = [f"{'/'.join(above[:k])}/{name}".lstrip("/") for k in range(len(above) + 1) for name in NAMES]
+
+    async def kept(names: set[str]) -> dict[str, Any]:
+        arrays = [key for name in names async for key in store.list_prefix(f"{(target / name).path}/")]
+        return {key: await store.get(key, default_buffer_prototype()) for key in [*arrays, *keys]}
+
+    async def restore() -> list[str]:
+        lost = []
+        for key, value in before.items():
+            try:
+                await (store.delete(key) if value is None else store.set(key, value))
+            except Exception:
+                lost.append(key)
+        return lost
+
+    with touching(called):
+        before = sync(kept(_names(target, limits)))
+    try:
+        yield
+    except BaseException as error:
+        if lost := sync(restore()):
+            what = f"{len(lost)} keys could not be put back, such as {lost[0]}; write it to another place"
+            raise ContainerError(Problem(called, what)) from error
+        raise
+
+
+def _unconsolidate(place: StorePath) -> None:
+    """Remove metadata that are consolidated at a group or above it: they are no longer true."""
+    path = ""
+    for part in ["", *place.path.split("/")]:
+        path = f"{path}/{part}".strip("/")
+        at = StorePath(place.store, path)
+        if (text := stored(at, ROOT)) is None:
+            sync((at / ".zmetadata").delete())
+        elif (node := json.loads(text)).pop("consolidated_metadata", None):
+            objects_in(place.store).put_all([((at / ROOT).path, lambda node=node: [json.dumps(node).encode()])])  # type: ignore[misc]
+
+
+def _unconsolidate_above(path: str) -> None:
+    """The same for the folders above a store, which may be groups of a larger one."""
+    folder = os.path.dirname(real_path(path))
+    while any(os.path.isfile(os.path.join(folder, key)) for key in (ROOT, ".zgroup")):
+        _unconsolidate(StorePath(LocalStore(folder)))
+        folder = os.path.dirname(folder)
+
+
+@contextlib.contextmanager
+def _settled() -> Iterator[None]:
+    """After a fault, wait for pending writes of zarr: they would write into a folder that is being removed."""
+    try:
+        yield
+    except BaseException:
+        sync(_settle())
+        raise
+
+
+async def _settle() -> None:
+    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+
+
+def _zip(folder: str, target: str) -> None:
+    """Store the files of a folder in a zip file, sorted and without times: equal folders give equal bytes."""
+    files = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    with zipfile.ZipFile(target, "w") as archive:
+        for file in files:
+            member = zipfile.ZipInfo(os.path.relpath(file, folder).replace(os.sep, "/"))
+            with open(file, "rb") as source, archive.open(member, "w", force_zip64=True) as out:
+                shutil.copyfileobj(source, out)
+
+
+def new_metadata(
+    arrays: Mapping[str, tuple[int, np.dtype[Any]]], header: Mapping[str, Any], storage: Storage, *, remote: bool
+) -> dict[str, bytes]:
+    """The metadata of a group of Zarr 3 with these arrays, by key. arrays: a length and a type by name. remote: for an
+    object store.
+    """
+    if remote and storage.chunks is None:
+        storage = replace(storage, chunks=SMALL_CHUNK)
+    kept: dict[str, Any] = {}
+    group = zarr.create_group(MemoryStore(kept), zarr_format=3)
+    writer = ZarrWriter(group, storage)
+    made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
+    _commit(group, header, made, sizes=False)
+    return {key: buffer.to_bytes() for key, buffer in kept.items()}

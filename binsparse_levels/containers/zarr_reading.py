@@ -1,15 +1,14 @@
-"""Read Zarr. The metadata of all arrays beside the header saves requests to far stores."""
+"""Read Zarr. The metadata of all arrays beside the header, or consolidated at the root, save requests to far stores."""
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import functools
 import json
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -18,7 +17,7 @@ import zarr
 from zarr.abc.store import Store
 from zarr.storage import StorePath
 
-from ..arrays import Array, LazyArray, Parts, Size, lazy
+from ..arrays import Array, LazyArray, Size, lazy
 from ..errors import (
     BinsparseError,
     ContainerError,
@@ -30,17 +29,15 @@ from ..errors import (
 )
 from ..formats.json import RESERVED, load_json
 from ..limits import DEFAULT_LIMITS, Limits
+from ..parallel import each
 from .base import Storage, asked_for, bounded_chunk, named_by, touching
 from .checksums import of_header
-from .direct import DIRECT, refuse_links
-from .objects import folder
-from .objects.chunks import Chunks, chunks_of, described
+from .direct import refuse_links
+from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
-from .objects.requests import Requests
-from .objects.stores import PartStore
-from .zarr_internals import members_of, sync
-from .zarr_stores import Far, Folder, is_near, opened
+from .zarr_internals import sync
+from .zarr_stores import NAMES, Far, Folder, is_near, objects_in, opened, stored
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
@@ -50,261 +47,173 @@ COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chu
 CHUNK = 2**16  # items: a small slice reads little
 SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
 SHARD = 2**20  # items: a large array makes few files
-NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
-_METADATA = 2**26  # bytes of the metadata of a group
+_METADATA = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
 _MOST_CODECS = 2**6  # of one array, each of which zarr makes an object of, and passes all bytes through
-_AT_ONCE = 2**6  # requests to a web server
+_AT_ONCE = 16  # nodes of which the metadata is asked for
 
 # The codecs that may run; those of version 2 by their numcodecs names.
 _CODECS = {*CODECS, "bytes", "transpose", "sharding_indexed", "zlib", "lz4", "crc32c", "shuffle"}
-_NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)} - {"float8"}
-# What the metadata of an array have; zarr refuses others.
-_MEMBERS = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value"}
-_MEMBERS |= {"codecs", "attributes", "dimension_names", "storage_transformers"}
 _TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
-def objects_in(store: Store) -> PartStore:
-    """The objects of a store of zarr's."""
-    return folder.Folder(str(store.root)) if isinstance(store, Folder) and DIRECT else Requests(store)
+def node_at(place: StorePath, first: str = ".zgroup") -> dict[str, Any] | None:
+    """The metadata of the group or array at a place, with its attributes; None where there is neither.
 
-
-def _prefix(array: zarr.Array[Any]) -> str:
-    """The prefix of the keys of an array.
-
-    zarr leaves out the slash: in a zip file or in memory it takes keys of `indices_10` for keys of `indices_1`.
+    first: the key of version 2 that is expected. Raises ContainerError for a near node with metadata of both versions,
+    of which programs take one or the other.
     """
-    return f"{array.store_path.path}/".lstrip("/")
+    node = _json(place, ROOT)
+    if node is None or is_near(place.store):
+        for key in (".zgroup", ".zarray") if first == ".zgroup" else (".zarray", ".zgroup"):
+            older = _json(place, key)
+            if older is not None and node is not None:
+                raise ContainerError(Problem(str(place), "has metadata of two versions of Zarr"))
+            if older is not None:
+                kind = "array" if key == ".zarray" else "group"
+                return {**older, "node_type": kind, "attributes": _json(place, ".zattrs") or {}}
+    return node
 
 
-def _has_all_chunks(array: zarr.Array[Any]) -> bool:
-    """Whether each chunk, or shard, of an array of one dimension is stored."""
+def _json(place: StorePath, key: str) -> dict[str, Any] | None:
+    """The stored JSON of a key. zarr itself accepts duplicate keys."""
+    text = stored(place, key)
+    found = None if text is None else load_json(text, _METADATA, constants=True)
+    if not isinstance(found, dict | None):
+        raise ContainerError(Problem(f"{place}/{key}", "is no JSON object"))
+    return found
 
-    (size,) = array.shards or array.chunks
-    wanted = [_prefix(array) + array.metadata.encode_chunk_key((k,)) for k in range(-(-array.size // size))]
 
-    async def there() -> bool:
-        if array.store.supports_listing:
-            return {key async for key in array.store.list_prefix(_prefix(array))}.issuperset(wanted)
-        for at in range(0, len(wanted), _AT_ONCE):
-            if not all(await asyncio.gather(*map(array.store.exists, wanted[at : at + _AT_ONCE]))):
-                return False
-        return True
+class Group(zarr.Group):
+    """A group whose members are listed by their metadata, so that one that zarr does not know stops nothing."""
 
-    return bool(sync(there()))
+    def keys(self) -> Generator[str, None]:
+        yield from members(self.store_path)
+
+
+def group_of(place: StorePath, node: Mapping[str, Any]) -> Group:
+    """The group with these metadata. What is consolidated in them another program may have made untrue."""
+    known = {"zarr_format": node["zarr_format"], "attributes": node.get("attributes", {})}
+    return Group(zarr.AsyncGroup.from_dict(place, known))
 
 
 class ZarrReader:
     """A group that is open for reading. Unknown codecs are refused before any codec runs."""
 
-    def __init__(self, group: zarr.Group, limits: Limits, attributes: Mapping[str, Any] | None = None) -> None:
-        """attributes: those of the group, if they list the metadata of all arrays, and are to be believed."""
-        self._group = group
+    def __init__(self, place: StorePath, node: Mapping[str, Any], limits: Limits) -> None:
+        """node: the metadata of the group."""
+        self._place = place
+        self._attributes: Mapping[str, Any] = node.get("attributes", {})
         self._limits = limits
-        self._attributes = attributes
-        listed = {} if attributes is None else attributes[ARRAYS]
-        self._listed, self._sizes = listed.get("arrays", {}), listed.get("bytes", {})
-        self._arrays: dict[str, zarr.Array[Any]] = {}
-        self._objects = Objects(objects_in(group.store), limits)
-
-    @property
-    def group(self) -> zarr.Group:
-        """The group, for modules that read another layout."""
-        return self._group
+        self._chunks: dict[str, Chunks] = {}
+        self._objects = Objects(objects_in(place.store), limits)
+        #: The group that has the arrays, for modules that read another layout.
+        self.group = group_of(place / _prefix_in(self._attributes), node)
 
     def read_header(self) -> Any:
-        with touching(ATTRIBUTE):
-            attributes = self._strict_attributes() if self._attributes is None else self._attributes
-        if ATTRIBUTE not in attributes:
-            with touching(self._group.path):
-                listed = members(self._group) if self._group.store.supports_listing else []
-                arrays = any(isinstance(node, zarr.Array) for _, node in listed)
-            if arrays:  # the header is written last
-                raise IncompleteError(Problem(str(self._group.store_path), "arrays without a header; write it again"))
-            raise ContainerError(Problem(self._group.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
-        header = attributes[ATTRIBUTE]
+        if ATTRIBUTE not in self._attributes:
+            with touching(self._place.path):
+                listed = members(self._place) if self._place.store.supports_listing else {}
+            if any(node["node_type"] == "array" for node in listed.values()):  # the header is written last
+                raise IncompleteError(Problem(str(self._place), "arrays without a header; write it again"))
+            raise ContainerError(Problem(self._place.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
+        header = self._attributes[ATTRIBUTE]
         header = load_json(header if isinstance(header, str) else json.dumps(header), self._limits)
         # The text of the specification does not say where the JSON lives: single and double are both in use.
         if isinstance(header, dict) and ATTRIBUTE not in header and "version" in header and "format" in header:
             return {ATTRIBUTE: header}
         return header
 
-    def _strict_attributes(self) -> dict[str, Any]:
-        """The attributes, from the stored JSON. zarr itself accepts duplicate keys, and metadata of two versions."""
-        newer = self._group.metadata.zarr_format == 3
-        _refuse_two_versions(self._group.store_path, ".zgroup" if newer else ROOT)
-        text = _stored(self._group.store_path, "zarr.json" if newer else ".zattrs")
-        return _attributes(text, newer, self._limits)
+    @functools.cached_property
+    def _listed(self) -> Mapping[str, Any]:
+        """What is listed beside the header: metadata and sizes of the arrays. Near stores are asked for the arrays."""
+        if isinstance(self._place.store, Far):
+            header = self._attributes.get(ATTRIBUTE)
+            match self._attributes.get(ARRAYS):
+                # Another program that replaced the header did not know of the list.
+                case {"header": sum, "arrays": dict() as arrays, "bytes": dict() as sizes} if isinstance(
+                    header, dict
+                ) and sum == of_header(header):
+                    return {"arrays": arrays, "bytes": sizes}
+        return {"arrays": {}, "bytes": {}}
 
     def array(self, name: str) -> LazyArray | None:
         with touching(name):
-            place, listed = self._group.store_path / name, self._listed.get(name)
-            told = listed or (_near_metadata(place, "array") if self._group.metadata.zarr_format == 3 else None)
-            size = self._sizes.get(name)
-            nbytes: Size = size if isinstance(size, int) else functools.partial(self._stored_size, name)
-            if told is not None and (chunks := _known_chunks(told, f"{place.path}/c")) is not None:
-                if listed is None:
-                    _refuse_two_versions(place, ".zarray")
-                complete = bool(told.get("attributes", {}).get(COMPLETE))
-                return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
-            if told is not None and len(told.get("codecs", ())) > _MOST_CODECS:
-                raise LimitError(Problem(name, f"{len(told['codecs'])} codecs, more than {_MOST_CODECS}"))
-            try:
-                array = self._opened(name, told)
-            except KeyError:
-                if told is None:
-                    return None
-                raise
-        if not isinstance(array, zarr.Array):
-            raise ContainerError(Problem(name, "is no array"))
-        with touching(name):
-            allowed = _CODECS if ATTRIBUTE in self._group.metadata.attributes else _CODECS | _TEXTS
-            metadata = array.metadata.to_dict()
-            bad = sorted(_codec_names(metadata) - allowed)
-            if bad:
-                raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
-            if listed is None:
-                _refuse_two_versions(place, ".zarray" if array.metadata.zarr_format == 3 else ROOT)
-            if metadata.get("storage_transformers"):
-                raise UnsafeError(Problem(name, "has storage transformers"))
-            if (chunks := chunks_of(array)) is not None:
-                complete = bool(array.attrs.get(COMPLETE))
-                return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
-            parts = functools.cache(lambda: self._parts(array, name))
+            place = self.group.store_path / name
+            node = self._listed["arrays"].get(name) or node_at(place, ".zarray")
+            if node is None:
+                return None
+            if node.get("node_type", "array") != "array":
+                raise ContainerError(Problem(name, "is no array"))
+            size = self._listed["bytes"].get(name)
+            nbytes: Size | None = size if isinstance(size, int) else None
+            if nbytes is None and place.store.supports_listing:
+                nbytes = lambda: stored_size(place)  # noqa: E731
+            chunks = chunks_in(node, place.path)
+            if chunks is None:
+                return self._by_zarr(name, node, nbytes)
+            self._chunks[name] = chunks
+            complete = bool(node.get("attributes", {}).get(COMPLETE))
+            return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
 
-            def read(start: int, stop: int) -> Array:
-                self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
-                return parts()(start, stop)
+    def _by_zarr(self, name: str, node: dict[str, Any], nbytes: Size | None) -> LazyArray:
+        """An array that zarr reads: of several dimensions, of texts, with other codecs."""
+        codecs = node["codecs"] if node["zarr_format"] == 3 else [node["compressor"], *(node["filters"] or ())]
+        if len(codecs) > _MOST_CODECS:
+            raise LimitError(Problem(name, f"{len(codecs)} codecs, more than {_MOST_CODECS}"))
+        allowed = _CODECS if ATTRIBUTE in self.group.metadata.attributes else _CODECS | _TEXTS
+        if bad := sorted({*_codec_names(filter(None, codecs))} - allowed):
+            raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
+        known = {key: x for key, x in node.items() if node["zarr_format"] == 3 or key != "node_type"}
+        array: zarr.Array[Any] = zarr.Array.from_dict(self.group.store_path / name, known)
+        if node.get("storage_transformers"):
+            raise UnsafeError(Problem(name, "has storage transformers"))
 
-            return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
-
-    def _opened(self, name: str, told: dict[str, Any] | None = None) -> Any:
-        """What zarr makes of a member, or of its metadata. Raises KeyError."""
-        if name not in self._arrays:
-            made: Any = self._group[name] if told is None else zarr.Array.from_dict(self._group.store_path / name, told)
-            self._arrays[name] = made
-        return self._arrays[name]
-
-    def _stored_size(self, name: str) -> int:
-        """The bytes that an array takes. Raises ContainerError."""
-        with touching(name):
-            return stored_sizes([self._opened(name, self._listed.get(name))])[0]
-
-    @property
-    def kind(self) -> str:
-        """The kind of file. Both versions are read alike."""
-        return "zarr2" if self._group.metadata.zarr_format == 2 else "zarr"
-
-    def storage(self, name: str) -> Storage:
-        """How an array is stored, as options for a writer. Precondition: `array` was called."""
-        array = self._opened(name, self._listed.get(name))
-        newer = array.metadata.zarr_format == 3
-        codecs: Sequence[Any] = array.compressors
-        names = {str(x.to_dict()["name"]) if newer else _version_2_name(x) for x in codecs}
-        known = [compression for compression in CODECS if compression in names]
-        compression = known[0] if known else None if names - {"crc32c"} else "none"
-        chunks = asked_for(array.chunks[0], array.size, usual_chunk(array.store) if newer else SHARD)
-        shards = asked_for(array.shards[0], array.size, SHARD) if array.shards else None
-        return Storage(compression, chunks, shards, False if newer and "crc32c" not in names else None)
-
-    def _parts(self, array: zarr.Array[Any], name: str) -> Parts:
-        """A function that reads parts of an array, whose chunks are checked."""
-        with touching(name):
+        @functools.cache
+        def check() -> None:
             bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
             if array.nchunks > _MOST_CHUNKS:
                 raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
             if isinstance(array.store, Folder):
                 refuse_links(str(array.store.root), f"{array.path}/c")
-            if array.attrs.get(COMPLETE) and not _has_all_chunks(array):
+            if array.attrs.get(COMPLETE) and array.nchunks_initialized < array.nchunks:
                 raise IncompleteError(Problem(name, "chunks are missing"))
 
         def read(start: int, stop: int) -> Array:
+            self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
             with touching(name):
+                check()
                 return np.asarray(array[start:stop])
 
-        return read
+        return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
+
+    @property
+    def kind(self) -> str:
+        """The kind of file. Both versions are read alike."""
+        return "zarr2" if self.group.metadata.zarr_format == 2 else "zarr"
+
+    def storage(self, name: str) -> Storage:
+        """How an array is stored, as options for a writer. Precondition: `array` was called."""
+        found = self._chunks.get(name)
+        if found is None:
+            return Storage()
+        newer = self.group.metadata.zarr_format == 3
+        chunks = asked_for(found.chunk, found.length, usual_chunk(self._place.store) if newer else SHARD)
+        shards = asked_for(found.per_file, found.length, SHARD) if found.indexed else None
+        return Storage(found.compression, chunks, shards, False if newer and not found.checksum else None)
 
 
-def _attributes(text: bytes | None, newer: bool, limits: Limits) -> dict[str, Any]:
-    """The attributes of a group, from its strict JSON: version 3 has them under a key.
-
-    Metadata may list all arrays of the store, so they have a larger limit.
-    """
-    told = {} if text is None else load_json(text, replace(limits, header_bytes=max(limits.header_bytes, _METADATA)))
-    return dict(told.get("attributes", {}) if newer else told)
+def stored_size(place: StorePath) -> int:
+    """The bytes that an array takes in a store that lists its keys."""
+    return int(sync(place.store.getsize_prefix(f"{place.path}/")))  # zarr takes indices_1 for a prefix of indices_10
 
 
-def stored_sizes(arrays: Iterable[zarr.Array[Any]]) -> list[int]:
-    """The bytes that arrays take, or at the most where they cannot be listed."""
-
-    async def size(array: zarr.Array[Any]) -> int:
-        listed = array.store.supports_listing
-        return await array.store.getsize_prefix(_prefix(array)) if listed else int(array.nbytes)
-
-    async def sizes() -> list[int]:
-        return list(await asyncio.gather(*map(size, arrays)))
-
-    return sync(sizes())
-
-
-def _stored(place: StorePath, key: str) -> bytes | None:
-    """The value of a key at a place, or None. A folder is read without zarr, which takes 0.3 ms a key."""
-    if not isinstance(place.store, Folder):
-        buffer = sync((place / key).get())
-        return None if buffer is None else buffer.to_bytes()
-    root, path = str(place.store.root), f"{place.path}/{key}".lstrip("/")
-    refuse_links(root, path)
-    try:
-        with open(os.path.join(root, path), "rb") as file:
-            return file.read()
-    except FileNotFoundError:
-        return None
-
-
-def _refuse_two_versions(place: StorePath, other: str) -> None:
-    """Raise ContainerError for a node with metadata of both versions, of which programs take one or the other.
-
-    other: the key of the metadata of the other version.
-    """
-    if _stored(place, other) is not None:
-        raise ContainerError(Problem(str(place), "has metadata of two versions of Zarr"))
-
-
-def _known_chunks(told: Mapping[str, Any], folder: str) -> Chunks | None:
-    """How an array of numbers is stored, by its metadata of version 3. None where zarr has to look, in 0.6 ms."""
-    match told:
-        case {"shape": [length], "data_type": str(name), "fill_value": fill, **more} if (
-            name in _NUMBERS and {*told} <= _MEMBERS and type(length) is int and length >= 0
-        ):
-            dtype, names, attributes = np.dtype(name), more.get("dimension_names"), more.get("attributes", {})
-        case _:
-            return None
-    whole = type(fill) is int and (dtype.kind == "f" or int(np.iinfo(dtype).min) <= fill <= int(np.iinfo(dtype).max))
-    if not (whole or (type(fill) is float and dtype.kind == "f")) or type(attributes) is not dict:
-        return None
-    if names is not None and not (type(names) is list and len(names) == 1 and isinstance(names[0], str | None)):
-        return None
-    chunks = described(told, dtype, dtype.type(fill), folder)
-    return chunks if chunks and type(chunks.per_file) is type(chunks.chunk) is int else None
-
-
-def _codec_names(metadata: Mapping[str, Any]) -> set[str]:
-    if metadata.get("zarr_format") == 2:
-        version_2 = [metadata.get("compressor"), *(metadata.get("filters") or ())]
-        return {_version_2_name(codec) for codec in version_2 if codec is not None}
-    names: set[str] = set()
-    todo = list(metadata.get("codecs", ()))
-    while todo:
-        codec = todo.pop()
-        names.add(codec["name"])
+def _codec_names(codecs: Iterable[Any]) -> Iterator[str]:
+    """The names of codecs in metadata of version 3, or 2, and of the codecs in them."""
+    for codec in codecs:
+        yield str(codec["name" if "name" in codec else "id"])
         settings = codec.get("configuration") or {}
-        todo += [*settings.get("codecs", ()), *settings.get("index_codecs", ())]
-    return names
-
-
-def _version_2_name(codec: Any) -> str:
-    return str(codec["id"] if isinstance(codec, Mapping) else codec.codec_id)
+        yield from _codec_names([*settings.get("codecs", ()), *settings.get("index_codecs", ())])
 
 
 def usual_chunk(store: Store) -> int:
@@ -314,49 +223,49 @@ def usual_chunk(store: Store) -> int:
 @contextlib.contextmanager
 def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
     """Open a group of a store: a path, a URL, a zip file, any store of zarr's, or an open group."""
-    check_place(path)
-    with opened(path) as store:
+    with opened(path) as root:
         with touching(str(path)):
-            reader = _known(store, group, limits)
-            try:
-                reader = reader or ZarrReader(_group(store, group or ""), limits)
-            except (FileNotFoundError, KeyError):
+            node = _group_at(root, group)
+            if node is None or node.get("node_type") != "group":
                 where = f"{path}:{group}" if group else str(path)
-                raise PathMissingError(Problem(where, "no such group of Zarr; check the path")) from None
+                raise PathMissingError(Problem(where, "no such group of Zarr; check the path"))
+            reader = ZarrReader(root / (group or ""), node, limits)
         yield reader
 
 
-def _known(store: Any, group: str | None, limits: Limits) -> ZarrReader | None:
-    """The tensor in an object store, if its header lists the metadata of all arrays: then one or two requests suffice.
+def _group_at(root: StorePath, group: str | None) -> dict[str, Any] | None:
+    """The metadata of a group below a place.
 
-    Nearer stores are cheap to ask, and give the metadata of the arrays themselves.
+    An object store is asked for no more metadata of another layout than ours, which has its own list, where they are
+    consolidated at that place and agree with the attributes of each group that tells the shape of a matrix.
     """
-    if not isinstance(store, Far) or (head := _head(store, group)) is None:
-        return None
-    text, version = head
-    attributes = _attributes(text, version == 3, limits)
-    header = attributes.get(ATTRIBUTE)
-    match attributes.get(ARRAYS):
-        # Another program that replaced the header did not know of the list.
-        case {"header": sum, "arrays": dict(), "bytes": dict()} if isinstance(header, dict) and sum == of_header(
-            header
-        ):
-            metadata = {"zarr_format": version, "attributes": attributes}
-            place = store / "/".join(filter(None, (group, _prefix_in(attributes))))
-            return ZarrReader(zarr.Group(zarr.AsyncGroup.from_dict(place, metadata)), limits, attributes)
-    return None
+    place, far = root / (group or ""), root.store
+    node = node_at(place)
+    attributes = (node or {}).get("attributes", {})
+    if not isinstance(far, Far) or ATTRIBUTE in attributes:
+        return node
+    if far.believed is None and node is not None:
+        far.believed = _consolidated(root, newer=node["zarr_format"] == 3)
+    if far.believed and group and (node is None or ("shape" in attributes and not _agrees(far, place, node))):
+        far.believed = {}
+        return node_at(place)
+    return node
 
 
-def _group(store: Any, path: str, *, follow: bool = True) -> zarr.Group:
-    """A group, or the one below it that has its arrays."""
-    place = StorePath(store) if isinstance(store, Folder) else store
-    if isinstance(place, StorePath) and (metadata := _near_metadata(place / path, "group")) is not None:
-        metadata.pop("consolidated_metadata", None)  # another program may have made it untrue
-        found = zarr.Group(zarr.AsyncGroup.from_dict(place / path, metadata))
-    else:
-        found = zarr.open_group(store, path=path, mode="r", use_consolidated=False)
-    below = _prefix_in(found.attrs.asdict()) if follow else ""
-    return _group(store, f"{path}/{below}".strip("/"), follow=False) if below else found
+def _consolidated(root: StorePath, *, newer: bool) -> dict[str, Any]:
+    """The metadata that are consolidated at a group, by key."""
+    top = _json(root, ROOT if newer else ".zmetadata") or {}
+    nodes = ((top.get("consolidated_metadata") or {}) if newer else top).get("metadata") or {}
+    return {(root / path / (ROOT if newer else "")).path: node for path, node in nodes.items()}
+
+
+def _agrees(far: Far, place: StorePath, node: Mapping[str, Any]) -> bool:
+    """Whether the stored attributes of a group are those that are believed."""
+    newer = node["zarr_format"] == 3
+    key = (place / (ROOT if newer else ".zattrs")).path
+    text, listed = sync(far.asked(key)), (far.believed or {}).get(key, {})
+    there = {} if text is None else load_json(text.to_bytes(), _METADATA, constants=True)
+    return bool(there.get("attributes", {}) == listed.get("attributes", {}) if newer else there == listed)
 
 
 def _prefix_in(attributes: Mapping[str, Any]) -> str:
@@ -365,39 +274,12 @@ def _prefix_in(attributes: Mapping[str, Any]) -> str:
     return at if isinstance(at, str) and re.fullmatch("[0-9a-f]{16}", at) else ""
 
 
-def _near_metadata(place: StorePath, node: str) -> dict[str, Any] | None:
-    """The metadata of an array or a group of version 3 in a folder; None elsewhere. zarr takes 0.5 ms to read them."""
-    text = _stored(place, ROOT) if isinstance(place.store, Folder) else None
-    metadata = {} if text is None else json.loads(text)
-    match metadata:
-        case {"zarr_format": 3, "node_type": kind} if kind == node:
-            return dict(metadata)
-    return None
-
-
-def _head(store: Any, group: str | None) -> tuple[bytes, int] | None:
-    """The stored JSON with the attributes of a group, and the version of Zarr; None for a group without attributes."""
-    heads: dict[str | None, tuple[bytes, int] | None] = store.heads if isinstance(store, Far) else {}
-    if group not in heads:
-        place = store if isinstance(store, StorePath) else StorePath(store)
-        place = place / group if group else place
-        texts = ((_stored(place, key), version) for key, version in (("zarr.json", 3), (".zattrs", 2)))
-        heads[group] = next(((text, version) for text, version in texts if text is not None), None)
-    return heads[group]
-
-
-def check_place(path: Any) -> None:
-    if not isinstance(path, str | Store | StorePath | zarr.Group):
-        raise TypeError(f"expected a path, a store or a group of zarr's, got {type(path).__name__}")
-
-
 def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
     """The first of these names that an attribute of a group has; None for a group that is missing, damaged, or has a
     header.
     """
-    with opened(path) as store, contextlib.suppress(BinsparseError), touching(str(path)):
-        text, version = _head(store, group) or (None, 3)
-        attributes = _attributes(text, version == 3, DEFAULT_LIMITS)
+    with opened(path) as root, contextlib.suppress(BinsparseError), touching(str(path)):
+        attributes = (_group_at(root, group) or {}).get("attributes", {})
         return None if ATTRIBUTE in attributes else next((name for name in among if name in attributes), None)
     return None
 
@@ -407,48 +289,45 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
 
     there: the names, where the caller has listed them. Raises ContainerError.
     """
-    with opened(path) as store, touching(path):
-        if there is not None or isinstance(store, Folder):
+    with opened(path) as root, touching(path):
+        if there is not None or isinstance(root.store, Folder):
             names = set(os.listdir(path) if there is None else there)
         else:
-            names = {name.partition("/")[0] for name in store._zf.namelist()}
-        root = _group(store, "") if NAMES & names else None
-        attributes = {} if root is None else root.attrs.asdict()
-        reader = ZarrReader(root, DEFAULT_LIMITS) if root is not None and ATTRIBUTE in attributes else None
-        arrays = [] if reader is None else [name for name, x in members(reader.group) if isinstance(x, zarr.Array)]
-        ours = set() if reader is None else named_by(reader.read_header, arrays)
+            listed = [name.removeprefix(f"{root.path}/") for name in root.store._zf.namelist()]  # type: ignore[attr-defined]
+            names = {name.partition("/")[0] for name in listed}
+        node = node_at(root)
+        attributes = {} if node is None else node.get("attributes", {})
+        ours: set[str] = set()
+        if node is not None and ATTRIBUTE in attributes:
+            reader = ZarrReader(root, node, DEFAULT_LIMITS)
+            nodes = members(reader.group.store_path)
+            ours = named_by(reader.read_header, [name for name, x in nodes.items() if x["node_type"] == "array"])
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 
 def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group], bool]] = ()) -> list[str]:
     """The groups of a store that have a header, or that a function of `claims` accepts. The root is an empty string."""
-    with opened(path) as store, touching(str(path)):
-        root = zarr.open_group(store, mode="r", use_consolidated=False)
+    with opened(path) as root, touching(str(path)):
         if not root.store.supports_listing:
             raise ContainerError(Problem(str(path), "a web server lists no groups; name a group, as in URL:GROUP"))
-        groups = [("", root)]
-        for path, group in groups:  # it grows
-            inner = [(f"{path}/{name}".lstrip("/"), x) for name, x in members(group) if isinstance(x, zarr.Group)]
-            groups += inner
+        node = node_at(root)
+        if node is None:
+            raise PathMissingError(Problem(str(path), "no such group of Zarr; check the path"))
+        groups = [("", group_of(root, node))]
+        for above, _ in groups:  # it grows
+            inner = {f"{above}/{name}".lstrip("/"): x for name, x in members(root / above).items()}
+            groups += [(name, group_of(root / name, x)) for name, x in inner.items() if x["node_type"] == "group"]
         return sorted(
             name for name, group in groups if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims)
         )
 
 
-def members(group: zarr.Group) -> list[tuple[str, Any]]:
-    """The groups and arrays in a group, by name; not what is neither.
+def members(place: StorePath) -> dict[str, dict[str, Any]]:
+    """The metadata of the groups and arrays in a group, by name; not what is neither."""
 
-    zarr's own listing warns of the latter, and leaves tasks behind when one of many fails.
-    """
+    async def listed() -> list[str]:
+        return [name async for name in place.store.list_dir(place.path) if name not in NAMES]
 
-    async def listed() -> list[Any]:
-        names = [name async for name in group.store.list_dir(group.path)]
-        names = [name for name in names if name not in NAMES]
-        return list(zip(names, await members_of(group, names), strict=True))
-
-    nodes = sync(listed())
-    for _, node in nodes:
-        if isinstance(node, BaseException) and not isinstance(node, KeyError):
-            raise node
-    wrapped = {zarr.AsyncGroup: zarr.Group, zarr.AsyncArray: zarr.Array}
-    return [(name, wrapped[type(node)](node)) for name, node in nodes if type(node) in wrapped]
+    names = sync(listed())
+    nodes = each(lambda name: node_at(place / name), names, 1 if is_near(place.store) else _AT_ONCE)
+    return {name: x for name, x in zip(names, nodes, strict=True) if x and x.get("node_type") in ("array", "group")}

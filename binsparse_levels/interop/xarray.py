@@ -19,11 +19,12 @@ from typing import Any
 import numpy as np
 from zarr import consolidate_metadata
 from zarr.errors import ContainsGroupError
-from zarr.storage import LocalStore, StorePath
+from zarr.storage import LocalStore
 
 from ..containers.base import is_url
+from ..containers.hdf5 import unused
 from ..containers.replacing import replacing, replacing_folder
-from ..containers.zarr_stores import opened
+from ..containers.zarr_stores import opened, place_of
 from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
@@ -252,7 +253,7 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
     if not zarr:
         return xr.open_dataset(path, cache=False, **options)
     with opened(path) as store:
-        return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)
+        return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)  # type: ignore[arg-type]
 
 
 def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None) -> xr.Variable:
@@ -348,7 +349,7 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
         raise OptionError(Problem(str(path), "a Dataset is written to a .zarr folder or a .nc file; choose one"))
     zarr: dict[str, Any] = {"consolidated": False, "zarr_format": 2 if target.name == "zarr2" else 3}
     if target.name == "netcdf":
-        with replacing(path, overwrite) as part:
+        with unused(path, False), replacing(path, overwrite) as part:
             dense.to_netcdf(part, format="NETCDF4")
             yield lambda name: Location(part, name, target.name, part)
     elif local:
@@ -361,14 +362,13 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
             yield lambda name: Location(os.path.join(part, name), None, target.name, None)
             _consolidate(part)
     else:
-        with opened(path) as store:
-            try:
-                dense.to_zarr(store, mode="w" if overwrite else "w-", **zarr)
-            except (FileExistsError, ContainsGroupError):
-                raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True")) from None
-            root = store if isinstance(store, StorePath) else StorePath(store)
-            yield lambda name: Location(root / name, None, target.name, None)
-            _consolidate(store)
+        store = place_of(path)
+        try:
+            dense.to_zarr(store, mode="w" if overwrite else "w-", **zarr)
+        except (FileExistsError, ContainsGroupError):
+            raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True")) from None
+        yield lambda name: Location(store / name, None, target.name, None)
+        _consolidate(store)
 
 
 def _consolidate(store: Any) -> None:

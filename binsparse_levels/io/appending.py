@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections import deque
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -13,9 +12,8 @@ import numpy as np
 
 from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
-from ..containers.checksums import sealed, summed
 from ..containers.replacing import Overwrite, hold_lock
-from ..engine.joining import AT_ONCE, by_arrays, joined_trees
+from ..engine.joining import AT_ONCE, joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
@@ -88,10 +86,8 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
     """Add a tensor after the one at `path`, along the outermost stored dimension, in the format of the file. Its labels
     join those of the file, as in `concatenate`.
 
-    The stored tensor is checked in full, then replaced atomically. In a local folder of Zarr 3, only new items and the
-    last chunk or shard of each array are written. Elsewhere, and for bit-packed arrays, the stored items are copied in
-    pieces. Checksums, bit-packing, compression and chunks are kept. A compression that `write` does not offer becomes
-    gzip in HDF5.
+    The stored tensor is checked in full, then replaced atomically: the stored items are copied in pieces. Checksums,
+    bit-packing, compression and chunks are kept. A compression that `write` does not offer becomes gzip in HDF5.
 
     Rows at coordinates of their own are merged into a tensor by `write_from([tensor, table], …)`.
 
@@ -121,15 +117,15 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
         there = _apart(reading.open(location, limits=limits), path, path)
         stored = storage_of(location, limits)
         mapped = there.map is not None or tensor.map is not None  # which `_joined` refuses
+        outer, its = there.format.order[:1], tensor.format.order[:1]
+        if not mapped and outer != its and there.ndim == tensor.ndim:
+            what = f"its format {there.format} grows along dimension {outer[0]}, and the tensor's {tensor.format} along"
+            raise FormatError(Problem(str(path), f"{what} {its[0]}; convert the file, or the tensor"))
         more = tensor if mapped else tensor.convert(there.format, limits=limits)
-        # A bit-packed array, or one value of no entries, does not begin with the bytes that are there.
-        grows = not options and not stored.wrappers and len(there._source.values) > 0
-        grows = grows and by_arrays(there.format.levels)
-        header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits, values=grows)
-        if not grows or not _extend(location, header, pieces, stored.options["checksum"], limits):
-            kept = {**stored.options, **options}
-            target = replace(target_at(path, kept.pop("kind", None)), group=location.group or "")
-            write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
+        header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits)
+        kept = {**stored.options, **options}
+        target = replace(target_at(path, kept.pop("kind", None)), group=location.group or "")
+        write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
 
 
 def _apart(tensor: Tensor, source: Place, target: Place) -> Tensor:
@@ -242,21 +238,3 @@ def storage_of(location: Location, limits: Limits) -> _Stored:
     options["checksum"] = True if loading.sealed else False if plain else None
     types = loading.descriptor.data_types
     return _Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper})
-
-
-def _extend(
-    location: Location, header: Mapping[str, Any], pieces: Mapping[str, Pieces], checksum: bool | None, limits: Limits
-) -> bool:
-    """Write only the new items of these arrays, which begin with the items that are stored. Returns False, and changes
-    nothing, where the container cannot.
-    """
-
-    def now_sealed() -> Mapping[str, Any]:
-        sums: dict[str, int] = {}
-        for name, x in pieces.items():
-            deque(summed(name, x, sums).each(), 0)
-        return sealed(header, sums)
-
-    extend = location.kind.part("extend")
-    made = now_sealed if checksum else lambda: header
-    return extend is not None and bool(extend(location.path, location.group, made, pieces, limits))

@@ -19,7 +19,7 @@ from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.packing import Entries
-from ..engine.selection import View, find_in, locate_in
+from ..engine.selection import View, locate_in
 from ..engine.tree import Tree
 from ..engine.views import Selection, all_of
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
@@ -243,7 +243,7 @@ class Stored(Held):
         if self.structure is not None:
             return self.values_at([np.array([x]) for x in place], pad)[0]
         tree = self.sound()
-        position = find_in(tree, [int(place[k]) for k in self.format.order])
+        (position,) = locate_in(tree, [np.array([place[k]], np.int64) for k in self.format.order])
         return pad if position < 0 else tree.values[position : position + 1][0]
 
     def values_at(self, coords: Sequence[Array], pad: Any) -> Array:

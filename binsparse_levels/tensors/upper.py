@@ -47,8 +47,8 @@ class Upper(Contents):
     def report(self) -> Report:
         """A report, which a notebook shows and `write` makes an HTML page of.
 
-        The report tells the shape, the levels with their bytes, where the entries lie, how long the fibers are, which
-        formats take fewer bytes, and faults. A tensor in a file is read in parts where its levels allow it.
+        The report contains the representation of the tensor, its picture, the levels with their fibers and bytes, the
+        attributes, and faults. A tensor in a file is read in parts where its levels allow it.
 
         Raises
         ------
@@ -63,7 +63,7 @@ class Upper(Contents):
         made: Report = above("report_on")(self)
         return made
 
-    def draw(self, dimensions: Sequence[Dimension] | None = None) -> str:
+    def draw(self, dimensions: Dimension | Sequence[Dimension] | None = None) -> str:
         """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
 
         Parameters

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -166,14 +167,15 @@ class Viewed(Held):
         return Viewed(listed, self.selection)
 
     def count(self, pad: Any) -> int:
-        once, places = distinct(self)
-        if not places:
-            return super().count(pad) if isinstance(self.base, Mapped) else self.own(pad).count(pad)
-        coords, _ = once.entries(pad)
-        times = np.ones(len(coords[0]), np.int64)
-        for k, place in places.items():
-            times *= np.bincount(place)[coords[k]]
-        return int(times.sum())
+        if isinstance(self.base, Mapped):
+            return len(self.entries(pad)[1])
+        distinct, times = self.selection.distinct()
+        if not times:
+            return self.own(pad).count(pad)
+        coords, values = Viewed(self.base, distinct).entries(pad)
+        return int(
+            math.prod((counts[coords[k]] for k, counts in times.items()), start=np.ones(len(values), np.int64)).sum()
+        )
 
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
         return self.base.value_at(self.selection.places(place), pad)

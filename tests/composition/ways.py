@@ -74,7 +74,7 @@ WITHOUT = {
     "ALIASES", "Advice", "Band", "Bitmap", "Bits", "Dense", "EliasFano", "Format", "Hashed", "IndexMap", "Level",
     "LevelStatistics", "Limits", "Mask", "NOfM", "Problem", "Run", "SYNONYMS", "Sparse", "Statistics", "Sweep",
     "get_threads", "list_plugins", "load_plugins", "parse_format", "parse_map", "register_anndata", "set_threads",
-    "command clean", "command completion", "command formats", "command warm-up",
+    "command completion", "command formats", "command warm-up",
 }  # fmt: skip
 
 

@@ -1,6 +1,7 @@
 """Reductions and products equal numpy's on the dense array, in memory and from a file, on any number of threads."""
 
 import contextlib
+import tracemalloc
 
 import h5py
 import numpy as np
@@ -485,35 +486,6 @@ def test_each_value_is_cast_before_it_is_added(how, given, asked):
             assert found.dtype == asked
 
 
-@pytest.mark.parametrize("other", [np.inf, -np.inf, np.nan])
-@pytest.mark.parametrize("spec", ["ij,j->i", "ij,i->j", "ij,j->", "ij,j->ij", "ij,i,j->ij", "ij,jk->ik"])
-def test_zeros_add_nothing_in_any_format(spec, other):
-    """Not even to infinity, which numpy makes NaN of: else the result would depend on the format."""
-    cells = np.array([[0.0, 1, 0], [2, 0, 3], [0, 4, 0]])
-    size = {"i": np.array([1, other, 2]), "j": np.array([other, 1, 2.0]), "jk": np.array([[other] * 2, [1, 2], [3, 4]])}
-    rest = [size[letters] for letters in spec.partition("->")[0].split(",")[1:]]
-
-    def cells_of(tensor):
-        with nests():
-            found = einsum(spec, tensor, *rest)
-        return found.to_dense() if isinstance(found, Tensor) else found
-
-    expected = cells_of(pack_dense(cells, "COO"))
-    assert np.isfinite(expected).any() or expected.ndim == 0
-    for format in (
-        "CSC",
-        "dense(2)",
-        "dense, band",
-        "band, dense @ 1, 0",
-        "dense, bitmap(1)",
-        "bitmap(2)",
-        "dense, run",
-    ):
-        np.testing.assert_array_equal(cells_of(pack_dense(cells, format)), expected)
-    explicit = pack(np.indices((3, 3)).reshape(2, -1), cells.ravel(), (3, 3), "CSR")
-    np.testing.assert_array_equal(cells_of(explicit), expected)
-
-
 MATRIX = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
 FAULTS = [
     (lambda: einsum("ij,j->i", MATRIX, np.ones(2)), ArrayError, "'j' has size 2 here and 3 before"),
@@ -612,6 +584,37 @@ def test_entries_that_no_level_reaches_are_refused(tmp_path, format, name):
     for call in (lambda: bl.reduce(bl.open(tmp_path / "a.h5")), lambda: bl.read(tmp_path / "a.h5")):
         with pytest.raises(bl.ArrayError, match="pointers_to_2: fiber 0 has entries, but belongs to none"):
             call()
+
+
+def test_memory_is_asked_for_before_it_is_taken():
+    stored = {}
+    bl.write(stored, pack([[0, 1], [5, 2**26 - 1]], [1.0, 2.0], (4, 2**26), "CSR"))
+    for call in (lambda t: reduce(t, 0, "var", memory=2**24), lambda t: statistics(t, 0, memory=2**24)):
+        tensor = bl.open(stored)
+        tracemalloc.start()
+        with pytest.raises(LimitError, match="larger memory="):
+            call(tensor)
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint32"])
+@pytest.mark.parametrize("how", ["sum", "prod"])
+@pytest.mark.parametrize("fill", [None, 1.7])
+def test_a_sum_of_fractions_as_integers_is_that_of_numpy(how, dtype, fill):
+    dense = np.array([[0.6, 0, 2.9], [0.6, 1.2, 0], [0, 1.2, 3.5]])
+    dense[dense == 0] = fill or 0
+    tensor = pack_dense(dense, "CSR", fill_value=fill)
+    for axis in (None, 0, 1):
+        found = reduce(tensor, axis, how, dtype=dtype)
+        np.testing.assert_array_equal(found, getattr(dense, how)(axis, dtype=dtype))
+        assert found.dtype == dtype
+
+
+def test_what_needs_no_count_of_cells():
+    tensor = bl.pack([[1, 2], [3, 4], [5, 6]], [2.0, 4.0], (2**40,) * 3, "sparse, sparse, sparse", fill_value=1.0)
+    for how, right in {"min": 1, "max": 4, "any": True, "all": True, "mean": 1, "count": 2}.items():
+        assert reduce(tensor, None, how) == right
 
 
 def test_more_cells_than_an_integer_counts():

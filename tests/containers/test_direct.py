@@ -1,7 +1,5 @@
 """Reading and writing containers past their libraries: the same arrays, the same refusals."""
 
-import contextlib
-import dataclasses
 import itertools
 import json
 import os
@@ -33,14 +31,13 @@ from binsparse_levels import (
 )
 from binsparse_levels import parallel as threads_module
 from binsparse_levels.arrays import one_piece
-from binsparse_levels.containers import direct, hdf5, zarr_reading, zarr_writing
+from binsparse_levels.containers import direct, hdf5, zarr_reading
 from binsparse_levels.containers import zarr as zarr_container
 from binsparse_levels.containers.base import Storage
-from binsparse_levels.containers.objects import codecs
 from binsparse_levels.io import describe
 
 LIMITS = Limits()
-TYPES = ("int8", "uint8", "int16", "uint32", "int64", "uint64", "float32", "float64")
+TYPES = ("bool", "int8", "uint8", "int16", "uint32", "int64", "uint64", "float32", "float64")
 counter = itertools.count()
 
 
@@ -108,10 +105,11 @@ def test_zarr_as_zarr_reads_and_writes_it(folder, length, dtype, compression, sh
     same(loaded(place, zarr_container), array)
     # The same store as zarr writes it: the same files, the same bytes but for the time in a gzip member.
     with pytest.MonkeyPatch.context() as patch:
-        for module in (zarr_reading, zarr_writing):
-            patch.setattr(module, "chunks_of", lambda array: None)
-        stored(folder / "theirs.zarr", zarr_container, array, compression=compression, chunks=7, shards=shards,
-               checksum=checksum)  # fmt: skip
+        patch.setattr(zarr_reading, "chunks_in", lambda metadata, path: None)
+        storage = Storage(compression, 7, shards, checksum)
+        with zarr_container.writing(str(folder / "theirs.zarr"), None, "file", LIMITS, storage) as writer:
+            writer.create("values", length, array.dtype)[...] = array
+            writer.write_header({})
         same(loaded(place, zarr_container), array)
     same(loaded(folder / "theirs.zarr", zarr_container), array)
     ours, theirs = ({p.relative_to(top): p.read_bytes() for p in top.rglob("*") if p.is_file()} for top in
@@ -359,64 +357,6 @@ def test_blosc_buffers_of_others(tmp_path):
         file.write_bytes(wrong)
         with pytest.raises(ContainerError):
             loaded(place, zarr_container)
-
-
-def test_a_short_last_block_is_expanded():
-    array, some = np.arange(961.0), np.zeros(961 * 8, np.uint8)
-    stored = np.frombuffer(blosc.compress(array, b"lz4", 5, 0, 256), np.uint8)
-    codecs.CODECS["blosc"].expand_some(stored, some, lambda size: [some.size // size])
-    assert some.view(float)[-1] == 960
-
-
-@given(data=st.data())
-def test_blocks_of_a_blosc_buffer_are_expanded_alone(data):
-    """Those that are wanted are as in the whole chunk, or it is an error as of the whole chunk."""
-    dtype = data.draw(st.sampled_from(["f8", "i4", "u1"]))
-    most, length = data.draw(st.sampled_from([3, 200])), data.draw(st.integers(1, 20_000))
-    array = np.random.default_rng(0).integers(0, most, length).astype(dtype)
-    name, level = data.draw(st.sampled_from([b"lz4", b"zstd", b"blosclz"])), data.draw(st.sampled_from([0, 5, 9]))
-    size = data.draw(st.sampled_from([0, 256, 4096]))
-    raw = bytearray(blosc.compress(array, name, level, data.draw(st.integers(0, 2)), size))
-    damaged = data.draw(st.booleans())
-    if damaged:
-        raw[data.draw(st.integers(0, min(len(raw), 40) - 1))] ^= 1 << data.draw(st.integers(0, 7))
-    stored, (whole, some) = np.frombuffer(bytes(raw), np.uint8), np.zeros((2, array.nbytes), np.uint8)
-    codec, asked = codecs.CODECS["blosc"], []
-
-    def wanted(size):
-        count = -(-array.nbytes // size)
-        asked.extend((size, block) for block in sorted(data.draw(st.sets(st.integers(0, count - 1), max_size=5))))
-        return [block for _, block in asked]
-
-    try:
-        codec.expand(stored, whole)
-    except (ValueError, RuntimeError):
-        with contextlib.suppress(ValueError, RuntimeError):  # the blocks that are wanted may be sound
-            codec.expand_some(stored, some, wanted)
-        return
-    try:
-        codec.expand_some(stored, some, wanted)
-    except ValueError:
-        assert damaged
-        return
-    for size, block in asked:
-        np.testing.assert_array_equal(some[block * size :][:size], whole[block * size :][:size])
-
-
-def test_some_blocks_of_a_chunk_are_read(tmp_path, monkeypatch):
-    """A part of a chunk that is not kept is that of the whole."""
-    array = np.random.default_rng(0).random(60_000)
-    stored(tmp_path / "a.zarr", zarr_container, array, chunks=60_000, compression="blosc")
-    with zarr_container.reading(str(tmp_path / "a.zarr"), None, dataclasses.replace(LIMITS, cache_bytes=1)) as reader:
-        values, expanded = reader.array("values"), []
-        real = codecs.blosc.CODEC.expand
-        monkeypatch.setattr(codecs.blosc, "_expand", lambda raw, out: (expanded.append(out.size), real(raw, out)))
-        same(values[20_000:20_010], array[20_000:20_010])
-        at = np.array([59_999, 3, 40_000, 5])
-        same(values[at], array[at])
-        same(values[:], array)
-    assert expanded[-1] == array.nbytes
-    assert max(expanded[:-1]) < array.nbytes / 2
 
 
 def test_gzip_members_of_others(tmp_path):

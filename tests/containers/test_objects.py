@@ -147,7 +147,7 @@ def test_whole_objects_and_parts_of_them_are_the_same_bytes(tmp_path_factory, ob
         for k, raw in enumerate(objects):
             folder.put(f"a/{k}", [raw[:3], raw[3:]], flush=False)
     there, parts = {}, [Part(f"a/{k}", 0, len(raw), 40) for k, raw in enumerate([*objects, b"missing"])]
-    folder.each(parts, lambda k, raw, _: there.update({k: raw}))
+    folder.each(parts, lambda k, raw: there.update({k: raw}))
     assert there.pop(len(objects)) is None
     assert [there[k].tobytes() for k in range(len(objects))] == objects
     assert [folder.get(f"a/{k}") for k in range(len(objects))] == objects

@@ -1,19 +1,24 @@
 """Zarr: missing chunks, consolidated metadata, reserved names, failed writes."""
 
 import glob
+import json
 import os
 import re
+import shutil
+import zipfile
 
 import numpy as np
 import pytest
 import zarr
 from helpers.places import vector
-from zarr.storage import MemoryStore
+from zarr.storage import LocalStore, MemoryStore, StorePath
 
 import binsparse_levels
 from binsparse_levels import (
+    BinsparseError,
     ContainerError,
     IncompleteError,
+    append,
     list_tensors,
     pack,
     pack_dense,
@@ -33,18 +38,87 @@ def test_a_missing_chunk_is_not_one_of_zeros(tmp_path, options):
         read(tmp_path / "a.zarr")
 
 
+PLACES = {
+    "the root": ("", lambda path: path),
+    "a group": ("g", lambda path: f"{path}:g"),
+    "a nested group": ("g/h", lambda path: f"{path}:g/h"),
+    "a folder in the store": ("g/h", lambda path: f"{path}/g/h"),
+    "a store in the store": ("g/h", lambda path: LocalStore(f"{path}/g/h")),
+    "a group that is open": ("g/h", lambda path: zarr.open_group(path, path="g/h", mode="r+")),
+    "a place in a store": ("g/h", lambda path: StorePath(LocalStore(path), "g/h")),
+}
+
+
 @pytest.mark.parametrize("kind", ["zarr", "zarr2"])
-@pytest.mark.parametrize("group", [":/", ":g"])
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("way", ["overwrite", "append"])
 @pytest.mark.filterwarnings("ignore")
-def test_metadata_that_were_consolidated(tmp_path, kind, group):
-    path = f"{tmp_path}/a.zarr{group}"
-    write(path, vector(1), kind=kind)
-    zarr.consolidate_metadata(f"{tmp_path}/a.zarr")
-    write(path, pack([[1], [1]], [7.0], (2, 2), "CSR"), kind=kind, overwrite=True)
-    assert read(path).values.tolist() == [7]
-    assert list_tensors(f"{tmp_path}/a.zarr") == [group[1:]]
-    group_again = zarr.open_group(f"{tmp_path}/a.zarr", mode="r")
-    assert "pointers_to_1" in (group_again if group == ":/" else group_again["g"])
+def test_metadata_that_were_consolidated_are_no_longer_there(tmp_path, kind, where, way):
+    """At whatever group they were consolidated, zarr reads what was written last."""
+    path = f"{tmp_path}/a.zarr"
+    group, place_of = PLACES[where]
+    write(f"{path}:{group}" if group else path, vector(3), kind=kind)
+    for consolidated in ("", "g", "g/h"):
+        if group.startswith(consolidated):
+            zarr.consolidate_metadata(path, path=consolidated)
+    place = place_of(path)
+    if way == "append":
+        append(place, vector(4))
+    else:
+        write(place, vector(4), overwrite=True, kind=kind if isinstance(place, str | LocalStore) else None)
+    found = read(f"{path}:{group}" if group else path)
+    for top in ("", "g", "g/h"):
+        if group.startswith(top):
+            there = zarr.open_group(path, path=top, mode="r")
+            below = group.removeprefix(top).strip("/")
+            there = there[below] if below else there
+            assert there["values"][...].tolist() == found.values.tolist()
+            assert there.attrs["binsparse"]["binsparse"]["shape"] == list(found.shape)
+    assert list_tensors(path) == [group or "/"]
+
+
+@pytest.mark.parametrize("kind", ["zarr", "zarr2"])
+@pytest.mark.parametrize("beside", [(), ("__MACOSX/._a.zarr",)])
+def test_a_store_that_was_zipped_with_its_folder(tmp_path, kind, beside):
+    write(tmp_path / "a.zarr", vector(3), kind=kind)
+    write(f"{tmp_path}/a.zarr:g", vector(5))
+    path = shutil.make_archive(tmp_path / "a.zarr", "zip", tmp_path, "a.zarr")
+    with zipfile.ZipFile(path, "a") as archive:
+        for name in beside:
+            archive.writestr(name, b"")
+    assert read(path).equals(vector(3))
+    assert read(f"{path}:g").equals(vector(5))
+    assert binsparse_levels.open(path)[1:].load().equals(vector(3)[1:].load())
+    assert list_tensors(path) == ["/", "g"]
+    append(path, vector(3))
+    assert read(path).shape == (2 * vector(3).shape[0], *vector(3).shape[1:])
+    assert list_tensors(path) == ["/", "g"]
+
+
+UNKNOWN = {
+    "data type": {
+        "data_type": {"name": "struct", "configuration": {"fields": [{"name": "f", "data_type": "float32"}]}}
+    },
+    "codec": {"codecs": [{"name": "unheard_of"}]},
+    "chunk grid": {"chunk_grid": {"name": "rectangular", "configuration": {}}},
+    "keys": {"chunk_key_encoding": {"name": "unheard_of"}},
+}
+
+
+@pytest.mark.parametrize("unknown", UNKNOWN)
+@pytest.mark.parametrize("where", ["", "g", "other"])
+def test_an_array_that_zarr_does_not_know_stops_nothing(tmp_path, unknown, where):
+    path = tmp_path / "a.zarr"
+    write(path, vector(1))
+    for group in ("g", "other/x"):
+        write(f"{path}:{group}", vector(2))
+    metadata = json.loads((path / "values" / "zarr.json").read_text())
+    (path / where / "table").mkdir()
+    (path / where / "table" / "zarr.json").write_text(json.dumps(metadata | UNKNOWN[unknown]))
+    assert list_tensors(path) == ["/", "g", "other/x"]
+    assert read(f"{path}:g").equals(binsparse_levels.open(f"{path}:g").load())
+    with pytest.raises(BinsparseError, match="this file has"):
+        read(f"{path}:other")
 
 
 def test_a_write_into_a_store_that_failed_can_be_tried_again(monkeypatch):

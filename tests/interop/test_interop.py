@@ -96,6 +96,39 @@ def test_what_scipy_lets_pass():
         from_scipy(MATRIX)
 
 
+@given(data=st.data())
+def test_blocks_of_scipy(data):
+    """bsr and back with the same blocks: out of order, repeated, views and other types."""
+    block = data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    grid = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    shape = tuple(n * size for n, size in zip(grid, block, strict=True))
+    each = data.draw(st.lists(st.lists(st.integers(0, grid[1] - 1), max_size=5), min_size=grid[0], max_size=grid[0]))
+    indices = np.array([x for row in each for x in row], int)
+    values = np.random.default_rng(0).integers(0, 3, (len(indices), *block)).astype(data.draw(st.sampled_from("fdbD")))
+    matrix = scipy.sparse.bsr_array((values, indices, np.cumsum([0, *map(len, each)])), shape=shape)
+    tensor = from_scipy(matrix)
+    again = to_scipy(tensor)
+    assert (again.format, again.blocksize) == ("bsr", block)
+    np.testing.assert_array_equal(again.toarray(), matrix.toarray())
+    np.testing.assert_array_equal(tensor.to_dense(), matrix.toarray())
+    np.testing.assert_array_equal(to_scipy(tensor, "csr").toarray(), matrix.toarray())
+    np.testing.assert_array_equal(from_scipy(matrix, "CSC").to_dense(), matrix.toarray())
+    if shape[0] > 1:
+        np.testing.assert_array_equal(to_scipy(tensor[1:]).toarray(), matrix.toarray()[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["CSR", "CSC"])
+@pytest.mark.parametrize("dtype", ["u1", "u4", "i2"])
+def test_gcxs_is_sliced_whatever_the_index_type(name, dtype):
+    dense = np.array([[0.0, 1.5, 0], [2.5, 0, 4]])
+    tensor = pack_dense(dense, name)
+    arrays = {role: x.astype(dtype) for role, x in tensor.arrays.items()}
+    gcxs = to_gcxs(Tensor(name, dense.shape, arrays, tensor.values))
+    for key in (0, slice(0, 1), (slice(None), slice(1, None))):
+        np.testing.assert_array_equal(gcxs[key].todense(), dense[key])
+
+
 def test_coordinates_of_any_rank():
     listed = scipy.sparse.coo_array((np.array([1, 2]), ([0, 1], [2, 0], [3, 3])), shape=(2, 3, 4))
     tensor = from_scipy(listed, "sparse, dense, sparse @ 1, 0, 2")

@@ -16,6 +16,7 @@ import numpy as np
 import obstore
 import pytest
 import scipy.sparse as sp
+import zarr
 from helpers import layouts
 from test_places import Quiet, Ranged, serving
 
@@ -320,6 +321,36 @@ def test_anndata_of_zarr_on_a_web_server(tmp_path):
         for name in ("", ":X", ":layers/columns", ":obsm/cells"):
             agrees(f"http://127.0.0.1:{port}/a.zarr{name}", name)
         assert bl.open(f"http://127.0.0.1:{port}/a.zarr").labels("obs").tolist() == cells.obs_names.tolist()
+
+
+@pytest.mark.filterwarnings("ignore")  # consolidated metadata are no part of version 3
+@pytest.mark.parametrize("version", [2, 3])
+@pytest.mark.parametrize("listed", ["whole", "stale", "none"])
+@pytest.mark.parametrize("handler", [Ranged, Quiet])
+def test_rows_of_anndata_in_zarr_take_few_requests(tmp_path, version, listed, handler):
+    """Consolidated metadata are believed where they agree with those of the group."""
+    anndata = pytest.importorskip("anndata")
+    path = tmp_path / "a.zarr"
+    with anndata.settings.override(zarr_write_format=version):
+        if listed == "stale":
+            anndata.AnnData(sp.csr_array(DENSE[:4])).write_zarr(path)
+        else:
+            anndata.AnnData(sp.csr_array(DENSE), layers={"more": sp.csc_array(DENSE)}).write_zarr(path)
+        zarr.consolidate_metadata(path)
+        file = path / (".zmetadata" if version == 2 else "zarr.json")
+        old = file.read_text()
+        if listed == "stale":
+            anndata.AnnData(sp.csr_array(DENSE), layers={"more": sp.csc_array(DENSE)}).write_zarr(path)
+            file.write_text(old)
+        elif listed == "none":
+            zarr.open_group(path, mode="r+", use_consolidated=False).attrs["touched"] = True
+            file.unlink() if version == 2 else None
+    with serving(tmp_path, handler) as (port, asked):
+        for name in ("", ":X", ":layers/more"):
+            del asked[:]
+            part = bl.open(f"http://127.0.0.1:{port}/a.zarr{name}")[1:3]
+            assert np.array_equal(part.to_dense(), DENSE[1:3])
+            assert len(asked) <= (10 if listed == "whole" else 80)
 
 
 def test_a_table_says_what_takes_it(tmp_path):

@@ -495,14 +495,6 @@ def test_a_mapping_that_fails_half_way_is_put_back(at, there, formats):
         assert set(mapping) == {"mine", "binsparse", "values", *small(2, formats[1]).arrays}
 
 
-def test_a_mapping_that_cannot_be_put_back_says_so():
-    mapping = Careful(once=False)
-    write(mapping, small(1))
-    mapping.left = 3
-    with pytest.raises(ContainerError, match="put back"):
-        write(mapping, small(2, "COO"), overwrite=True)
-
-
 @pytest.mark.parametrize("there", [True, False])
 def test_a_mapping_is_as_it_was_where_a_write_fails(there):
     mapping = collections.UserDict(mine="note")

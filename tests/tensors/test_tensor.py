@@ -346,6 +346,47 @@ def test_what_is_located_is_what_is_listed(tensor):
         assert [place in listed for place in places] == (tensor.locate(list(columns)) >= 0).tolist()
 
 
+@given(data=st.data())
+def test_arrays_of_either_byte_order(data):
+    tensor = data.draw(any_tensors())
+    assume(tensor.map is None)
+    swapped = {name: x.astype(x.dtype.newbyteorder(">")) for name, x in tensor.arrays.items()}
+    again = Tensor(
+        tensor.format, tensor.shape, swapped, tensor.values, structure=tensor.structure, fill_value=tensor.fill_value
+    )
+    np.testing.assert_array_equal(again.to_dense(), tensor.to_dense())
+    assert again[...].load().equals(tensor[...].load())
+
+
+def test_a_kind_with_gaps_is_bounded_by_its_own_children():
+    n, limits = 2000, Limits(dense_bytes=2**24)  # 8 bytes for each of all cells are more
+    tensor = pack([np.arange(n)] * 2, 1.0, (n, n), "dense, n_of_m(1, n=1, m=250)", limits=limits)
+    assert tensor.nbytes < 100 * n
+
+
+class Foreign:
+    """An array of another library, which has DLPack alone."""
+
+    def __init__(self, array):
+        self.array = np.asarray(array)
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_with_dlpack_alone_are_taken():
+    dense = np.array([[0, 1.5], [2, 0]])
+    parts = {"pointers_to_1": Foreign([0, 1, 2]), "indices_1": Foreign([1, 0])}
+    tensor = Tensor("CSR", (2, 2), parts, Foreign([1.5, 2.0]))
+    packed = pack([Foreign([0, 1]), Foreign([1, 0])], Foreign([1.5, 2.0]), (2, 2), "CSR")
+    for made in (tensor, packed, pack_dense(Foreign(dense), "CSR")):
+        np.testing.assert_array_equal(made.to_dense(), dense)
+    np.testing.assert_array_equal(tensor @ Foreign([1.0, 2.0]), dense @ [1, 2])
+
+
 def test_hints_name_what_exists():
     """Of names that other libraries have, and of public functions. Other names have no hint."""
     tensor = pack([[0, 2]], [1.5, 2.5], 3, "CVEC")

@@ -88,7 +88,6 @@ TAKES = {  # each a function of 2, as whatever integer; and perhaps of a folder
     "draw": lambda n: cube().draw([n]),
     "advise slices": lambda n: str(advise(cube(), slices_by=n)),
     "advise count": lambda n: str(advise(cube(), count=n)),
-    "advise orders": lambda n: str(advise(cube(), orders=[(n, 0, 1)])),
     "advise shape": lambda n: str(advise([[0, 1]], n)),
     "transpose": lambda n: IndexMap.transpose(CUBE.shape, (n, 0, 1)),
     "grouping": lambda n: IndexMap.grouping(CUBE.shape, [n, 0, 1], [n]),
@@ -377,7 +376,7 @@ def test_arrays_that_have_dlpack_alone(name):
 
 
 @pytest.mark.parametrize("call", [
-    lambda x: cube().permute(x), lambda x: cube().locate(x), lambda x: cube().draw(x),
+    lambda x: cube().permute(x), lambda x: cube().locate(x),
     lambda x: advise(cube(), formats=x), lambda x: concatenate(x, "b.h5"),
 ])  # fmt: skip
 def test_an_array_without_dimensions_is_no_sequence(call):

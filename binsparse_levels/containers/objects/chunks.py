@@ -5,21 +5,28 @@ Chunks are objects of their own or lie in shards; they are plain or compressed, 
 
 from __future__ import annotations
 
-import sys
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import google_crc32c
 import numpy as np
 import numpy.typing as npt
-import zarr
 
-from .codecs import CODECS, Bytes, Wanted
+from ...arrays import Pieces
+from .codecs import CODECS, Bytes
+from .stores import PartStore
 
 ABSENT = 2**64 - 1  # offset and length of a chunk that is not there, in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 _SUM = 4  # bytes of a checksum
+_BATCH = 2**26  # bytes of items that are encoded before they are sent
+_NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)} - {"float8"} | {"bool"}
+# What the metadata of an array have; zarr refuses others.
+_MEMBERS = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value"}
+_MEMBERS |= {"codecs", "attributes", "dimension_names", "storage_transformers"}
 
 
 @dataclass(frozen=True)
@@ -49,7 +56,7 @@ class Chunks:
     @property
     def index_bytes(self) -> int:
         """Bytes of the index of a shard, at its end: offset and length of each chunk, and a checksum."""
-        return 16 * self.per_index + 4
+        return 16 * self.per_index + _SUM
 
     @property
     def chunk_bytes(self) -> int:
@@ -57,33 +64,9 @@ class Chunks:
         return self.chunk * self.dtype.itemsize
 
     @property
-    def tail(self) -> int:
-        """Bytes behind the payload of a chunk: its checksum."""
-        return _SUM * self.checksum
-
-    @property
     def most(self) -> int:
         """Bytes that a chunk may take where it is stored. A larger chunk is not read."""
-        return CODECS[self.compression].most(self.chunk_bytes) + self.tail
-
-    @property
-    def plain(self) -> bool:
-        """Whether items lie in the store as they are, so that some of them can be read."""
-        return self.compression == "none" and not self.checksum
-
-    def key(self, number: int) -> str:
-        """The key of the object in which a chunk lies."""
-        return f"{self.folder}/{number // self.per_index}"
-
-    def place(self, index: npt.NDArray[np.uint64], k: int) -> tuple[int, int] | None:
-        """Offset and length of a chunk in its shard, or None for a missing chunk. Raises ValueError."""
-        offset, stored = map(int, index[k])
-        if offset == stored == ABSENT:
-            return None
-        payload = stored - self.tail
-        if not payload > 0 or stored > self.most or (self.compression == "none" and payload != self.chunk_bytes):
-            raise ValueError(f"a chunk of {self.chunk_bytes} bytes is stored in {stored}, at {offset} of its shard")
-        return offset, stored
+        return CODECS[self.compression].most(self.chunk_bytes) + _SUM * self.checksum
 
     def parse_index(self, raw: Bytes) -> npt.NDArray[np.uint64]:
         """Offset and length of each chunk of a shard, from the bytes at its end. Raises ValueError."""
@@ -91,29 +74,20 @@ class Chunks:
             raise ValueError("a shard is shorter than its index")
         if _checksum(raw[:-_SUM]) != raw[-_SUM:].tobytes():
             raise ValueError("checksum mismatch in the index of a shard")
-        return raw[:-_SUM].view(np.uint64).reshape(-1, 2)
+        return raw[:-_SUM].view("<u8").reshape(-1, 2)
 
-    def decode(self, payload: Bytes, tail: Bytes, out: Bytes, wanted: Wanted | None = None) -> None:
-        """Fill `out` with the bytes of the items of a chunk, or at least of those that are wanted.
-
-        Raises any error for damaged bytes.
-        """
-        if self.checksum and _checksum(payload) != tail.tobytes():
-            raise ValueError("checksum mismatch in a chunk")
-        codec = CODECS[self.compression]
-        if wanted is None or codec.expand_some is None:
-            codec.expand(payload, out)
-        else:
-            codec.expand_some(payload, out, wanted)
-
-    def fill_into(self, out: npt.NDArray[Any]) -> None:
-        """Fill `out` with what a missing chunk holds."""
-        out[:] = 0 if self.fill is None else self.fill
+    def decode(self, raw: Bytes, out: Bytes) -> None:
+        """Fill `out` with the bytes of the items of a chunk. Raises any error for damaged bytes."""
+        if self.checksum:
+            raw, tail = raw[:-_SUM], raw[-_SUM:]
+            if _checksum(raw) != tail.tobytes():
+                raise ValueError("checksum mismatch in a chunk")
+        CODECS[self.compression].expand(raw, out)
 
     def encoded(self, items: npt.NDArray[Any]) -> Iterator[Any]:
         """The bytes of an object of these items, in buffers."""
         items = np.ascontiguousarray(items, self.dtype)
-        index = np.full((self.per_index, 2), ABSENT, np.uint64)
+        index = np.full((self.per_index, 2), ABSENT, "<u8")
         at = 0
         for k, start in enumerate(range(0, len(items), self.chunk)):
             index[k, 0] = at
@@ -133,21 +107,51 @@ class Chunks:
             yield _checksum(raw)
 
 
-def chunks_of(array: zarr.Array[Any]) -> Chunks | None:
-    """How a Zarr array is stored, or None where only zarr can read it."""
-    dtype, metadata = np.dtype(array.dtype), dict[str, Any](array.metadata.to_dict())
-    if sys.byteorder != "little" or dtype.kind not in "iuf" or array.ndim != 1 or min(array.chunks) < 1:
-        return None
-    if array.metadata.zarr_format == 3:
-        return described(metadata, dtype, array.fill_value, f"{array.path}/c")
+def write(store: PartStore, chunks: Chunks, pieces: Pieces) -> None:
+    """Write the objects of an array."""
+    step = max(_BATCH // (chunks.per_file * chunks.dtype.itemsize), 1)
+    number = 0
+    for piece in pieces.regrouped(chunks.per_file):
+        parts = [piece[at : at + chunks.per_file] for at in range(0, len(piece), chunks.per_file)]
+        for at in range(0, len(parts), step):
+            batch = enumerate(parts[at : at + step], number + at)
+            store.put_all([(f"{chunks.folder}/{k}", partial(chunks.encoded, part)) for k, part in batch])
+        number += len(parts)
+
+
+def chunks_in(metadata: Mapping[str, Any], path: str) -> Chunks | None:
+    """How the array at a path of a store is stored, by its metadata. None for an array that only zarr can read."""
     match metadata:
-        case {"compressor": compressor, "filters": None | [] | ()} if dtype.isnative:
-            how: dict[str, Any] = dict(compressor or {"id": "none"})
-            if how["id"] not in CODECS:
+        case {
+            "zarr_format": 2, "shape": [length], "chunks": [chunk], "dtype": str(name), "fill_value": fill,
+            "compressor": dict() | None as compressor, "filters": None | [],
+        } if re.fullmatch(r"<[iuf][248]|\|[iub]1", name):  # fmt: skip
+            how = dict(compressor or {"id": "none"})
+            if how.get("id") not in CODECS or not _are_sizes(length, chunk):
                 return None
-            (size,) = array.chunks
-            return Chunks(array.path, array.size, dtype, array.fill_value, size, size, False, how.pop("id"), how, False)
+            dtype = np.dtype(name)
+            fill = dtype.type().item() if fill is None else fill
+            options = chunk, chunk, False, how.pop("id"), how, False
+            return Chunks(path, length, dtype, dtype.type(fill), *options) if _is_value(fill, dtype) else None
+        case {"zarr_format": 3, "shape": [_], "data_type": str(name), "fill_value": fill, **more} if name in _NUMBERS:
+            dtype, names = np.dtype(name).newbyteorder("<"), more.get("dimension_names")
+            named = names is None or (type(names) is list and len(names) == 1 and isinstance(names[0], str | None))
+            if not named or type(more.get("attributes", {})) is not dict or {*metadata} - _MEMBERS:
+                return None
+            chunks = described(metadata, dtype, dtype.type(fill), f"{path}/c") if _is_value(fill, dtype) else None
+            return chunks if chunks and _are_sizes(chunks.length, chunks.per_file, chunks.chunk) else None
     return None
+
+
+def _is_value(fill: Any, dtype: np.dtype[Any]) -> bool:
+    """Whether JSON is a value of a type of numbers."""
+    if type(fill) is int and dtype.kind in "iu":
+        return int(np.iinfo(dtype).min) <= fill <= int(np.iinfo(dtype).max)
+    return type(fill) in {"f": (int, float), "b": (bool,)}.get(dtype.kind, ())
+
+
+def _are_sizes(length: Any, *chunks: Any) -> bool:
+    return type(length) is int and length >= 0 and all(type(chunk) is int and chunk > 0 for chunk in chunks)
 
 
 def described(metadata: Any, dtype: np.dtype[Any], fill: Any, folder: str = "") -> Chunks | None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,20 +11,18 @@ from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.abc.store import Store as ZarrStore
 
 from ...parallel import each
+from ..base import touching
 from ..zarr_internals import default_buffer_prototype, sync
 from .codecs import Bytes
-from .stores import Part, Use
+from .stores import Object, Part, Use
 
 _GAP = 2**15  # bytes between two parts that one request fetches, rather than two
 _AT_ONCE = 2**6  # requests
-_BATCH = 2**26  # bytes that are fetched before they are used, or made before they are sent
-_NOTHING = np.empty(0, np.uint8)
+_BATCH = 2**26  # bytes that are fetched before they are used
 
 
 class Requests:
     """Any store of zarr's. Parts that are close to each other are fetched by one request."""
-
-    far = True
 
     def __init__(self, store: ZarrStore) -> None:
         self._store = store
@@ -41,79 +39,63 @@ class Requests:
         if batch:
             self._use(batch, parts, use)
 
-    def put_all(self, objects: Sequence[tuple[str, Callable[[], Iterable[Any]]]]) -> None:
+    def put_all(self, objects: Sequence[Object]) -> None:
         bytes_of = default_buffer_prototype().buffer.from_bytes
         made = each(lambda item: (item[0], bytes_of(b"".join(item[1]()))), objects)
-        turn = asyncio.Semaphore(_AT_ONCE)
-
-        async def put(key: str, data: Any) -> None:
-            async with turn:
-                await self._store.set(key, data)
-
-        async def put_all() -> None:
-            await _all(put(key, data) for key, data in made)
-
-        sync(put_all())
+        with touching(str(self._store)):
+            for error in sync(_together(self._store.set(key, data) for key, data in made)):
+                if error is not None:
+                    raise error
 
     def _use(self, runs: list[list[int]], parts: Sequence[Part], use: Use) -> None:
         """Fetch runs of parts, and use each part."""
 
-        async def fetch() -> list[Any]:
-            turn = asyncio.Semaphore(_AT_ONCE)
-            return await asyncio.gather(*(self._get(run, parts, turn) for run in runs), return_exceptions=True)
-
-        def give(k: int, run: list[int], raw: Any) -> None:
+        def give(k: int, first: Part, raw: Any) -> None:
             part = parts[k]
-            if not isinstance(raw, np.ndarray):
-                use(k, raw, _NOTHING)
-                return
-            begin = part.start - parts[run[0]].start
-            mine = raw if part.length is None or part.start < 0 else raw[begin : begin + part.length]
-            wanted = mine.size if part.length is None else part.length
-            if mine.size != wanted or not part.tail <= mine.size <= part.most:
-                use(k, EOFError(f"got {mine.size} bytes of {part.key}, expected {wanted}"), _NOTHING)
-                return
-            use(k, mine[: mine.size - part.tail], mine[mine.size - part.tail :])
+            if isinstance(raw, np.ndarray):
+                if part.length is not None and part.start >= 0:
+                    raw = raw[part.start - first.start :][: part.length]
+                if raw.size > part.most or raw.size != (part.length or raw.size):
+                    raw = EOFError(f"got {raw.size} bytes of {part.key}, expected {part.bound}")
+            use(k, raw)
 
-        fetched = sync(fetch())
-        each(lambda one: give(*one), [(k, run, raw) for run, raw in zip(runs, fetched, strict=True) for k in run])
+        fetched = sync(_together(self._get([parts[k] for k in run]) for run in runs))
+        given = [(k, parts[run[0]], raw) for run, raw in zip(runs, fetched, strict=True) for k in run]
+        each(lambda one: give(*one), given)
 
-    async def _get(self, run: list[int], parts: Sequence[Part], turn: asyncio.Semaphore) -> Bytes | None:
+    async def _get(self, run: list[Part]) -> Bytes | None:
         """The bytes of a run of parts; None for a missing object."""
-        first = parts[run[0]]
+        first = run[0]
         asked: Any = None
         if first.start < 0:
             asked = SuffixByteRequest(-first.start)
         elif first.length is not None:
-            asked = RangeByteRequest(first.start, max(parts[k].start + (parts[k].length or 0) for k in run))
-        async with turn:
-            buffer = await self._store.get(first.key, default_buffer_prototype(), asked)
+            asked = RangeByteRequest(first.start, max(part.start + part.bound for part in run))
+        buffer = await self._store.get(first.key, default_buffer_prototype(), asked)
         return None if buffer is None else np.asarray(buffer.as_numpy_array()).view(np.uint8)
 
 
-async def _all(calls: Iterable[Any]) -> None:
-    """Wait for all calls, then raise the first error: none of them is left behind."""
-    for outcome in await asyncio.gather(*calls, return_exceptions=True):
-        if isinstance(outcome, BaseException):
-            raise outcome
+async def _together(calls: Iterable[Any]) -> list[Any]:
+    """The result of each call, or its error: none of them is left behind."""
+    turn = asyncio.Semaphore(_AT_ONCE)
+
+    async def waited(call: Any) -> Any:
+        async with turn:
+            return await call
+
+    return await asyncio.gather(*map(waited, calls), return_exceptions=True)
 
 
-def _runs(parts: Sequence[Part]) -> Iterator[list[int]]:
-    """The parts that one request fetches each: those of an object that are close to each other."""
-    run: list[int] = []
-    end = 0
+def _runs(parts: Sequence[Part]) -> list[list[int]]:
+    """The numbers of the parts that one request fetches each: those of an object that are close to each other."""
+    runs: list[list[int]] = []
+    open_key, end = None, 0  # the object and the last byte of the last run, if it may grow
     for k in sorted(range(len(parts)), key=lambda k: (parts[k].key, parts[k].start)):
-        part = parts[k]
-        first = parts[run[0]] if run else None
-        joins = (
-            first is not None and first.key == part.key and first.start >= 0 and None not in (first.length, part.length)
-        )
-        if joins and part.start - end <= _GAP:
-            run.append(k)
+        key, start, length, _ = parts[k]
+        if key == open_key and length is not None and start - end <= _GAP:
+            runs[-1].append(k)
         else:
-            if run:
-                yield run
-            run, end = [k], 0
-        end = max(end, part.start + (part.length or 0))
-    if run:
-        yield run
+            runs.append([k])
+            open_key, end = (key, 0) if length is not None and start >= 0 else (None, 0)
+        end = max(end, start + (length or 0))
+    return runs

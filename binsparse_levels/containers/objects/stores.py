@@ -11,23 +11,20 @@ from ..base import touching
 from .codecs import Bytes
 
 Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
+Object: TypeAlias = tuple[str, Callable[[], Iterable[Any]]]  # a key, and a function that makes buffers of bytes
 
 
 class Part(NamedTuple):
     """Bytes of an object.
 
-    start: where they begin; a negative number counts from the end. length: None is the rest of the object. most: more
-    bytes are an error, before memory is allocated. tail: how many of these bytes go to a buffer of their own. into:
-    makes the buffer for the others, where they have a place. whole: the size of the object, where it is known.
+    start: where they begin; a negative number counts from the end. length: None is the whole object. most: more bytes
+    are an error, before memory is allocated.
     """
 
     key: str
     start: int
     length: int | None
     most: int
-    tail: int = 0
-    into: Callable[[], Bytes] | None = None
-    whole: int | None = None
 
     @property
     def bound(self) -> int:
@@ -35,21 +32,19 @@ class Part(NamedTuple):
         return self.most if self.length is None else self.length
 
 
-# What is called with the number of a part, its bytes, and those of its tail. Instead of bytes there is None where the
-# object is missing, or the error of reading it. It is called in any order, and in any thread.
-Use: TypeAlias = Callable[[int, "Bytes | Exception | None", Bytes], None]
+# What is called with the number of a part and its bytes. Instead of bytes there is None where the object is missing, or
+# the error of reading it. It is called in any order, and in any thread.
+Use: TypeAlias = Callable[[int, "Bytes | Exception | None"], None]
 
 
 class PartStore(Protocol):
-    """A store whose objects are read by parts. far: whether a request takes time worth counting."""
-
-    far: bool
+    """A store whose objects are read by parts."""
 
     def each(self, parts: Sequence[Part], use: Use) -> None:
-        """Call `use` for each part. Parts of an object follow each other. Raises what `use` raises."""
+        """Call `use` for each part. Raises what `use` raises."""
 
-    def put_all(self, objects: Sequence[tuple[str, Callable[[], Iterable[Any]]]]) -> None:
-        """Write objects by key, each whole, from a function that makes buffers of bytes."""
+    def put_all(self, objects: Sequence[Object]) -> None:
+        """Write objects, each whole."""
 
 
 class Store(Protocol):
