@@ -21,6 +21,7 @@ from ..arrays import Array, LazyArray, Size, lazy
 from ..errors import (
     BinsparseError,
     ContainerError,
+    DescriptorError,
     IncompleteError,
     LimitError,
     PathMissingError,
@@ -49,7 +50,6 @@ SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordin
 SHARD = 2**20  # items: a large array makes few files
 _METADATA = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
-_MOST_CODECS = 2**6  # of one array, each of which zarr makes an object of, and passes all bytes through
 _AT_ONCE = 16  # nodes of which the metadata is asked for
 
 # The codecs that may run; those of version 2 by their numcodecs names.
@@ -78,7 +78,10 @@ def node_at(place: StorePath, first: str = ".zgroup") -> dict[str, Any] | None:
 def _json(place: StorePath, key: str) -> dict[str, Any] | None:
     """The stored JSON of a key. zarr itself accepts duplicate keys."""
     text = stored(place, key)
-    found = None if text is None else load_json(text, _METADATA, constants=True)
+    try:
+        found = None if text is None else load_json(text, _METADATA, constants=True)
+    except DescriptorError as error:
+        raise ContainerError(Problem(f"{place}/{key}", error.problems[0].message)) from None
     if not isinstance(found, dict | None):
         raise ContainerError(Problem(f"{place}/{key}", "is no JSON object"))
     return found
@@ -159,8 +162,6 @@ class ZarrReader:
     def _by_zarr(self, name: str, node: dict[str, Any], nbytes: Size | None) -> LazyArray:
         """An array that zarr reads: of several dimensions, of texts, with other codecs."""
         codecs = node["codecs"] if node["zarr_format"] == 3 else [node["compressor"], *(node["filters"] or ())]
-        if len(codecs) > _MOST_CODECS:
-            raise LimitError(Problem(name, f"{len(codecs)} codecs, more than {_MOST_CODECS}"))
         allowed = _CODECS if ATTRIBUTE in self.group.metadata.attributes else _CODECS | _TEXTS
         if bad := sorted({*_codec_names(filter(None, codecs))} - allowed):
             raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
