@@ -57,20 +57,18 @@ _CODECS = {*CODECS, "bytes", "transpose", "sharding_indexed", "zlib", "lz4", "cr
 _TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
-def node_at(place: StorePath, first: str = ".zgroup") -> dict[str, Any] | None:
+def node_at(place: StorePath) -> dict[str, Any] | None:
     """The metadata of the group or array at a place, with its attributes; None where there is neither.
 
-    first: the key of version 2 that is expected. Raises ContainerError for a near node with metadata of both versions,
-    of which programs take one or the other.
+    Raises ContainerError for a near node with metadata of both versions, of which programs take one or the other.
     """
     node = _json(place, ROOT)
     if node is None or is_near(place.store):
-        for key in (".zgroup", ".zarray") if first == ".zgroup" else (".zarray", ".zgroup"):
-            older = _json(place, key)
+        for kind in ("group", "array"):
+            older = _json(place, f".z{kind}")
             if older is not None and node is not None:
                 raise ContainerError(Problem(str(place), "has metadata of two versions of Zarr"))
             if older is not None:
-                kind = "array" if key == ".zarray" else "group"
                 return {**older, "node_type": kind, "attributes": _json(place, ".zattrs") or {}}
     return node
 
@@ -143,7 +141,7 @@ class ZarrReader:
     def array(self, name: str) -> LazyArray | None:
         with touching(name):
             place = self.group.store_path / name
-            node = self._listed["arrays"].get(name) or node_at(place, ".zarray")
+            node = self._listed["arrays"].get(name) or node_at(place)
             if node is None:
                 return None
             if node.get("node_type", "array") != "array":
