@@ -71,7 +71,7 @@ class Kind(NamedTuple):
         **writes), and one of these three ways in, each with the keywords limits=… and **reads:
 
         - look(file, closing): a FileTensor; what has to be closed is entered into the ExitStack `closing`
-        - streaming(file, whole=…): a block in which there is a Stream, or without entries a Tensor or None
+        - streaming(file, whole=…): a block in which there is a Stream; whole: its chunks become one tensor in memory
         - read(file): a Tensor
 
         Each may have
