@@ -188,6 +188,11 @@ class Rows:
             found.append(numbers.of(pa.chunked_array([column])))
         return found
 
+    def ascend(self) -> dict[int, Array]:
+        """Number the labels that have appeared in ascending order. Returns their new numbers, where these differ."""
+        ranks = ((k, one.ascend()) for k, one in enumerate(self._numbers))
+        return {k: rank for k, rank in ranks if rank is not None}
+
     def labels(self) -> Labels:
         """The labels that have appeared."""
         found = {one.name: one.labels() for one in self._numbers}
@@ -209,6 +214,7 @@ class _Numbers:
     def __init__(self, name: str, known: Any) -> None:
         self.name, self.known = name, known
         self._path, self._given, self._seen = f"columns.{name}", known is not None, False
+        self._categories = False  # whether labels came in an order of their own
         self._empty: Any = None  # the type of a column without rows, which counts where none has rows
 
     def labels(self) -> Column | None:
@@ -219,6 +225,20 @@ class _Numbers:
         if types.is_integer(self._empty) or types.is_floating(self._empty) or types.is_null(self._empty):
             return None
         return column_of(arrow().array([], plain_type(self._empty, self._path)))
+
+    def ascend(self) -> Array | None:
+        """Number labels in ascending order, but for given ones and categories. Returns new numbers where they differ."""
+        from pyarrow import compute
+
+        if self.known is None or self._given or self._categories:
+            return None
+        order: Array = compute.sort_indices(self.known).to_numpy().astype(np.int64)
+        if (order[1:] > order[:-1]).all():
+            return None
+        self.known = self.known.take(order)
+        ranks = np.empty(len(order), np.int64)
+        ranks[order] = np.arange(len(order))
+        return ranks
 
     def of(self, column: Any) -> Array:
         """The coordinates of a column without nulls. Raises ArrayError."""
@@ -244,7 +264,7 @@ class _Numbers:
         codes: Array = coded.indices.to_numpy(zero_copy_only=False)
         refuse_nulls(there.null_count, self.name, "table", "fill them")
         if self.known is None:
-            self.known = there
+            self.known, self._categories = there, types.is_dictionary(column.type)
             return codes
         there = _in_unit(there, self.known.type)
         if self.known.type != there.type:

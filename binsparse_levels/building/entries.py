@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -39,6 +39,17 @@ def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
         coords = list(plan.through.forward(coords))
     stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
     return [*stored, np.ascontiguousarray(values)]
+
+
+def renumbered(plan: Plan, columns: list[Array], ranks: Mapping[int, Array]) -> list[Array]:
+    """The columns of entries whose coordinates get other numbers. ranks: the new numbers, by dimension."""
+    if not ranks:
+        return columns
+    stored = [columns[plan.parsed.order.index(k)] for k in range(len(plan.stored_shape))]
+    coords = list(stored if plan.through is None else plan.through.backward(stored))
+    for k, rank in ranks.items():
+        coords[k] = rank[coords[k]]
+    return checked_columns(plan, (coords, columns[-1]))
 
 
 def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 import numpy as np
@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import Array
 from ..io.writing import Progress
 from ..tensors.labels import TEXT, Column, Labels, stored_type
-from .entries import columns_in, follow
+from .entries import columns_in, follow, renumbered
 from .plan import Plan
 from .sources import Source
 from .work import Work, open_work, pages_of
@@ -18,12 +18,13 @@ from .work import Work, open_work, pages_of
 
 class Blocks(Source):
     """Blocks of entries that a work keeps, in their order. count: of the blocks. known: labels, where these are not
-    kept there.
+    kept there. ranks: new numbers of coordinates, by dimension.
     """
 
     def __init__(self, address: str, count: int = 0) -> None:
         self._address, self.count = address, count
         self.known: Labels | None = None
+        self.ranks: Mapping[int, Array] = {}
 
     def __len__(self) -> int:
         return self.count
@@ -32,7 +33,7 @@ class Blocks(Source):
         return f"block {number} of the chunks"
 
     def columns(self, plan: Plan, number: int) -> list[Array]:
-        return columns_in(plan, Work(self._address).get(f"rows/{number}"))
+        return renumbered(plan, columns_in(plan, Work(self._address).get(f"rows/{number}")), self.ranks)
 
     def labels(self, plan: Plan) -> Labels | None:
         if self.known is not None or plan.names is None:

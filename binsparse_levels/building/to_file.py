@@ -7,11 +7,12 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Array
 from ..containers.replacing import Overwrite
 from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
@@ -25,7 +26,7 @@ from ..io import reading
 from ..io.files.text_tables import Stream
 from ..io.kinds import Place, in_memory, is_foreign
 from ..io.writing import Progress, check_absent, check_target, write, write_pieces
-from ..limits import DEFAULT_LIMITS, Limits
+from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..system import release
 from ..tensors.changing import is_dense
 from ..tensors.foreign import qualified
@@ -34,7 +35,7 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import differ, fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls, Rows, check_nulls, is_table
-from .entries import Chunk, blocks
+from .entries import Chunk, blocks, renumbered
 from .plan import Plan, planned, refuse_scalar, rows_within
 from .sources import Source, Tensors, entries_in_parts, pair_of
 from .streams import spilled
@@ -117,7 +118,7 @@ def convert(
     if blank:
         plan = planned(opened.shape, parsed, dtype=opened.dtype, limits=limits, memory=memory)
         plan = replace(plan, **plan.typed(opened.dtype, opened.fill_value))
-        known = opened._metadata.labels, opened.structure
+        known = _Told(opened._metadata.labels, opened.structure)
         _write_chunks(plan, _without_blanks(opened, rows), target, rest, lambda: known)
         return
     check_target(target, overwrite=overwrite, **options)
@@ -141,7 +142,7 @@ def write_from(
     chunks: Iterable[Any] | Any,
     /,
     path: Place,
-    shape: int | Sequence[int],
+    shape: int | Sequence[int | None] | None,
     format: FormatLike,
     *,
     memory: int | None = None,
@@ -167,15 +168,16 @@ def write_from(
         in memory or opened, which are merged: `[tensor, table]`. With `dims` and `values`, also a table or an iterable
         of tables with Arrow's C stream, as those of pandas, polars, pyarrow, and relations of duckdb.
     path, overwrite, limits, options : as for `write`, without `narrow` and `bitpacked`.
-    shape, format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs levels that are
-        joined array by array, such as those of CSF. A dimension with labels may be larger than their number, which is
-        known at the end.
+    shape : as for `pack`, or None for a size that the chunks tell, or for all of them: the number of labels, or the
+        largest coordinate and 1. Then the chunks are read twice, so that they cannot be an iterator.
+    format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs levels that are joined array by
+        array, such as those of CSF.
     memory : bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it has. A chunk has to
         fit too. What exceeds the memory needs scratch files beside the target, of about three times the size of the
         entries, or of twice where chunks are in the order of the format.
     duplicates : as for `pack`, over all chunks, in their order.
     dims, values : the names of the columns with the coordinates, in order, and with the values. Labels in a column,
-        such as texts, are numbered in order of appearance, and stored beside the tensor. Meanwhile they stay in memory.
+        such as texts, are numbered in ascending order, and stored beside the tensor. Meanwhile they stay in memory.
     labels : all labels of a dimension by its name, in the order of their coordinates.
     nulls : "drop" leaves out rows with a null in one of the columns.
     dtype : the type of the values; by default, that of the first chunk.
@@ -192,8 +194,9 @@ def write_from(
     >>> bl.read(store).to_dense().tolist()
     [[3.0, 0.0], [0.0, 2.0], [0.0, 0.0], [0.0, 1.0]]
     """
+    sizes = _surveyed(chunks, shape, dims, values, labels, nulls)
     plan = planned(
-        shape,
+        sizes,
         format,
         map=map,
         duplicates=duplicates,
@@ -214,9 +217,23 @@ def write_from(
     names = None if rows is None else (*rows.dims, str(rows.values))
     plan = replace(plan, names=names, **plan.typed(first[-1][1].dtype if first else np.dtype(float), fill_value))
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
-    _write_chunks(
-        plan, itertools.chain(first, stream), path, rest, lambda: (None if rows is None else rows.labels(), None)
-    )
+    _write_chunks(plan, itertools.chain(first, stream), path, rest, lambda: _told_by(rows))
+
+
+class _Told(NamedTuple):
+    """What is known after the last chunk. ranks: the final numbers of coordinates, by dimension."""
+
+    labels: Labels | None
+    structure: str | None = None
+    ranks: Mapping[int, Array] = {}
+
+
+def _told_by(rows: Rows | None) -> _Told:
+    """What the reader of tables knows. Labels ascend, so that ranges of them can be selected."""
+    if rows is None:
+        return _Told(None)
+    ranks = rows.ascend()
+    return _Told(rows.labels(), None, ranks)
 
 
 def _convert_text(
@@ -238,7 +255,7 @@ def _convert_text(
                 raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
             yield coords, values
 
-    _write_chunks(plan, chunks(), target, rest, lambda: (stream.labels, stream.structure))
+    _write_chunks(plan, chunks(), target, rest, lambda: _Told(stream.labels, stream.structure))
 
 
 def _write_chunks(
@@ -246,18 +263,15 @@ def _write_chunks(
     chunks: Iterable[Chunk],
     path: Place,
     rest: Mapping[str, Any],
-    told: Callable[[], tuple[Labels | None, str | None]],
+    told: Callable[[], _Told],
 ) -> None:
-    """Write the entries of all chunks.
-
-    told: the labels and the structure, which are known after the last chunk. rest: of the parameters of `write_from`.
-    """
+    """Write the entries of all chunks. rest: of the parameters of `write_from`."""
     found = blocks(plan, chunks)
     one, two = next(found, None), next(found, None)
     options = {name: x for name, x in rest.items() if name != "progress"}
     if two is None and packing.fits_whole(plan):
-        labels, structure = told()
-        columns = one or [np.empty(0, dtype) for dtype in plan.column_types]
+        labels, structure, ranks = told()
+        columns = renumbered(plan, one or [np.empty(0, dtype) for dtype in plan.column_types], ranks)
         write(path, packing.whole(replace(plan, structure=structure), columns)._labelled(labels), **options)
         return
     options.pop("limits")
@@ -267,8 +281,9 @@ def _write_chunks(
         every = (x for some in ([one, two], found) for x in some if x is not None)
         del one, two
         plan, kept = spilled(folder, plan, every, rest["progress"])
-        kept.known, structure = told()
-        _write_parts(folder, replace(plan, structure=structure), kept, path, rest, None, plan.through)
+        kept.known, structure, kept.ranks = told()
+        plan = replace(plan, structure=structure, sorted=plan.sorted and not kept.ranks)
+        _write_parts(folder, plan, kept, path, rest, None, plan.through)
 
 
 def _write_parts(
@@ -280,6 +295,33 @@ def _write_parts(
         running.run(work, client, rest["progress"])
         header, encoded = packing.encoded(work, packing.join_heads(work), map)
         write_pieces(target, header, encoded, **rest)
+
+
+def _surveyed(
+    chunks: Any,
+    shape: Any,
+    dims: Sequence[str] | None,
+    values: str | None,
+    labels: Mapping[str, Any] | None,
+    nulls: Nulls,
+) -> Any:
+    """The shape, with the sizes that the chunks tell, which then are read. Raises OptionError for what is read once."""
+    if shape is None and dims is None:
+        raise OptionError(Problem("shape", "None needs names of the dimensions; pass dims=, or a size for each"))
+    sizes = [None] * len(dims or ()) if shape is None else shape
+    if not isinstance(sizes, Sequence) or None not in sizes:
+        return sizes
+    if isinstance(chunks, Iterator) or hasattr(chunks, "read_next_batch"):
+        raise OptionError(Problem("shape", "an iterator is read once; pass the sizes, a list of chunks, or use build"))
+    plan = planned((INT64_MAX,) * len(sizes), coordinates(len(sizes)))
+    rows = _reader(plan, dims, values, labels, nulls)
+    told = [0] * len(sizes)
+    for coords, _ in _chunks(chunks, plan, rows, None):
+        told = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(told, map(np.asarray, coords), strict=True)]
+    known = {} if rows is None else rows.labels().columns
+    named = zip(dims or [""] * len(told), told, strict=True)
+    counted = [len(known[name]) if name in known else size for name, size in named]
+    return [found if size is None else size for size, found in zip(sizes, counted, strict=True)]
 
 
 def _reader(

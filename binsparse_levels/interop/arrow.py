@@ -35,15 +35,15 @@ def from_table(
     shape: Sequence[int] | None = None,
     labels: Mapping[str, Any] | None = None,
     duplicates: Duplicates = "error",
-    fill_value: Any = 0,
+    fill_value: Any = None,
     attributes: Mapping[str, Any] | None = None,
     map: MapLike | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
     """Pack the rows of a table into a Tensor. What is larger than memory goes to a file by `write_from`.
 
-    Integers in a dimension are coordinates. Other columns hold labels: texts, dates, times or categories. The
-    labels are numbered in order of appearance, and categories in their own order. Names and labels are stored with the
+    Integers in a dimension are coordinates. Other columns contain labels: texts, dates, times or categories. The
+    labels are numbered in ascending order, and categories in their own order. Names and labels are stored with the
     tensor, in every container of this package; `Tensor.dims` and `Tensor.labels` have them.
 
     Parameters
@@ -74,6 +74,8 @@ def from_table(
     chunks = list(rows.chunks(table))
     coords = [_joined(x) for x in zip(*(coords for coords, _ in chunks), strict=True)]
     stored = _joined([x for _, x in chunks])
+    for k, ranks in rows.ascend().items():
+        coords[k] = ranks[coords[k]]
     known = rows.labels()
     if shape is None:
         columns = [known.columns.get(name) for name in dims]

@@ -155,12 +155,14 @@ def test_columns_that_are_refused(tmp_path):
 @pytest.mark.parametrize("size", [1, 500])
 def test_a_tensor_is_merged_with_a_table(tmp_path, monkeypatch, size):
     monkeypatch.setattr(plan, "rows_within", lambda *_, **__: size)
-    old = bl.from_table(pl.DataFrame({"u": ["b", "a"], "i": [0, 1], "v": [1.0, 2.0]}), ["u", "i"], "v", "CSR")
+    table = pl.DataFrame({"u": ["b", "a"], "i": [0, 1], "v": [1.0, 2.0]})
+    old = bl.from_table(table, ["u", "i"], "v", "CSR", fill_value=0)
     bl.write(tmp_path / "old.h5", old)
     more = pl.DataFrame({"u": ["c", "b"], "i": [2, 0], "v": [5.0, 7.0]})
     options = {"dims": ["u", "i"], "values": "v", "duplicates": "sum", "fill_value": 0}
     with bl.open(tmp_path / "old.h5") as opened:
-        for given, labels in (([opened, more], ["b", "a", "c"]), ([more, opened], ["c", "b", "a"])):
+        labels = ["a", "b", "c"]
+        for given in ([opened, more], [more, opened]):
             bl.write_from(given, tmp_path / "new.h5", (3, 3), "CSR", overwrite=True, **options)
             merged = bl.read(tmp_path / "new.h5")
             assert merged.labels("u").tolist() == labels
@@ -206,7 +208,7 @@ def test_ids_of_csv_files_are_integers_or_texts_as_they_are_written(tmp_path, id
         bl.from_table(file_tables(str(place), ["u", "i"]), ["u", "i"], "n", shape=shape),
     ):
         found = made.labels("u")
-        assert (None if found is None else found.tolist()) == labels
+        assert (None if found is None else found.tolist()) == (None if labels is None else sorted(labels))
         assert made.number_of_stored_values == len(written)
         assert made.labels("i") is None
         if labels is None:

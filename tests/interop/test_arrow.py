@@ -66,7 +66,6 @@ def test_every_library_there_and_back(name):
     tensor.check()
     assert tensor.shape == (50, 5, 40 if "" not in columns()["item"] else len(set(columns()["item"])), 9)
     assert tensor.dims == tuple(DIMS)
-    assert tensor.fill_value == 0
     table = bl.to_table(tensor)
     assert plain(table).equals(sums())
     assert [pa.types.is_dictionary(table.schema.field(name).type) for name in DIMS] == [False, True, True, False]
@@ -121,8 +120,8 @@ def test_many_large_labels(tmp_path):
     tensor = bl.from_table(pa.table({"a": names, "value": np.arange(100_000.0)}), ["a"], "value")
     bl.write(tmp_path / "a.zarr", tensor)
     again = bl.read(tmp_path / "a.zarr")
-    assert again.labels("a").tolist() == names
-    assert bl.to_table(again)["a"].to_pylist() == names
+    assert again.labels("a").tolist() == sorted(names)
+    assert bl.to_table(again)["a"].to_pylist() == sorted(names)
 
 
 LABELS = {
@@ -145,10 +144,11 @@ def test_types_of_labels(tmp_path, kind):
     tensor = bl.from_table(pa.table({"a": column, "value": np.ones(len(values))}), ["a"], "value")
     bl.write(tmp_path / "a.npz", tensor)
     table = bl.to_table(bl.read(tmp_path / "a.npz"))
-    assert table["a"].to_pylist() == column.to_pylist()
+    ordered = values if isinstance(type, pa.DictionaryType) else sorted(values)  # categories have their own order
+    assert table["a"].to_pylist() == pa.array(ordered, column.type).to_pylist()
     assert len(tensor.labels("a")) == len(values)
     if kind in ("text", "bool", "float", "date"):
-        assert tensor.labels("a").tolist() == values
+        assert tensor.labels("a").tolist() == ordered
 
 
 def test_categories_keep_their_order_and_those_without_rows():
@@ -309,7 +309,7 @@ def test_columns_that_change():
 def damaged(change):
     store = {}
     table = pa.table({"a": ["äö", "x", ""], "b": [3, 1, 2], "value": [1.0, 2.0, 3.0]})
-    bl.write(store, bl.from_table(table, ["a", "b"], "value", labels={"b": [1, 2, 3]}))
+    bl.write(store, bl.from_table(table, ["a", "b"], "value", labels={"a": ["äö", "x", ""], "b": [1, 2, 3]}))
     key = next(key for key in store["binsparse"] if key.endswith("labels"))
     header = {**store["binsparse"], key: dict(store["binsparse"][key])}
     store = {**store, "binsparse": header}
