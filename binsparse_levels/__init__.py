@@ -44,4 +44,4 @@ def _find(name: str) -> Any:
     return getattr(importlib.import_module(f"{__name__}.{_ASKED[name]}"), name) if name in _ASKED else __getattr__(name)
 
 
-above.register(_find)
+above.register(_find, _HOMES)

@@ -24,6 +24,7 @@ Parts: TypeAlias = Callable[[int, int], Array]
 # Bytes that an array takes where it is stored, or a function that counts them.
 Size: TypeAlias = int | Callable[[], int]
 
+_AT_ONCE = 2**16  # items that are in memory while an order is checked
 _GAP = 2**12  # bytes: items that are closer to each other are read at once
 
 
@@ -60,6 +61,7 @@ class LazyArray:
         self._closed = False
         self._at: Callable[[Array], Array] | None = None
         self._verify: Callable[[], None] | None = None
+        self._ascending: set[tuple[int, int]] = set()
 
     @property
     def nbytes(self) -> int:
@@ -80,6 +82,17 @@ class LazyArray:
             first = int(positions[begin])
             items[begin:end] = self.part(first, int(positions[end - 1]) + 1)[positions[begin:end] - first]
         return items
+
+    def ascends(self, start: int, stop: int) -> bool:
+        """Whether no item of start … stop - 1 is less than the one before it. Items are read once, and not kept."""
+        if (start, stop) not in self._ascending:
+            step = max(_AT_ONCE, self.chunk)
+            for first in range(start // step * step, stop, step):
+                items = self[max(first - 1, start) : min(first + step, stop)]
+                if (items[1:] < items[:-1]).any():
+                    return False
+            self._ascending.add((start, stop))
+        return True
 
     def close(self) -> None:
         """Refuse all reading from now on: the file is closed."""

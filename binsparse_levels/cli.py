@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import argparse
-import difflib
 import os
-import re
 import sys
 import warnings
 from collections.abc import Sequence
 from typing import Any, NoReturn
 
 from . import __version__
-from .commands import building, comparing, converting, looking, showing, warming
+from .commands import building, converting, looking, showing, warming
 from .commands.arguments import argument, flag
 from .commands.terminal import (
     FAULTY_INPUT,
@@ -25,7 +23,7 @@ from .commands.terminal import (
     fail,
     say,
 )
-from .errors import BinsparseError, DialectWarning, OptionError, PathExistsError, within_memory
+from .errors import BinsparseError, DialectWarning, FormatError, OptionError, PathExistsError, within_memory
 from .plugins import load_plugins
 
 _EPILOG = "exit status:\n" + "\n".join(f"  {status:<4} {meaning}" for status, meaning in STATUSES.items())
@@ -56,7 +54,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             paths = [given[name] for name in ("path", "work", "out") if given.get(name)]
             status: int = within_memory(options.run)(options)
             sys.stdout.flush()
-        except (WrongCall, OptionError, PathExistsError) as error:
+        except (WrongCall, OptionError, FormatError, PathExistsError, IndexError) as error:
             return fail(error, WRONG_CALL, json=as_json)
         except BrokenPipeError:  # the reader of our output has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
@@ -70,35 +68,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        """Raise WrongCall, with the word that was meant if there is a similar one."""
-        wrong = re.search(r"invalid choice: '(.*?)' \(choose from (.*)\)", message)
-        if wrong:
-            meant = _similar(wrong[1], re.findall(r"[\w-]+", wrong[2]))
-            message = message.replace(wrong[0], f"{wrong[1]!r} is not known{meant}; choose from {wrong[2]}")
         raise WrongCall(f"{message}; see {self.prog} --help")
 
 
 def _parsed(words: Sequence[str], as_json: bool) -> argparse.Namespace:
     """The arguments. Says what is wrong with them and raises SystemExit, as argparse does."""
     try:
-        options, unknown = _parser().parse_known_args(words)
-        if unknown:
-            known = [name for name, _ in _arguments(options.command) if name.startswith("-")]
-            meant = _similar(unknown[0].partition("=")[0], known)
-            raise WrongCall(f"{unknown[0]!r} is not known{meant}; see {PROGRAM} {options.command} --help")
+        return _parser().parse_args(words)
     except WrongCall as error:
         raise SystemExit(fail(error, WRONG_CALL, json=as_json)) from None
-    return options
-
-
-def _similar(word: str, known: Sequence[str]) -> str:
-    close = difflib.get_close_matches(word, known, 1)
-    return f" (did you mean {close[0]}?)" if close else ""
-
-
-def _arguments(command: str) -> list[tuple[str, dict[str, Any]]]:
-    """The arguments of a command, with those that all have."""
-    return [*_COMMANDS[command][2:], _JSON]
 
 
 def _parser() -> argparse.ArgumentParser:
@@ -109,10 +87,10 @@ def _parser() -> argparse.ArgumentParser:
     loads = "load a plug-in, or a Python file, and run its code; may be repeated"
     parser.add_argument("--plugin", action="append", default=[], metavar="NAME", help=loads)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for name, (run, text, *_) in _COMMANDS.items():
+    for name, (run, text, *arguments) in _COMMANDS.items():
         command = commands.add_parser(name, help=text, description=text)
         command.set_defaults(run=run)
-        for words, options in _arguments(name):
+        for words, options in (*arguments, _JSON):
             command.add_argument(words, **options)
     return parser
 
@@ -129,7 +107,6 @@ def _completion(options: argparse.Namespace) -> int:
 # The function of each command, its description, and its arguments.
 _COMMANDS: dict[str, tuple[Any, ...]] = {
     **looking.COMMANDS,
-    **comparing.COMMANDS,
     **converting.COMMANDS,
     **building.COMMANDS,
     **showing.COMMANDS,

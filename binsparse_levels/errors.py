@@ -77,7 +77,7 @@ class DescriptorError(BinsparseError):
     ... except DescriptorError as error:
     ...     print(error)
     shape: missing
-    number_of_stored_values: missing
+    number_of_stored_values: missing; read(…, lenient=True) repairs it
     data_types: missing
     """
 
@@ -233,7 +233,8 @@ def _fits(value: Any, hint: Any) -> bool:
     if kind in (int, float):
         return hasattr(value, "__index__") or (kind is float and hasattr(value, "__float__"))
     if parts and hasattr(kind, "__iter__") and not hasattr(kind, "keys"):  # an array is no Sequence, but will do
-        return hasattr(value, "__iter__") and not isinstance(value, bytes if str in parts else str | bytes)
+        several = hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0
+        return several and not isinstance(value, bytes if str in parts else str | bytes)
     try:
         return isinstance(value, kind)
     except TypeError:  # Any, a type variable, a protocol

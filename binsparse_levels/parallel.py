@@ -18,7 +18,7 @@ from .system import processors
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-_GRAIN = 2**21  # bytes that a thread moves at least: some 100 µs, twice what it takes to wake
+GRAIN = 2**21  # bytes that a thread moves at least: some 100 µs, twice what it takes to wake
 _threads = processors()
 
 
@@ -83,7 +83,7 @@ def shares(count: int, size: int, least: int = 1) -> list[tuple[int, int]]:
 
     size: the bytes that an item moves; a line of the cache for each that is missed. least: items of a range.
     """
-    return split(count, max(min(get_threads(), count * size // _GRAIN, count // least), 1))
+    return split(count, max(min(get_threads(), count * size // GRAIN, count // least), 1))
 
 
 def split(count: int, parts: int) -> list[tuple[int, int]]:

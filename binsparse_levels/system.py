@@ -33,39 +33,13 @@ def processor_name() -> str:
         return platform.processor() or platform.machine()
 
 
-def is_running(process: int) -> bool:
-    """Whether a process with this number runs on this machine. No signal is sent."""
-    if not 0 < process < 2**31:  # 0 and negative numbers mean groups of processes
-        return False
-    if sys.platform == "win32":  # `os.kill` would end the process, or send it Ctrl-C
-        query, refused, still_active = 0x1000, 5, 259
-        kernel32 = _kernel32()
-        handle = kernel32.OpenProcess(query, False, process)
-        if not handle:
-            return bool(ctypes.get_last_error() == refused)
-        code = ctypes.c_uint32()
-        known = kernel32.GetExitCodeProcess(ctypes.c_void_p(handle), ctypes.byref(code))
-        kernel32.CloseHandle(ctypes.c_void_p(handle))
-        return not known or code.value == still_active
-    try:
-        os.kill(process, 0)
-    except ProcessLookupError:
-        return False
-    except PermissionError:
-        return True
-    return True
-
-
 def resident() -> int:
     """The resident memory of this process in bytes; a typical number where the system does not report it."""
-    told = None
-    if sys.platform == "linux":
-        told = _resident_on_linux()
-    elif sys.platform == "darwin":
-        told = _resident_on_macos()
-    elif sys.platform == "win32":
-        told = _resident_on_windows()
-    return told or 2**27
+    try:
+        with open("/proc/self/statm") as file:
+            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
+    except (OSError, ValueError):
+        return 2**27
 
 
 def release() -> None:
@@ -78,72 +52,20 @@ def release() -> None:
         ctypes.CDLL(None).malloc_trim(0)
 
 
-@contextlib.contextmanager
-def bounded_memory(more: int) -> Iterator[None]:
-    """Allow the process so many bytes beyond its address space, where the system has such a limit."""
-    try:
-        import resource
-
-        with open("/proc/self/statm") as file:
-            now = int(file.read().split()[0]) * resource.getpagesize()
-    except (ImportError, OSError):
-        yield
-        return
-    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + more if soft < 0 else min(soft, now + more), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
-def _resident_on_linux() -> int | None:
-    try:
-        with open("/proc/self/statm") as file:
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError):
-        return None
-
-
-def _resident_on_macos() -> int | None:
-    basic_info, words = 20, 12  # of four bytes: virtual size (2), resident size (2), times
-    info, count = (ctypes.c_uint32 * words)(), ctypes.c_uint32(words)
-    try:
-        library = ctypes.CDLL(None)
-        task = ctypes.c_uint.in_dll(library, "mach_task_self_")
-        failed = library.task_info(task, basic_info, info, ctypes.byref(count))
-    except (AttributeError, OSError, ValueError):
-        return None
-    return None if failed else info[2] | info[3] << 32
-
-
-class _MemoryCounters(ctypes.Structure):
-    _fields_ = (
-        ("size", ctypes.c_uint32),
-        ("faults", ctypes.c_uint32),
-        ("peak", ctypes.c_size_t),
-        ("resident", ctypes.c_size_t),
-        ("more", ctypes.c_size_t * 6),
-    )
-
-
-def _resident_on_windows() -> int | None:
-    counters = _MemoryCounters(ctypes.sizeof(_MemoryCounters))
-    this_process = ctypes.c_void_p(-1)
-    told = _kernel32().K32GetProcessMemoryInfo(this_process, ctypes.byref(counters), counters.size)
-    return int(counters.resident) if told else None
-
-
 def exchange(a: str, b: str) -> bool:
     """Exchange two paths atomically. Returns False, without any change, where the system cannot."""
-    return _renamed(a, b, 2) == 0
+    if sys.platform != "linux":
+        return False
+    try:
+        rename = ctypes.CDLL(None).renameat2
+    except (AttributeError, OSError):
+        return False
+    at_working_folder, exchanging = -100, 2
+    return bool(rename(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), exchanging) == 0)
 
 
 def rename_new(a: str, b: str) -> bool:
     """Rename a file or a folder to a path where nothing is. Returns False, without any change, where something is."""
-    error = _renamed(a, b, 1)
-    if error in (0, errno.EEXIST):
-        return error == 0
     try:
         if os.path.isdir(a) or sys.platform == "win32":
             os.rename(a, b)  # refuses what is there, but for an empty folder
@@ -159,17 +81,24 @@ def rename_new(a: str, b: str) -> bool:
     return True
 
 
-def _renamed(a: str, b: str, flags: int) -> int | None:
-    """Call renameat2 of Linux with flags. Returns the number of the error, 0 for none, None without this call."""
-    if sys.platform != "linux":
-        return None
-    try:
-        rename = ctypes.CDLL(None, use_errno=True).renameat2
-    except (AttributeError, OSError):
-        return None
-    at_working_folder = -100
-    failed = rename(at_working_folder, os.fsencode(a), at_working_folder, os.fsencode(b), flags)
-    return ctypes.get_errno() if failed else 0
+@contextlib.contextmanager
+def unchanged_by_others(path: str) -> Iterator[bool]:
+    """Hold the system's shared lock of a file, which no writer gets meanwhile. The value is False where one has it.
+
+    HDF5 locks files so. A missing file, and a system without such locks, count as nobody's.
+    """
+    with contextlib.ExitStack() as stack:
+        free = True
+        with contextlib.suppress(ImportError, OSError):
+            import fcntl
+
+            handle = os.open(path, os.O_RDONLY)
+            stack.callback(os.close, handle)
+            try:
+                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
+            except BlockingIOError:
+                free = False
+        yield free
 
 
 def to_disk(path: str) -> None:
@@ -186,17 +115,6 @@ def to_disk(path: str) -> None:
     except OSError:
         if not os.path.isdir(path):  # some systems cannot open a folder
             raise
-
-
-def begin_to_disk(path: str) -> None:
-    """Begin to write a file to the disk, without waiting, where the system can."""
-    if sys.platform != "linux":
-        return
-    with contextlib.suppress(AttributeError, OSError):  # a C library without it; `to_disk` tells of a failure
-        begin, write = ctypes.CDLL(None).sync_file_range, 2
-        handle = os.open(path, os.O_RDONLY)
-        begin(handle, ctypes.c_int64(0), ctypes.c_int64(0), write)
-        os.close(handle)
 
 
 def is_link(status: os.stat_result) -> bool:
@@ -224,10 +142,3 @@ def read_at(handle: int, out: Any, at: int) -> int:
         data = os.read(handle, len(into))
     into[: len(data)] = data
     return len(data)
-
-
-def _kernel32() -> Any:
-    windows: Any = ctypes  # mypy knows no `WinDLL` on other systems
-    library = windows.WinDLL("kernel32", use_last_error=True)
-    library.OpenProcess.restype = ctypes.c_void_p
-    return library

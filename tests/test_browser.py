@@ -8,7 +8,6 @@ import pytest
 from helpers.browser import browser
 
 import binsparse_levels as bl
-from binsparse_levels.looking.report import report
 
 pytestmark = pytest.mark.slow
 
@@ -44,7 +43,7 @@ PAGES = {
     "labels": lambda folder: bl.from_table(
         pyarrow.table({"x" * 70: ["a", "b"], HOSTILE: [HOSTILE, "c"], "v": [1, 2]}), ["x" * 70, HOSTILE], "v", "CSR"
     ).report(),
-    "faulty": lambda folder: report(faulty(folder)),
+    "faulty": lambda folder: bl.open(faulty(folder)).report(),
     "one value": lambda folder: bl.pack_dense(np.ones((2, 2)), "dense, band").report(),
 }
 

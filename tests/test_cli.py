@@ -1,20 +1,16 @@
 """The command line as a user calls it: exit status, what goes where, no tracebacks."""
 
-import contextlib
-import io
 import json
 import os
 import shutil
 import subprocess
 import sys
-import tempfile
 from pathlib import Path
 
 import numpy as np
 import pytest
-from hypothesis import assume, given, settings
 
-from binsparse_levels import from_table, pack, read, testing, write
+from binsparse_levels import from_table, pack, read, write
 from binsparse_levels.cli import _parser, main
 
 ROOT = Path(__file__).parent.parent
@@ -82,24 +78,13 @@ def test_info_json(run, path):
     assert "\x1b" not in run("info", path)[1]
 
 
-def test_info_of_the_levels(run, path):
-    status, text, _ = run("info", path, "--levels")
-    assert status == 0
-    assert "levels in numbers" in text
-    found = json.loads(run("info", path, "--levels", "--json")[1])["levels_of"][1]
-    assert found == {
-        "level": "sparse", "fibers": 4, "positions": 2, "median": 0, "longest": 1, "fill": 2 / 12, "bytes": 28,
-        "limit": 1,
-    }  # fmt: skip
-
-
 def test_info_of_a_text_file(run):
     status, text, _ = run("info", TRIGRAMS, "--json")
     assert status == 0
     assert json.loads(text)["shape"] == [40, 26, 26, 26]
 
 
-@pytest.mark.parametrize("name", ["rows.svmlight", "a.mex", "a.h5", "a.zarr", "a.npz", "a.bspnpy"])
+@pytest.mark.parametrize("name", ["rows.svmlight", "a.h5", "a.zarr", "a.npz", "a.bspnpy"])
 def test_info_of_labels(run, tmp_path, name):
     (tmp_path / "rows.svmlight").write_text("1 1:2\n0 3:1.5 4:2\n")
     pyarrow = pytest.importorskip("pyarrow")
@@ -195,7 +180,6 @@ def test_convert_options(run, tmp_path):
         ["advise", "{a}", "--kinds", "bogus"],
         ["draw", "{a}", "{b}", "--dimensions", "2"],
         ["draw", "{a}", "{b}", "--dimensions", "0,0"],
-        ["draw", "{a}", "{b}/none/c.svg"],
     ],
 )
 def test_wrong_calls(run, path, arguments):
@@ -216,11 +200,10 @@ def test_faulty_inputs(run, tmp_path, content):
 
 
 def test_advise_and_the_best_format(run, tmp_path):
-    status, text, err = run("advise", TRIGRAMS, "--slices-by", "2", "--count", "3", "--picture", tmp_path / "a.svg")
+    status, text, err = run("advise", TRIGRAMS, "--slices-by", "2", "--count", "3")
     assert (status, err) == (0, "")
     assert "29,329 entries" in text
     assert "a slice of dimension 2" in text
-    assert "<svg" in (tmp_path / "a.svg").read_text()
     found = json.loads(run("advise", TRIGRAMS, "--json", "--kinds", "dense,sparse")[1])
     assert found["shape"] == [40, 26, 26, 26]
     assert len(found["counts"]) == 16
@@ -252,7 +235,7 @@ def test_formats_lists_everything(run):
 def test_as_a_module_and_without_numba():
     code = (
         "import sys; from binsparse_levels.cli import main; status = main(sys.argv[1:]);"
-        "assert not {'numba', 'zarr', 'scipy', 'rich'} & set(sys.modules), sys.modules.keys(); sys.exit(status)"
+        "assert not {'numba', 'zarr', 'scipy'} & set(sys.modules), sys.modules.keys(); sys.exit(status)"
     )
     path = str(DATA / "golden" / "handmade" / "CSR_spec01.bsp.h5")
     run = subprocess.run([sys.executable, "-c", code, "info", path], capture_output=True, text=True)
@@ -271,14 +254,14 @@ def groups(tmp_path):
     return tmp_path / "g.h5"
 
 
-def test_list_and_info_of_a_file_of_groups(run, groups, path):
-    for command in ("list", "info"):
-        status, text, err = run(command, groups)
-        assert (status, err) == (0, "")
-        assert [line.split()[0] for line in text.splitlines()[2:]] == ["a", "b/c"]
-        assert json.loads(run(command, groups, "--json")[1])["tensors"][1] == {
-            "group": "b/c", "shape": [3, 4], "format": "CSR", "number_of_stored_values": 2, "bytes": 40
-        }  # fmt: skip
+def test_list_of_a_file_of_groups(run, groups, path):
+    status, text, err = run("list", groups)
+    assert (status, err) == (0, "")
+    assert [line.split()[0] for line in text.splitlines()[2:]] == ["a", "b/c"]
+    assert json.loads(run("list", groups, "--json")[1])["tensors"][1] == {
+        "group": "b/c", "shape": [3, 4], "format": "CSR", "number_of_stored_values": 2, "bytes": 40
+    }  # fmt: skip
+    assert "this file has a, b/c" in run("info", groups)[2]
     for place in (f"{groups}:b", f"{groups}:none"):
         status, out, err = run("info", place)
         assert (status, out) == (1, "")
@@ -297,54 +280,19 @@ def test_list_shows_faulty_tensors(run, groups):
     assert json.loads(run("list", groups, "--json")[1])["tensors"][0]["error"] == "ArrayError"
 
 
-def test_head(run, tmp_path):
-    status, text, err = run("head", TRIGRAMS, "--count", "3")
-    assert (status, err) == (0, "")
-    assert len(text.splitlines()) == 5
-    coords, values = read(TRIGRAMS).unpack()
-    told = json.loads(run("head", TRIGRAMS, "--json")[1])["entries"]
-    assert [entry["coordinates"] for entry in told] == np.array(coords)[:, :10].T.tolist()
-    assert [entry["value"] for entry in told] == list(map(str, values[:10]))
-    write(tmp_path / "empty.h5", pack([[], []], [], (3, 4), "CSR"))
-    assert run("head", tmp_path / "empty.h5")[0] == 0
-    assert run("head", TRIGRAMS, "--count", "0")[0] == 2
-
-
-@pytest.mark.slow
-def test_head_streams(tmp_path):
-    """What reads a few lines only ends the command, which has not read the rest."""
-    path = tmp_path / "a.h5"
-    write(path, pack([np.arange(10**6)], np.ones(10**6), 10**6, "sparse"))
-    command = [sys.executable, "-m", "binsparse_levels", "head", path, "--count", str(10**9)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert all(process.stdout.readline() for _ in range(50))
-        process.stdout.close()
-        assert process.stderr.read() == ""
-    assert process.returncode == 0
-
-
-def test_head_of_many_is_what_it_would_print_at_once(run, path, tmp_path):
-    write(tmp_path / "b.h5", pack([np.arange(3000)], np.arange(3000.0), 3000, "sparse"))
-    rows = run("head", tmp_path / "b.h5", "--count", 2500)[1].splitlines()[2:]
-    assert [line.split() for line in rows] == [[str(k), str(float(k))] for k in range(2500)]
-    told = json.loads(run("head", tmp_path / "b.h5", "--count", 10**20, "--json")[1])
-    assert [entry["coordinates"] for entry in told["entries"]] == [[k] for k in range(3000)]
-
-
 def test_limits_are_options(run, path, tmp_path):
     status, _, err = run("convert", path, tmp_path / "b.h5", "--limit", "array_bytes=1")
     assert status == 1
     assert "--limit array_bytes=…" in err
     assert "limits=" not in err
     assert run("convert", path, tmp_path / "b.h5", "--limit", "array_bytes=1K", "--limit", "rank=2")[0] == 0
-    for words in (["info", path], ["check", path], ["head", path], ["report", path, "-o", tmp_path / "r.html"]):
+    for words in (["info", path], ["check", path], ["report", path, "-o", tmp_path / "r.html"]):
         assert run(*words, "--limit", "header_bytes=5")[0] == 1
     assert "choose from rank" in run("info", path, "--limit", "ranks=2")[2]
 
 
-@pytest.mark.parametrize("where", ["{}", "{}:g"])
-def test_convert_looks_at_its_target_first(run, path, tmp_path, where):
-    target = where.format(tmp_path / "b.h5")
+def test_convert_looks_at_its_target_first(run, path, tmp_path):
+    target = tmp_path / "b.h5"
     write(target, read(path))
     status, _, err = run("convert", tmp_path / "missing.h5", target)
     assert status == 2
@@ -362,90 +310,10 @@ def test_columns_of_texts_are_labels(run, tmp_path):
         assert tensor.to_dense().tolist() == [[0, 0], [0, 2], [0, 0], [5, 0]]
 
 
-def test_head_shows_labels(run, tmp_path):
-    pyarrow = pytest.importorskip("pyarrow")
-    table = pyarrow.table({"item": ["pen", "ink\x1b[1m"], "user": [7, 9], "value": [1.5, 2.5]})
-    write(tmp_path / "a.h5", from_table(table, ["item", "user"], "value", "CSR"))
-    lines = run("head", tmp_path / "a.h5")[1].splitlines()
-    assert [line.split() for line in lines[1:]] == [
-        ["item", "user", "value"], ["pen", "7", "1.5"], ["ink\\x1b[1m", "9", "2.5"]
-    ]  # fmt: skip
-
-
-# Comparing
-
-
-def test_equal_tensors_in_other_formats_do_not_differ(run, tmp_path):
-    write(tmp_path / "a.npz", read(TRIGRAMS).convert("CSF"))
-    assert run("diff", TRIGRAMS, tmp_path / "a.npz") == (0, "", "")
-    told = json.loads(run("diff", TRIGRAMS, tmp_path / "a.npz", "--json")[1])
-    assert (told["equal"], told["differing_entries"]) == (True, 0)
-
-
-def test_differing_entries_are_told_in_order(run, tmp_path):
-    first = pack([[0, 1, 2, 2], [1, 0, 0, 3]], [1.0, 2.0, np.nan, 4.0], (3, 4), "CSR")
-    second = pack([[0, 1, 1, 2], [1, 0, 3, 0]], [1.0, 5.0, 6.0, np.nan], (3, 4), "CSC", fill_value=0)
-    write(tmp_path / "a.h5", first)
-    write(tmp_path / "b.h5", second)
-    status, text, err = run("diff", tmp_path / "a.h5", tmp_path / "b.h5")
-    assert (status, err) == (1, "binsparse-levels: note: fill value: none | 0.0\n")
-    assert text.splitlines() == [
-        "< (1, 0) 2.0", "> (1, 0) 5.0", "> (1, 3) 6.0", "< (2, 3) 4.0"
-    ]  # fmt: skip
-    status, text, err = run("diff", tmp_path / "a.h5", tmp_path / "b.h5", "--count", "1")
-    assert (status, len(text.splitlines())) == (1, 2)
-    assert "2 of 3 entries that differ are not shown" in err
-
-
-@settings(deadline=None)
-@given(testing.tensors(max_rank=3, dtypes=("int8",)), testing.tensors(max_rank=3, dtypes=("int8",)))
-def test_diff_agrees_with_equals(first, second):
-    with tempfile.TemporaryDirectory() as folder:
-        paths = [f"{folder}/a.npz", f"{folder}/b.npz"]
-        for path, tensor in zip(paths, (first, second), strict=True):
-            write(path, tensor)
-        with contextlib.redirect_stdout(io.StringIO()):
-            assert main(["diff", *paths]) == int(not first.equals(second))
-            assert main(["diff", paths[0], paths[0]]) == 0
-
-
-@settings(deadline=None)
-@given(testing.tensors(max_rank=3, dtypes=("int8", "float64", "complex64", "bool")))
-def test_no_fill_value_is_zero_for_diff_but_for_a_note(tensor):
-    assume(tensor.ndim)
-    coords, values = tensor.expand_structure().unpack()
-    first, second = (pack(coords, values, tensor.shape, "COO", fill_value=fill) for fill in (None, 0))
-    with tempfile.TemporaryDirectory() as folder:
-        for name, held in (("a", first), ("b", second)):
-            write(f"{folder}/{name}.npz", held)
-        out, err = io.StringIO(), io.StringIO()
-        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-            assert main(["diff", f"{folder}/a.npz", f"{folder}/b.npz"]) == 0
-            assert main(["diff", f"{folder}/a.npz", f"{folder}/b.npz", "--json"]) == 0
-    told = json.loads(out.getvalue())
-    assert (told["equal"], told["facts"], [note["what"] for note in told["notes"]]) == (True, [], ["fill value"])
-    assert "note: fill value: none | " in err.getvalue()
-
-
 def labelled(labels, dims=("day", "site")):
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.table({dims[0]: [0, 1, 1], dims[1]: labels, "v": [1.0, 2.0, 3.0]})
     return from_table(table, dims, "v", "CSR")
-
-
-def test_diff_names_labels(run, tmp_path):
-    for name, tensor in {
-        "a": labelled(["x", "y", "x"]), "b": labelled(["x", "z", "x"]), "c": labelled(["x", "y", "x"], ("d", "site")),
-        "plain": pack([[0, 1, 1], [0, 1, 0]], [1.0, 2.0, 3.5], (2, 2), "CSR"),
-    }.items():  # fmt: skip
-        write(tmp_path / f"{name}.h5", tensor)
-    a = tmp_path / "a.h5"
-    assert run("diff", a, tmp_path / "b.h5") == (1, "labels of site: y | z\n", "")
-    status, out, _ = run("diff", a, tmp_path / "c.h5")
-    assert (status, out) == (1, "dimensions: day, site | d, site\n")
-    status, out, err = run("diff", a, tmp_path / "plain.h5")
-    assert (status, out.splitlines()) == (1, ["< (1, x) 3.0", "> (1, x) 3.5"])
-    assert "note: dimensions: day, site | none" in err
 
 
 def test_names_and_labels_are_shown(run, tmp_path):
@@ -453,19 +321,6 @@ def test_names_and_labels_are_shown(run, tmp_path):
     assert "day (2), site (2, labels: text)" in run("info", tmp_path / "a.h5")[1]
     named = [{"name": "day", "labels": None}, {"name": "site", "labels": "text"}]
     assert json.loads(run("info", tmp_path / "a.h5", "--json")[1])["dimensions"] == named
-    entries = json.loads(run("head", tmp_path / "a.h5", "--json")[1])["entries"]
-    assert entries[0] == {"coordinates": [0, 0], "value": "1.0", "labels": ["0", "x"]}
-
-
-def test_trouble_of_diff_is_a_wrong_call(run, path, tmp_path):
-    for other in (tmp_path / "none.h5", DATA / "golden" / "malformed" / "ptr_negative.bsp.h5"):
-        status, out, err = run("diff", path, other)
-        assert (status, out) == (2, "")
-        assert err.count(str(other)) == 1
-    write(tmp_path / "c.h5", pack([[0], [0]], [1.0], (5, 5), "CSR"))
-    status, text, _ = run("diff", path, tmp_path / "c.h5")
-    assert status == 1
-    assert "shape: 3 × 4 | 5 × 5" in text
 
 
 # Output: files, standard output, JSON, errors
@@ -511,35 +366,24 @@ def test_convert_has_the_options_of_write(run, path, tmp_path):
     assert "crc32c" in metadata
     assert run("convert", path, tmp_path / "c.xyz", "--kind", "npz", "--memory", "8G") == (0, "", "")
     assert read(tmp_path / "c.xyz").equals(read(path))
-    told = json.loads(run("convert", path, tmp_path / "d.h5", "--json")[1])
-    assert told["bytes"] == (tmp_path / "d.h5").stat().st_size
-    assert told["seconds"] >= 0
-
-
-def test_pictures_are_svg_alone(run, path, tmp_path):
-    for words in (["draw", path, tmp_path / "a.png"], ["advise", path, "--picture", tmp_path / "a.PDF"]):
-        status, _, err = run(*words)
-        assert status == 2
-        assert "SVG" in err
-    assert [x.name for x in tmp_path.iterdir()] == ["a.h5"]
 
 
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (["convert", "{a}", "{b}", "--formt", "CSR"], "'--formt' is not known (did you mean --format?)"),
+        (["convert", "{a}", "{b}", "--formt", "CSR"], "unrecognized arguments: --formt"),
         (["convert", "{a}", "{b}", "--overwrit=1"], "--overwrite"),
-        (["conver", "{a}"], "did you mean convert?"),
-        (["convert", "{a}", "{b}", "--duplicates", "summ"], "did you mean sum?"),
+        (["conver", "{a}"], "invalid choice: 'conver'"),
+        (["convert", "{a}", "{b}", "--duplicates", "summ"], "invalid choice: 'summ'"),
         (["info"], "see binsparse-levels info --help"),
-        (["draw", "{a}", "{b}", "--dimensions", "7"], "--dimensions: there is no dimension 7"),
-        (["draw", "{a}", "{b}", "--dimensions", "0,0"], "--dimensions: expected one or two different"),
-        (["advise", "{a}", "--slices-by", "7"], "--slices-by: there is no dimension 7"),
+        (["draw", "{a}", "{b}", "--dimensions", "7"], "there is no dimension 7"),
+        (["draw", "{a}", "{b}", "--dimensions", "0,0"], "expected one or two different"),
+        (["advise", "{a}", "--slices-by", "7"], "there is no dimension 7"),
         (["convert", "{a}", "{a}"], "already exists; pass --overwrite"),
         (["repair", "{a}", "{a}"], "already exists"),
     ],
 )
-def test_wrong_calls_say_what_was_meant(run, path, words, said):
+def test_wrong_calls_say_what_is_wrong(run, path, words, said):
     words = [word.format(a=path, b=path.parent / "b.h5") for word in words]
     status, out, err = run(*words)
     assert (status, out) == (2, "")
@@ -549,14 +393,14 @@ def test_wrong_calls_say_what_was_meant(run, path, words, said):
     assert (status, err) == (2, "")
     told = json.loads(out)
     assert (told["ok"], bool(told["error"])) == (False, True)
-    assert said.removeprefix("--dimensions: ") in " ".join(fault["message"] for fault in told["problems"])
+    assert said in " ".join(fault["message"] for fault in told["problems"])
 
 
 def test_errors_begin_with_the_path_once(run, tmp_path):
     (tmp_path / "text.h5").write_bytes(b"hello")
     malformed = DATA / "golden" / "malformed"
     for path in (tmp_path / "none.h5", tmp_path / "text.h5", malformed / "idx_unsorted.bsp.h5"):
-        for words in (["check"], ["convert", tmp_path / "b.h5"], ["head"], ["advise"], ["draw", tmp_path / "b.svg"]):
+        for words in (["check"], ["convert", tmp_path / "b.h5"], ["advise"], ["draw", tmp_path / "b.svg"]):
             status, _, err = run(words[0], path, *words[1:])
             if status:
                 assert status == 1
@@ -568,9 +412,9 @@ def test_every_command_prints_json(run, path, tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     write_table(tmp_path / "a.parquet")
     calls = {
-        "info": [path], "list": [path], "head": [path], "check": [path], "diff": [path, path],
-        "convert": [path, "b.h5"], "repair": [path, "c.h5"], "clean": ["."], "advise": [path], "draw": [path, "a.svg"],
-        "report": [path], "formats": [],
+        "info": [path], "list": [path], "check": [path],
+        "convert": [path, "b.h5"], "repair": [path, "c.h5"], "advise": [path], "draw": [path, "a.svg"],
+        "report": [path], "formats": [], "sweep": [path, "--format", "CSR", "--measure", "bits"],
         "build": ["a.parquet", "a.zarr", *SUMS],
     }  # fmt: skip
     every = next(action.choices for action in _parser()._actions if isinstance(action.choices, dict))
@@ -777,7 +621,6 @@ def test_a_page_never_replaces_its_tensor(run, path, tmp_path):
     assert path.read_bytes() == before
     (tmp_path / "a.html").write_text("")
     assert "already exists; pass --overwrite" in run("report", path, "-o", tmp_path / "a.html")[2]
-    assert run("head", path, "--count", "9" * 20)[0] == 0
 
 
 def test_a_file_of_several_tensors_is_replaced_when_asked(run, path, tmp_path):

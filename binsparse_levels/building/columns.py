@@ -5,10 +5,10 @@ Labels become coordinates in order of appearance, and are kept as `tensors/label
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from functools import partial
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -18,7 +18,7 @@ from ..arrays import Array
 from ..containers.base import touching
 from ..errors import ArrayError, OptionError, Problem, needing
 from ..io.files.text_tables import warn_of_end
-from ..tensors.labels import TEXT, TIMES, Column, Labels
+from ..tensors.labels import TEXT, TIMES, Column, Labels, stored_type
 
 Nulls: TypeAlias = Literal["error", "drop"]
 
@@ -34,7 +34,6 @@ def arrow() -> Any:
 
 
 def check_nulls(nulls: Any) -> None:
-    """Raise OptionError for what is no way to treat nulls."""
     if nulls not in ("error", "drop"):
         raise OptionError(Problem("nulls", f"expected 'error' or 'drop', got {nulls!r:.40}"))
 
@@ -51,20 +50,31 @@ def check_names(there: Sequence[str], names: Sequence[str]) -> None:
             raise OptionError(Problem(f"columns.{name}", f"no such column; {meant}the table has {known:.200}"))
 
 
+def type_of(kind: Any, name: str) -> np.dtype[Any]:
+    """The numpy type of numbers of a type of Arrow's. Raises ArrayError for what are no numbers."""
+    types = arrow().types
+    if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
+        what = f"contains {kind}, where numbers are expected; cast it in the table, such as by SQL"
+        raise ArrayError(Problem(f"columns.{name}", what))
+    found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
+    return found
+
+
 def numbers_of(column: Any, name: str) -> Array:
     """A column of Arrow's without nulls as an array. Raises ArrayError for a column without numbers."""
+    if not len(column) and arrow().types.is_null(column.type):  # as pandas has columns without rows
+        return np.empty(0)
     if arrow().types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
-    dtype = type_of(column.type, name)
-    if hasattr(column, "combine_chunks"):
-        column = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if dtype.kind == "b":
-        return np.asarray(column.to_numpy(zero_copy_only=False))
-    return np.from_dlpack(column)  # without pandas, which to_numpy imports
+    if type_of(column.type, name).kind == "b":
+        return np.asarray(column.to_numpy())
+    return np.from_dlpack(column.combine_chunks())  # without pandas, which to_numpy imports
 
 
 def coordinates_of(column: Any, name: str) -> Array:
     """A column of Arrow's without nulls as coordinates. Raises ArrayError for what are no integers."""
+    if not len(column):
+        return np.empty(0, np.int64)
     found = numbers_of(column, name)
     if found.dtype.kind not in "iu":
         what = f"contains {column.type}, and coordinates are integers; cast it in the table, such as by SQL"
@@ -72,19 +82,7 @@ def coordinates_of(column: Any, name: str) -> Array:
     return found
 
 
-def type_of(kind: Any, name: str) -> np.dtype[Any]:
-    """The numpy type of a column of this type of Arrow's. Raises ArrayError for columns without numbers."""
-    try:
-        found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
-    except (NotImplementedError, TypeError):  # a time with a zone is a type of pandas
-        found = np.dtype(object)
-    if found.kind not in "biuf":
-        what = f"contains {kind}, where numbers are expected; cast it in the table, such as by SQL"
-        raise ArrayError(Problem(f"columns.{name}", what))
-    return found
-
-
-def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
+def refuse_nulls(count: int, name: str, table: str, remedy: str = "fill them, or pass nulls='drop'") -> None:
     """Raise ArrayError where a column has nulls. table: what a query selects from, where it has a name."""
     if count:
         query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
@@ -103,7 +101,7 @@ def entries_of(
         table = table.drop_null()
     for name in table.column_names:
         if table.column(name).null_count:
-            refuse_nulls(count(name), name, place, "fill them, or pass nulls='drop'")
+            refuse_nulls(count(name), name, place)
     coords = [coordinates_of(table.column(name), str(name)) for name in dims]
     return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
 
@@ -159,17 +157,17 @@ class Rows:
             if name not in dims:
                 raise OptionError(Problem("labels", f"{name!r:.40} is none of the dimensions {', '.join(dims):.200}"))
         self.dims, self.values, self._nulls = tuple(dims), values, nulls
-        self._numbers = [_Numbers(name, given.get(name)) for name in dims]
+        self._numbers = [_Numbers(name, _different(given[name], name) if name in given else None) for name in dims]
 
     def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
         """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
-        remedy = "fill or drop them first" if self._nulls is None else "fill them, or pass nulls='drop'"
+        remedy = ("fill or drop them first",) if self._nulls is None else ()
         for part in _parts(table, self._names):
             if self._nulls == "drop":
                 part = part.drop_null()
             for name in self._names:
-                refuse_nulls(part.column(name).null_count, name, "table", remedy)
-            coords = parallel.each(partial(_coordinates, part), self._numbers)
+                refuse_nulls(part.column(name).null_count, name, "table", *remedy)
+            coords = parallel.each(lambda numbers: numbers.of(part.column(numbers.name)), self._numbers)  # noqa: B023
             if self.values is None:
                 yield coords, np.ones(len(part), np.int64)  # so that the sum of duplicates counts rows
             else:
@@ -177,80 +175,78 @@ class Rows:
 
     def renumbered(self, coords: Sequence[Array], labels: Labels | None) -> list[Array]:
         """The coordinates of entries of a tensor with these labels. Raises ArrayError."""
-        columns = {} if labels is None else labels.columns
-        known = [None] * len(coords) if labels is None else [columns.get(name) for name in labels.dims]
-        pairs = zip(self._numbers, coords, known, strict=True)
-        return [numbers.of_labelled(x, column) for numbers, x, column in pairs]
+        pa, columns = arrow(), {} if labels is None else labels.columns
+        found = []
+        for k, (numbers, x) in enumerate(zip(self._numbers, coords, strict=True)):
+            column = pa.array(x)
+            if labels is not None and labels.dims[k] in columns:
+                there = columns[labels.dims[k]]
+                if len(x) and int(x.max()) >= len(there):
+                    what = "the tensor has coordinates without labels; label all"
+                    raise ArrayError(Problem(f"columns.{numbers.name}", what))
+                column = pa.DictionaryArray.from_arrays(column, arrow_of(there), safe=False)
+            found.append(numbers.of(pa.chunked_array([column])))
+        return found
 
     def labels(self) -> Labels:
         """The labels that have appeared."""
-        columns = {one.name: column_of(one.known) for one in self._numbers if one.known is not None}
-        return Labels(self.dims, columns, self.values or "value")
+        found = {one.name: one.labels() for one in self._numbers}
+        return Labels(self.dims, {k: x for k, x in found.items() if x is not None}, self.values or "value")
 
 
-def _coordinates(table: Any, numbers: _Numbers) -> Array:
-    return numbers.of(table.column(numbers.name))
+def _different(labels: Any, name: str) -> Any:
+    """Labels that a caller gives, in their plain type. Raises ArrayError."""
+    listed = arrow().chunked_array([arrow().array(labels)])
+    made = listed.cast(plain_type(listed.type, f"columns.{name}")).combine_chunks()
+    if made.null_count or len(made.unique()) != len(made):
+        raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
+    return made
 
 
 class _Numbers:
-    """The coordinates of one dimension."""
+    """The coordinates of one dimension. known: the labels, an array of Arrow's; None for coordinates."""
 
-    def __init__(self, name: str, given: Any) -> None:
-        self.name = name
-        self.known: Any = None  # the labels, an array of Arrow's; None where the column contains coordinates
-        self._path = f"columns.{name}"
-        self._given = given is not None
-        self._seen = False
-        if self._given:
-            listed = arrow().chunked_array([arrow().array(given)])
-            self.known = listed.cast(plain_type(listed.type, self._path)).combine_chunks()
-            if self.known.null_count or len(self.known.unique()) != len(self.known):
-                raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
+    def __init__(self, name: str, known: Any) -> None:
+        self.name, self.known = name, known
+        self._path, self._given, self._seen = f"columns.{name}", known is not None, False
+        self._empty: Any = None  # the type of a column without rows, which counts where none has rows
+
+    def labels(self) -> Column | None:
+        """The labels that have appeared; None for coordinates."""
+        types = arrow().types
+        if self.known is not None or self._seen or self._empty is None:
+            return None if self.known is None else column_of(self.known)
+        if types.is_integer(self._empty) or types.is_floating(self._empty) or types.is_null(self._empty):
+            return None
+        return column_of(arrow().array([], plain_type(self._empty, self._path)))
 
     def of(self, column: Any) -> Array:
         """The coordinates of a column without nulls. Raises ArrayError."""
-        pa = arrow()
-        if pa.types.is_null(column.type):  # all of its rows were dropped
-            return np.empty(0, np.int64)
-        first, self._seen = not self._seen, True
-        if self.known is None and pa.types.is_integer(column.type):
-            return coordinates_of(column, self.name)
-        if self.known is None and pa.types.is_floating(column.type):  # as pandas has integers with nulls
-            what = f"contains {column.type}; cast it to integers, or to text for labels"
-            raise ArrayError(Problem(self._path, what))
-        if self.known is None and not first:
-            raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
-        plain = plain_type(column.type, self._path)
-        if not len(column):
-            self._join(pa.array([], plain))
-            return np.empty(0, np.int64)
-        coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
-        coded = coded.unify_dictionaries()
-        numbers = self._join(coded.chunk(0).dictionary.cast(plain))
-        codes = np.concatenate([chunk.indices.to_numpy(zero_copy_only=False) for chunk in coded.chunks])
-        return codes if numbers is None else numbers[codes]
-
-    def of_labelled(self, coords: Array, column: Column | None) -> Array:
-        """The coordinates for those of a tensor with these labels, or with none. Raises ArrayError."""
-        first, self._seen = not self._seen, True
-        if (column is None) != (self.known is None) and not (first and self.known is None):
-            without, other = ("the tensor", "the others") if column is None else ("the others", "the tensor")
-            raise ArrayError(Problem(self._path, f"{without} have no labels there, and {other} have; label both"))
-        if column is None:
-            return coords
-        if len(coords) and int(coords.max()) >= len(column):
-            raise ArrayError(Problem(self._path, "the tensor has coordinates without labels; label all"))
-        numbers = self._join(arrow_of(column))
-        return coords if numbers is None else numbers[coords]
-
-    def _join(self, there: Any) -> Array | None:
-        """Add labels to those that are known. Returns their coordinates; None where these are 0, 1, 2 …"""
         from pyarrow import compute
 
+        types = arrow().types
+        if not len(column):
+            self._empty = column.type
+            return np.empty(0, np.int64)
+        first, self._seen = not self._seen, True
+        if self.known is None:
+            if types.is_integer(column.type):
+                return coordinates_of(column, self.name)
+            if types.is_floating(column.type):  # as pandas has integers with nulls
+                raise no_label(column.type, self._path)
+            if not first:
+                raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
+        plain = plain_type(column.type, self._path)
+        is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow joins no chunks of codes to none
+        whole = (column if is_coded else column.cast(plain)).combine_chunks()
+        coded = whole if is_coded else whole.dictionary_encode()
+        there = coded.dictionary.cast(plain)
+        codes: Array = coded.indices.to_numpy(zero_copy_only=False)
         refuse_nulls(there.null_count, self.name, "table", "fill them")
         if self.known is None:
             self.known = there
-            return None
+            return codes
+        there = _in_unit(there, self.known.type)
         if self.known.type != there.type:
             what = f"contains {there.type}, and its labels are {self.known.type}; cast one"
             raise ArrayError(Problem(self._path, what))
@@ -260,7 +256,22 @@ class _Numbers:
             raise ArrayError(Problem(self._path, what))
         self.known = arrow().concat_arrays([self.known, new])
         numbers: Array = compute.index_in(there, value_set=self.known).to_numpy(zero_copy_only=False)
-        return numbers
+        return numbers[codes]
+
+
+def no_label(kind: Any, path: str) -> ArrayError:
+    """The error for a column of coordinates of floats."""
+    return ArrayError(Problem(path, f"contains {kind}; cast it to integers, or to text for labels, such as by SQL"))
+
+
+def _in_unit(labels: Any, kind: Any) -> Any:
+    """Times in the type of other times, where that loses nothing."""
+    pa, types = arrow(), (labels.type, kind)
+    if all(map(pa.types.is_temporal, types)) and len({getattr(type, "tz", None) for type in types}) == 1:
+        with contextlib.suppress(pa.ArrowInvalid):
+            if (cast := labels.cast(kind)).cast(labels.type).equals(labels):
+                return cast
+    return labels
 
 
 def plain_type(kind: Any, path: str) -> Any:
@@ -287,7 +298,7 @@ def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
         schema = pa.schema([reader.schema.field(name) for name in names])
         held: list[Any] = []
         rows = 0
-        for batch in reader:
+        for batch in _batches(reader):
             rows += len(batch)
             held.append(batch.select(list(names)))
             if sum(map(len, held)) >= _AT_ONCE:
@@ -297,13 +308,18 @@ def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
             yield pa.Table.from_batches(held, schema)
 
 
+def _batches(reader: Any) -> Iterator[Any]:
+    try:
+        yield from reader
+    except arrow().ArrowInvalid as error:  # such as a text among the numbers of a CSV file
+        raise ArrayError(Problem("table", f"{error}; cast the column to text, or correct the row")) from error
+
+
 def label_type(kind: Any) -> str:
     """The type of stored labels, such as `text`, for a type of Arrow's as `plain_type` gives it."""
     types = arrow().types
     if types.is_large_string(kind):
         return TEXT
-    if types.is_boolean(kind):
-        return "bool"
     if types.is_date(kind):
         return "datetime64[D]"
     if types.is_timestamp(kind):
@@ -320,13 +336,9 @@ def column_of(labels: Any) -> Column:
         offsets = held[labels.offset : labels.offset + len(labels) + 1]
         items = np.frombuffer(raw or b"", np.uint8)[offsets[0] : offsets[-1]]
         return Column(TEXT, items, offsets - offsets[0])
-    if type == "bool":
-        return Column(type, labels.cast(pa.uint8()).to_numpy())
-    if type == "datetime64[D]":
-        labels = labels.cast(pa.int32())
-    if type.startswith("datetime64"):
-        return Column(type, labels.cast(pa.int64()).to_numpy())
-    return Column(type, labels.to_numpy())
+    plain = {"bool": pa.uint8(), "datetime64[D]": pa.int32()}.get(type, labels.type)
+    numbers = labels.cast(pa.int64() if pa.types.is_timestamp(labels.type) else plain).to_numpy()
+    return Column(type, numbers.astype(stored_type(type), copy=False))
 
 
 def arrow_of(column: Column) -> Any:
@@ -346,7 +358,7 @@ def arrow_of(column: Column) -> Any:
     return made.cast(pa.int32()).cast(pa.date32()) if unit == "D" else made.cast(pa.timestamp(unit, zone))
 
 
-def file_tables(path: str) -> Any:
+def file_tables(path: str, dims: Sequence[str]) -> Any:
     """A table in a file: what gives its columns by Arrow's C stream, in bounded memory. Raises ContainerError."""
     arrow()
     from pyarrow import dataset, ipc
@@ -358,6 +370,28 @@ def file_tables(path: str) -> Any:
             raw.seek(-1, os.SEEK_END)
             if suffix == ".csv":
                 warn_of_end(raw.read(), path)
+                return _csv(path, dims)
         if suffix in (".arrow", ".feather") and begin != b"ARROW1":
             return ipc.open_stream(path)
-        return dataset.dataset(path, format={".parquet": "parquet", ".csv": "csv"}.get(suffix, "ipc"))
+        return dataset.dataset(path, format="parquet" if suffix == ".parquet" else "ipc")
+
+
+def _csv(path: str, dims: Sequence[str]) -> Any:
+    """A CSV file as a dataset. Ids of digits are integers where all are written as such, else texts: 007 is not 7."""
+    pa = arrow()
+    from pyarrow import compute, csv, dataset
+
+    def opened(types: Mapping[str, Any]) -> Any:
+        options = csv.ConvertOptions(column_types=types)
+        return dataset.dataset(path, format=dataset.CsvFileFormat(convert_options=options))
+
+    there = opened({}).schema
+    check_names(there.names, dims)
+    types = {x: pa.string() for x in dims if pa.types.is_integer(there.field(x).type)}
+    missing, odd = pa.array(csv.ConvertOptions().null_values), set[str]()
+    for batch in opened(types).scanner(columns=list(types)).to_batches():
+        for name in types.keys() - odd:
+            plain = compute.match_substring_regex(batch[name], "^(0|-?[1-9][0-9]{0,17})$")
+            if not compute.all(compute.or_(plain, compute.is_in(batch[name], missing))).as_py():
+                odd.add(name)
+    return opened({name: pa.string() if name in odd else there.field(name).type for name in types})

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -34,7 +34,7 @@ def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
             row = int(np.argmax((x < 0) | (x >= plan.shape[k])))
             what = f"{x[row]} is outside dimension {k} of size {plan.shape[k]}, in row {row}"
             raise ArrayError(Problem(name, f"{what}; pass a larger shape, or leave such rows out"))
-    values = cast(values, value_type, exact=plan.exact)
+    values = _cast(values, value_type, exact=plan.exact)
     if plan.through is not None:
         coords = list(plan.through.forward(coords))
     stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
@@ -54,7 +54,7 @@ def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
     return 8 * narrow.itemsize - (narrow.kind == "i") <= np.finfo(wide).nmant + 1
 
 
-def cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
+def _cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
     """Values in the type of the tensor. Raises ArrayError where one of them would be another number.
 
     exact: nobody has asked for the type, so floats are not rounded either.
@@ -91,11 +91,11 @@ def keys_of(columns: Sequence[Array], dims: Sequence[int]) -> Array:
     return keys
 
 
-def follow(first: Array, last: Array) -> Array:
-    """Whether each row of `first` comes after that of `last` in lexicographic order."""
-    later = np.zeros(len(first), bool)
-    for k in range(first.shape[1])[::-1]:
-        later = (first[:, k] > last[:, k]) | ((first[:, k] == last[:, k]) & later)
+def follow(first: Sequence[Array], last: Sequence[Array]) -> Array:
+    """Whether each entry of the columns `first` comes after that of `last` in lexicographic order."""
+    later = np.zeros(len(first[0]), bool)
+    for a, b in zip(first[::-1], last[::-1], strict=True):
+        later = (a > b) | ((a == b) & later)
     return later
 
 
@@ -114,3 +114,28 @@ def concatenated(held: list[list[Array]]) -> list[Array]:
     columns = held[0] if len(held) == 1 else [np.concatenate(x) for x in zip(*held, strict=True)]
     held.clear()
     return columns
+
+
+def blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
+    """The columns of entries, in blocks of half as many as fit: the next one is made while one is written."""
+    held: list[list[Array]] = []
+    most = room = max(plan.rows // 2, 1)
+    for number, chunk in enumerate(chunks):
+        try:
+            columns = checked_columns(plan, chunk)
+        except ArrayError as error:
+            raise named(error, f"chunk {number}") from None
+        while len(columns[-1]):
+            held.append([x[:room] for x in columns])
+            columns = [x[room:] for x in columns]
+            room -= len(held[-1][-1])
+            if not room:
+                yield concatenated(held)
+                room = most
+    if held:
+        yield concatenated(held)
+
+
+def named(error: ArrayError, chunk: str) -> ArrayError:
+    """The same problems, with the chunk in which they are."""
+    return ArrayError([Problem(f"{chunk}: {x.path}", x.message) for x in error.problems])

@@ -4,47 +4,67 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, repeat_one
+from ..arrays import Array, LazyArray, Pieces, in_pieces, repeat_one
+from ..engine import joining
 from ..engine.joining import Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
+from ..formats.index_map import IndexMap
 from ..levels import Level, places
 from ..levels.positions import cells
+from ..tensors.encoding import encode_pieces
 from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
 from .entries import concatenated, follow
-from .partitions import Piece, cut_table, gathered, pieces_of, runs
-from .plan import FEW, Plan, check_joined, check_size
-from .work import Work
-from .work import pieces_of as pages_of
+from .partitions import Cut, Piece, between, cuts_of, gathered, pieces_of
+from .plan import FEW, Plan, check_joined
+from .work import Work, pages_of
 
-_KIND = 2**32  # what the kind of an array's type is multiplied by, where a number says kind and size
+
+def count(work: Work) -> int:
+    """The number of partitions."""
+    return len(work.source) if work.plan.sorted else len(work.load("split/0")["cuts"]) + 1
 
 
 def pack(work: Work, number: int) -> None:
-    plan = work.plan
-    if plan.sorted:
-        _pack_columns(work, number, work.source.columns(plan, number))
+    """Leave an object of the arrays of the trees of a partition, and of their heads as its last piece."""
+
+    def pages() -> Iterator[Any]:
+        heads, begin = [], 0
+        for columns in _columns(work, number):
+            for piece in _pieces(work.plan, columns):
+                head, arrays = _tree_of(work.plan, piece)
+                heads.append([number, begin, *head])
+                for x in arrays:
+                    yield from pages_of(x)
+                    begin += x.nbytes
+        yield np.array(heads, np.int64).data
+
+    work.put(f"pack/{number}", pages())
+
+
+def _columns(work: Work, number: int) -> Iterator[list[Array]]:
+    """The entries of a partition; of one that is too large in parts, each of which reads all of it again."""
+    if work.plan.sorted:
+        yield work.source.columns(work.plan, number)
         return
-    found = cut_table(work)
-    b, piece = found["packs"][number].tolist()
-    if piece < 0:
-        wanted = pieces_of(work, runs(work), b)
-    else:
-        wanted = pieces_of(work, [f"again/{k}" for k in np.flatnonzero(found["tasks"][:, 0] == b)], piece)
-    _pack_columns(work, number, _within_memory(work, wanted))
+    wanted = pieces_of(work, number)
+    cuts = cuts_of(work, wanted, sum(place[2] for place, _ in wanted) // work.plan.row_bytes)
+    for begin, end in itertools.pairwise([None, *cuts, None]):
+        yield _within_memory(work, wanted, begin, end)
 
 
-def _within_memory(work: Work, wanted: Sequence[Piece]) -> list[Array]:
-    """The columns of these pieces of runs. Where they are more than fit, repeated entries are merged as they come, in
-    the order of the source.
+def _within_memory(work: Work, wanted: Sequence[Piece], begin: Cut | None, end: Cut | None) -> list[Array]:
+    """The columns of the entries between two cuts of a partition. Where they are more than fit, repeated entries are
+    merged as they come, in the order of the source.
     """
     plan, columns = work.plan, [np.empty(0, dtype) for dtype in work.plan.column_types]
     size, fits = sum(place[2] for place, _ in wanted), plan.rows * plan.row_bytes
@@ -58,9 +78,9 @@ def _within_memory(work: Work, wanted: Sequence[Piece]) -> list[Array]:
         groups[-1].append(one)
         room -= count
     for group in groups:
-        more = gathered(work, group)
+        more = between(gathered(work, group), begin, end)
         columns = more if group is groups[0] else concatenated([columns, more])
-        if len(groups) > 1:
+        if len(columns[-1]) * plan.row_bytes > most:
             columns = _merged(plan, columns)
     return columns
 
@@ -84,22 +104,6 @@ def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
     tree = _packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
     found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
     return [x.astype(t, copy=False) for x, t in zip([*found, tree.values], plan.column_types, strict=True)]
-
-
-def _pack_columns(work: Work, number: int, columns: list[Array]) -> None:
-    """Pack these entries as trees, and leave an object of their arrays, and of their heads as its last piece."""
-
-    def pages() -> Iterator[Any]:
-        heads, begin = [], 0
-        for piece in _pieces(work.plan, columns):
-            head, arrays = _tree_of(work.plan, piece)
-            heads.append([number, begin, *head])
-            for x in arrays:
-                yield from pages_of(x)
-                begin += x.nbytes
-        yield np.array(heads, np.int64).data
-
-    work.put(f"pack/{number}", pages())
 
 
 def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
@@ -151,11 +155,11 @@ def fits_whole(plan: Plan) -> bool:
     return found <= max(plan.positions, FEW)
 
 
-def whole(plan: Plan, columns: Sequence[Array], one: Array | None = None) -> Tensor:
-    """The tensor of these columns. one: the value that all share. Precondition: it fits."""
+def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
+    """The tensor of these columns. Precondition: it fits."""
     tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
-    if one is not None:
-        tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(one, len(tree.values)), True)
+    if plan.one is not None:
+        tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(plan.one, len(tree.values)), True)
     stored = Stored(plan.parsed, tree, plan.limits, plan.structure)
     return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 
@@ -175,9 +179,9 @@ def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
             break
     ends = _ends(columns[:-1], origin)
     tree = _packed(plan, plan.part_levels, columns, dims, origin)
-    arrays = [*(tree.arrays[name] for name in plan.array_names[:-1]), tree.values]
-    types = [_KIND * ord(x.dtype.kind) + x.dtype.itemsize for x in arrays]
-    return [*dims, *origin, *ends[0], *ends[1], *map(len, arrays), *types], arrays
+    found = [*(tree.arrays[name] for name in plan.array_names[:-1]), tree.values]
+    arrays = [x.astype(t, copy=False) for x, t in zip(found, plan.array_types, strict=True)]
+    return [*dims, *origin, *ends[0], *ends[1], *map(len, arrays)], arrays
 
 
 def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
@@ -198,43 +202,46 @@ def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
 
 def join_heads(work: Work) -> Array:
     """The heads of all trees, a row for each: the number of its step, where its arrays begin, then by dimension the
-    sizes, the origin, the first and the last coordinates, then by array the lengths and the types.
+    sizes, the origin, the first and the last coordinates, then by array the lengths.
 
     Raises ArrayError for trees that do not follow each other, ContainerError for a head that is damaged.
     """
-    ndim, width = len(work.plan.dims), 2 + 4 * len(work.plan.dims) + 2 * len(work.plan.array_names)
+    ndim, width = len(work.plan.dims), 2 + 4 * len(work.plan.dims) + len(work.plan.array_names)
     found = [x.view(np.int64) for x in work.last_pieces([f"pack/{k}" for k in sorted(work.done("pack"))])]
     table = np.concatenate([np.empty(0, np.int64), *found]).reshape(-1, width)
     first, last = (table[:, 2 + k * ndim :][:, :ndim] for k in (2, 3))
-    later = follow(first[1:], last[:-1])
+    later = follow(list(first[1:].T), list(last[:-1].T))
     if not later.all():
         at = tuple(first[1:][np.argmin(later)].tolist())
         raise ArrayError(Problem("coordinates", f"{at} is given more than once, or out of order; pack the entries"))
     return table
 
 
+def encoded(work: Work, heads: Array, map: IndexMap | None) -> tuple[dict[str, Any], dict[str, Pieces]]:
+    """The header of the whole tensor, and its arrays in pieces, as they are written."""
+    plan = work.plan
+    pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in joint(work, heads).items()}
+    metadata = replace(plan.metadata, labels=work.source.labels(plan))
+    told: dict[str, Any] = {"structure": plan.structure, "map": map, "iso_value": plan.one}
+    return encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **told)
+
+
 def joint(work: Work, heads: Array) -> dict[str, LazyArray]:
     """The arrays of the whole tree, read from the trees where they are sliced."""
-    plan, ndim, names = work.plan, len(work.plan.dims), work.plan.array_names
+    plan, ndim, names, types = work.plan, len(work.plan.dims), work.plan.array_names, work.plan.array_types
     sizes, origin, first, last = (heads[:, 2 + k * ndim :][:, :ndim] for k in range(4))
-    lengths, types = heads[:, 2 + 4 * ndim :].reshape(len(heads), 2, len(names)).transpose(1, 0, 2)
-    bytes_of = lengths * (types % _KIND)
+    lengths = heads[:, 2 + 4 * ndim :]
+    bytes_of = lengths * [dtype.itemsize for dtype in types]
     begins = np.cumsum(bytes_of, axis=1) - bytes_of + heads[:, 1:2]
-    values = plan.column_types[-1]
 
     def read(k: int, name: str, start: int, stop: int) -> Array:
         which = names.index(name)
-        kind, size = divmod(int(types[k, which]), _KIND)
-        dtype = values if name == "values" else np.dtype(f"{chr(kind)}{size}")
-        if start >= stop:
-            return np.empty(0, dtype)
-        a, z = (int(begins[k, which]) + x * dtype.itemsize for x in (start, stop))
-        return work.slice(f"pack/{heads[k, 0]}", a, z).view(dtype)
+        size = types[which].itemsize
+        a, z = (int(begins[k, which]) + x * size for x in (start, max(start, stop)))
+        return work.slice(f"pack/{heads[k, 0]}", a, z).view(types[which])
 
-    by_name = {name: lengths[:, k] for k, name in enumerate(names)}
-    parts = Parts(plan.part_levels, sizes, origin, first, last, by_name, read)
+    parts = Parts(plan.part_levels, sizes, origin, first, last, dict(zip(names, lengths.T, strict=True)), read)
     entries = int(lengths[:, -1].sum())
     check_joined(plan, entries)
-    check_size(plan, entries)
     dtype = index_dtype(plan.dims, entries)
-    return joined(plan.parsed.levels, plan.dims, parts, plan.pad, dtype, values, plan.limits)
+    return joined(plan.parsed.levels, plan.dims, parts, plan.pad, dtype, types[-1], plan.limits)

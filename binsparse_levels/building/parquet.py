@@ -11,17 +11,26 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..containers.base import is_url, touching
-from ..containers.objects.bucket import asked, bucket_at, obstore_module, side_by_side
+from ..containers.objects.bucket import Bucket, side_by_side
 from ..errors import PathMissingError, Problem, needing
 from .columns import Nulls, arrow, check_names, entries_of, names_in, type_of
 from .entries import Chunk
-from .sources import Chunks, changed, common_type, state_of
+from .sources import Source, changed, common_type, state_of
 
 _BATCH = 2**16  # rows of a Parquet file that are decoded at once
-_WORTH = 2**20  # rows: a chunk of fewer goes on in the next file
+_MOST = 2**21  # rows of a chunk, so that there is work for many processes
 
 
-class Parquet(Chunks):
+class _Piece(NamedTuple):
+    """Rows of a row group of a file."""
+
+    file: int
+    group: int
+    first: int
+    rows: int
+
+
+class Parquet(Source):
     """The rows of Parquet files with integer coordinates, at most `rows` in a chunk: row groups, or a part of one.
 
     columns: the names of the coordinates in order, and of the values, or None where rows are counted. table: what SQL
@@ -29,66 +38,52 @@ class Parquet(Chunks):
     """
 
     def __init__(
-        self, files: Sequence[str], columns: Sequence[str | None], rows: int, nulls: Nulls, table: str = "table"
+        self, files: Sequence[str], columns: Sequence[str | None], rows: int, nulls: Nulls, table: str
     ) -> None:
         self._files, self._columns, self._nulls, self._table = list(files), list(columns), nulls, table
-        self._names, counted = names_in(columns), columns[-1] is None
         self._states = list(side_by_side(state_of, self._files))
-        self._held: tuple[_Piece, Iterator[Any]] | None = None  # what is read of a part of row groups, and its rest
-        self._pieces: list[list[_Piece]] = []  # by chunk
-        types: list[np.dtype[Any]] = []
+        self._chunks: list[list[_Piece]] = []
+        types, most = [], min(rows, _MOST)
         room = 0
         for which, (schema, groups) in enumerate(side_by_side(described_parquet, self._files)):
-            check_names(schema.names, self._names)
-            if not counted:
-                types.append(type_of(schema.field(self._names[-1]).type, self._names[-1]))
-            for piece in _cut(which, groups, rows):
-                if piece.rows > room:
-                    self._pieces.append([])
-                    room = min(rows, _WORTH)
-                self._pieces[-1].append(piece)
-                room -= piece.rows
-        self._type = np.dtype(np.int64) if counted else common_type(types, f"columns.{self._names[-1]}")
+            check_names(schema.names, names_in(columns))
+            types += [] if columns[-1] is None else [type_of(schema.field(columns[-1]).type, columns[-1])]
+            for group, size in enumerate(groups):
+                for first in range(0, size, rows):
+                    piece = _Piece(which, group, first, min(rows, size - first))
+                    if piece.rows > room:
+                        self._chunks.append([])
+                        room = most
+                    self._chunks[-1].append(piece)
+                    room -= piece.rows
+        self._type = np.dtype(np.int64) if columns[-1] is None else common_type(types, f"columns.{columns[-1]}")
 
     def __len__(self) -> int:
-        return len(self._pieces)
-
-    def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_held": None}
+        return len(self._chunks)
 
     def name(self, number: int) -> str:
-        piece, *more = self._pieces[number]
-        place = f"{self._files[piece.file]}, row groups {piece.first} to {piece.stop - 1}"
-        return f"{place}, and {len(more)} more" if more else f"{place}, rows {piece.skip} on"
+        piece = self._chunks[number][0]
+        return f"{self._files[piece.file]}, row group {piece.group}, row {piece.first} on"
 
     def read(self, number: int) -> Chunk:
-        found = []
-        for piece in self._pieces[number]:
-            path = self._files[piece.file]
+        found: list[Any] = []
+        for which, pieces in itertools.groupby(self._chunks[number], lambda piece: piece.file):
+            path = self._files[which]
             with touching(path):
-                found += list(self._batches(piece))
-            if state_of(path) != self._states[piece.file]:
+                file = opened_parquet(path)
+                for piece in pieces:
+                    found += self._batches(file, piece)
+            if state_of(path) != self._states[which]:
                 raise changed(path)
         return entries_of(arrow().Table.from_batches(found), self._columns, self._nulls, self._nulls_of, self._table)
 
-    def _batches(self, piece: _Piece) -> Iterator[Any]:
-        """The rows of a piece, in batches. What follows in the same row groups is read on."""
-        held, self._held = self._held, None
-        if held is not None and held[0].before(piece):
-            rest, at = held[1], piece.skip
-        else:
-            file = opened_parquet(self._files[piece.file])
-            rest, at = file.iter_batches(_BATCH, range(piece.first, piece.stop), self._names, use_threads=False), 0
-        stop = piece.skip + piece.rows
-        while at < stop:
-            batch = next(rest)
-            begin, end = max(piece.skip - at, 0), min(stop - at, len(batch))
+    def _batches(self, file: Any, piece: _Piece) -> Iterator[Any]:
+        stop, at = piece.first + piece.rows, 0
+        for batch in file.iter_batches(_BATCH, [piece.group], names_in(self._columns), use_threads=False):
+            yield batch[max(piece.first - at, 0) : max(stop - at, 0)]
             at += len(batch)
-            if begin < end:
-                yield batch.slice(begin, end - begin)
-            if at > stop:
-                rest = itertools.chain([batch.slice(end)], rest)
-        self._held = piece, rest
+            if at >= stop:
+                return
 
     def _nulls_of(self, name: str) -> int:
         """The number of nulls in a column of all files."""
@@ -104,22 +99,22 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
     if not isinstance(places, str | os.PathLike):
         return [file for place in places for file in parquet_files(place)]
     path = os.path.expanduser(places)
-    if path.endswith(".parquet") and is_url(path):
+    if not is_url(path):
+        path = os.path.abspath(path)
+        there = [path] if os.path.exists(path) else sorted(glob(path))
+        files = [x for place in there for x in (_files_below(place) if os.path.isdir(place) else [place])]
+    elif path.endswith(".parquet"):
         return [path]
-    if is_url(path):
-        root = path.rstrip("/")
-        with touching(path):
-            pages = asked(lambda: list(obstore_module().list(bucket_at(root))))
-        names = sorted(entry["path"] for page in pages for entry in page)
-        files = [f"{root}/{name}" for name in names if name.endswith(".parquet")]
-    elif os.path.isdir(path):
-        files = sorted(glob(os.path.join(escape(os.path.abspath(path)), "**", "*.parquet"), recursive=True))
     else:
-        there = sorted(glob(os.path.abspath(path))) if not os.path.exists(path) else [os.path.abspath(path)]
-        files = [file for place in there for file in ([place] if os.path.isfile(place) else parquet_files(place))]
+        root = path.rstrip("/")
+        files = [f"{root}/{name}" for name in sorted(Bucket(root).names("")) if name.endswith(".parquet")]
     if not files:
         raise PathMissingError(Problem(path, "no Parquet files here; they end with .parquet"))
     return files
+
+
+def _files_below(folder: str) -> list[str]:
+    return sorted(glob(os.path.join(escape(folder), "**", "*.parquet"), recursive=True))
 
 
 def opened_parquet(path: str) -> Any:
@@ -144,28 +139,3 @@ def described_parquet(path: str) -> tuple[Any, list[int]]:
         file = opened_parquet(path)
         told = file.metadata
         return file.schema_arrow, [told.row_group(k).num_rows for k in range(told.num_row_groups)]
-
-
-class _Piece(NamedTuple):
-    """Rows of a Parquet file: a range of its row groups, the first row in these, and how many."""
-
-    file: int
-    first: int
-    stop: int
-    skip: int
-    rows: int
-
-    def before(self, other: _Piece) -> bool:
-        """Whether another piece follows in the same row groups."""
-        return self[:3] == other[:3] and self.skip + self.rows == other.skip
-
-
-def _cut(file: int, groups: Sequence[int], rows: int) -> Iterator[_Piece]:
-    """A file in pieces of row groups with at most `rows` rows; row groups that are larger are cut."""
-    first = held = 0
-    for k, size in enumerate([*groups, rows + 1]):  # the last ends what is held
-        if held + size > rows:
-            for skip in range(0, held, rows):
-                yield _Piece(file, first, k, skip, min(rows, held - skip))
-            first, held = k, 0
-        held += size

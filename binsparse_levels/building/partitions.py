@@ -1,11 +1,10 @@
-"""From the source to partitions: the steps sample, split, partition, table and again."""
+"""From the source to partitions: the steps sample, split and partition."""
 
 from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
@@ -13,8 +12,8 @@ from .. import kernels, parallel
 from ..arrays import Array
 from ..containers.objects.bucket import side_by_side
 from ..containers.objects.stores import Range
-from .entries import columns_in, keys_of
-from .plan import Plan, check_joined
+from .entries import columns_in, follow, keys_of
+from .plan import Plan
 from .work import Work
 
 Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and their checksum
@@ -43,8 +42,9 @@ def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
 
 
 def sample(work: Work, number: int) -> None:
-    rows, columns = work.source.sample(work.plan, sampled(work)[number], _KEYS)
-    work.save(f"sample/{number}", keys=keys_of(columns, work.plan.dims), rows=rows)
+    *coords, values = work.source.columns(work.plan, sampled(work)[number])
+    at = np.random.default_rng(number).choice(len(values), min(_KEYS, len(values)), replace=False)
+    work.save(f"sample/{number}", keys=keys_of([x[at] for x in coords], work.plan.dims), rows=len(values))
 
 
 def split(work: Work, number: int) -> None:
@@ -88,92 +88,59 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[l
         yield [x[begin:end].view(np.uint8).data for x in scattered if end > begin]
 
 
-def pieces_of(work: Work, keys: Sequence[str], number: int) -> list[Piece]:
-    """Where the piece of this number is in each of these runs that has entries for it."""
-    return [piece for piece in side_by_side(lambda key: work.piece(key, number), keys) if piece[0][2]]
+def pieces_of(work: Work, number: int) -> list[Piece]:
+    """Where the entries of a partition are: its piece of each run that has entries for it."""
+    runs = [f"partition/{k}" for k in range(len(work.source))]
+    return [piece for piece in side_by_side(lambda key: work.piece(key, number), runs) if piece[0][2]]
 
 
-def table(work: Work, number: int) -> None:
-    plan, keys = work.plan, runs(work)
-    partitions = len(work.load("split/0")["cuts"]) + 1
-    sizes = np.zeros((len(keys), partitions), np.int64)
-    for k, seal in enumerate(side_by_side(work.seal, keys)):
-        sizes[k] = np.diff(seal.ends, prepend=0) // plan.row_bytes
-    if plan.duplicates == "error":  # else they may become fewer
-        check_joined(plan, int(sizes.sum()))
-    packs: list[tuple[int, int]] = []  # a partition, and one of the pieces that it is cut into, or -1
-    tasks: list[tuple[int, int, int]] = []  # a partition, and a range of runs
-    cuts = [np.empty((0, len(plan.dims) + 2), np.int64)]  # a partition, coordinates, 1 for a piece of entries there
-    for b, size in enumerate(sizes.sum(axis=0).tolist()):
-        points = _cut_again(work, b, size) if size > plan.rows else None
-        if points is None:
-            packs += [(b, -1)] if size else []
-            continue
-        packs += [(b, piece) for piece in range(len(points) + int(points[:, -1].sum()) + 1)]
-        cuts.append(np.insert(points, 0, b, axis=1))
-        ends, first = np.cumsum(sizes[:, b]), 0
-        while first < len(keys):
-            before = int(ends[first - 1]) if first else 0
-            stop = max(int(np.searchsorted(ends, before + plan.rows, side="right")), first + 1)
-            tasks.append((b, first, stop))
-            first = stop
-    made = {"packs": np.array(packs, np.int64).reshape(-1, 2), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
-    work.save(f"table/{number}", cuts=np.concatenate(cuts), **made)
+class Cut(NamedTuple):
+    """Where the entries of a partition that is too large are cut: before or after these coordinates."""
+
+    point: list[int]
+    after: bool
+
+    def reached(self, columns: Sequence[Array]) -> Array:
+        """Whether each entry comes after the cut."""
+        here = [np.full(len(x), c, x.dtype) for x, c in zip(columns[:-1], self.point, strict=True)]
+        return follow(columns[:-1], here) if self.after else ~follow(here, columns[:-1])
 
 
-def runs(work: Work) -> list[str]:
-    """The objects that the step `partition` leaves."""
-    return [f"partition/{k}" for k in range(len(work.source))]
+def between(columns: list[Array], begin: Cut | None, end: Cut | None) -> list[Array]:
+    """The entries between two cuts; None is the beginning or the end of the partition."""
+    for cut, side in ((begin, True), (end, False)):
+        if cut is not None:
+            inside = cut.reached(columns) == side
+            columns = [x[inside] for x in columns]
+    return columns
 
 
-def _cut_again(work: Work, b: int, size: int) -> Array | None:
-    """The coordinates at which to cut a partition that is too large, and whether the entries there are a piece of their
-    own; None if the partition is one cell.
-    """
-    plan, random = work.plan, np.random.default_rng(b)
+def cuts_of(work: Work, wanted: Sequence[Piece], size: int) -> list[Cut]:
+    """Cuts of a partition of so many entries, from a sample; none where the partition fits, or is one cell."""
+    plan, random = work.plan, np.random.default_rng(size)
+    if size <= plan.rows:
+        return []
     count, spots, width = _LOOKED
-    there = pieces_of(work, runs(work), b)
-    wanted: list[Range] = []
-    for at in np.sort(random.choice(len(there), min(count, len(there)), replace=False)).tolist():
-        (key, begin, length), _ = there[at]
+    looked: list[Range] = []
+    for at in np.sort(random.choice(len(wanted), min(count, len(wanted)), replace=False)).tolist():
+        (key, begin, length), _ = wanted[at]
         rows = length // plan.row_bytes
         for start in random.integers(0, max(rows - width, 0) + 1, spots).tolist():
             column = begin
             for dtype in plan.column_types[:-1]:
-                wanted.append((key, column + start * dtype.itemsize, min(width, rows) * dtype.itemsize))
+                looked.append((key, column + start * dtype.itemsize, min(width, rows) * dtype.itemsize))
                 column += rows * dtype.itemsize
-    found = [x.view(dtype) for x, dtype in zip(work.store.ranges(wanted), itertools.cycle(plan.column_types[:-1]))]
+    found = [x.view(plan.column_types[0]) for x in work.store.ranges(looked)]
     columns = [np.concatenate(found[k :: len(plan.dims)]) for k in range(len(plan.dims))]
     if all((x == x[0]).all() for x in columns):
-        return None
+        return []
     pieces = _pieces(plan, size)
     places = np.lexsort(columns[::-1])[len(columns[0]) * np.arange(1, pieces) // pieces]
     points, counts = np.unique(np.stack([x[places] for x in columns], 1), axis=0, return_counts=True)
-    return np.column_stack([points, counts > 1]).astype(np.int64)
-
-
-@lru_cache(2)
-def cut_table(work: Work) -> dict[str, Array]:
-    """What the step `table` has left, read once in every process: of many partitions it is large."""
-    return work.load("table/0")
-
-
-def again(work: Work, number: int) -> None:
-    found = cut_table(work)
-    b, first, stop = found["tasks"][number].tolist()
-    columns = gathered(work, pieces_of(work, runs(work)[first:stop], b))
-    order = np.lexsort(columns[-2::-1])
-    columns = [x[order] for x in columns]
-    starts = [0]
-    for *point, own in found["cuts"][found["cuts"][:, 0] == b, 1:].tolist():
-        low, high = 0, len(order)
-        for x, c in zip(columns, point, strict=False):
-            low, high = (low + int(np.searchsorted(x[low:high], c, side)) for side in ("left", "right"))
-        starts += [low, high] if own else [low]
-    ranges = itertools.pairwise([*starts, len(order)])
-    work.put(
-        f"again/{number}", ([x[begin:end].view(np.uint8).data for x in columns if end > begin] for begin, end in ranges)
-    )
+    cuts = []
+    for point, heavy in zip(points.tolist(), counts > 1, strict=True):
+        cuts += [Cut(point, False), Cut(point, True)] if heavy else [Cut(point, False)]
+    return cuts
 
 
 def gathered(work: Work, wanted: Sequence[Piece]) -> list[Array]:

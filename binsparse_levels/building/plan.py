@@ -2,30 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import uuid
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, fields
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import Array
 from ..containers.base import DEFAULT_STORAGE, Storage
 from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates, hold_dense
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
-from ..errors import FormatError, LimitError, OptionError, Problem
+from ..errors import FormatError, LimitError, OptionError, Problem, raise_if
 from ..formats.format import Format, FormatLike, parse_format, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..levels import Level, places
-from ..levels.base import Place
 from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
 from ..tensors.encoding import Metadata
+from ..tensors.tensor import Tensor
 from ..tensors.validation import (
     check_duplicates,
     check_value_type,
@@ -34,53 +34,48 @@ from ..tensors.validation import (
     checked_json,
     checked_sizes,
     checked_type,
+    mirror_problems,
     pad_of,
 )
 
 FEW = 2**20  # positions that any process has memory for
-LOADED = 180 * 2**20  # bytes of a process when it has loaded all libraries and kernels of a build
+LOADED = 188 * 2**20  # bytes of a process when it has loaded all libraries and kernels of a build
 _ALLOWANCE = 2**25  # bytes of pieces of arrays on their way
 _LEAST = 2**14  # entries
 _POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
 _POSITION = 64  # bytes of a position, on its way from a tree to a file
 _JOINED = 1.5  # so many times the memory of an entry in a step, where trees are joined through their entries
-_MORE = 2**30  # bytes that a process may use beyond those that it has, by default
+MORE = 2**30  # bytes that a process may use beyond those that it has, by default
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The parameters of every step.
+    """The parameters of every step."""
 
-    shape: of the tensor. format, map: of the stored tensor, as text, so that levels of plug-ins travel. dtype: of the
-    values; None until the source is known. exact: nobody has asked for that type, so that no value is rounded. rows:
-    entries that a step holds in memory. sorted: the chunks follow each other in the order of the target, or there is
-    one chunk, so that each is a partition. names: of the dimensions and of the values. labels: the types of the labels
-    by dimension, or None. target: a Zarr store that the steps write, or None where the caller joins the trees; staging:
-    where they write it. id: of this build; the same again has another. threads: of a step,
-    where steps run side by side.
-    """
-
-    shape: tuple[int, ...]
-    format: str
-    rows: int
-    dtype: np.dtype[Any] | None = None
-    exact: bool = True
+    shape: tuple[int, ...]  # of the tensor
+    format: str  # of the stored tensor, as text, so that levels of plug-ins travel
+    rows: int  # entries that a step holds in memory
+    dtype: np.dtype[Any] | None = None  # of the values; None until the source is known
+    exact: bool = True  # nobody has asked for that type, so that no value is rounded
     duplicates: Duplicates = "error"
     map: str | None = None
     fill_value: Any = None
+    one: Array | None = None  # the value that all entries share
     structure: str | None = None
     attributes: Mapping[str, Any] = field(default_factory=dict)
     descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
-    names: tuple[str, ...] | None = None
-    labels: tuple[str | None, ...] = ()
-    sorted: bool = False
-    target: str | None = None
-    staging: str | None = None
+    names: tuple[str, ...] | None = None  # of the dimensions and of the values
+    labels: tuple[str | None, ...] = ()  # their types by dimension
+    sorted: bool = (
+        False  # each chunk is a partition: they follow each other in the order of the target, or there is one
+    )
+    target: str | None = None  # a Zarr store that the steps write; None where the caller joins the trees
+    staging: str | None = None  # where they write it
     overwrite: Overwrite = False
     storage: Storage = DEFAULT_STORAGE
     limits: Limits = DEFAULT_LIMITS
-    threads: int | None = None
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])
+    threads: int | None = None  # of a step, where steps run side by side
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])  # of this build; the same again has another
 
     def __getstate__(self) -> dict[str, Any]:
         """The fields alone: what is parsed has levels, and a worker loads only the kinds that it may."""
@@ -125,6 +120,12 @@ class Plan:
         levels = places(self.part_levels, self.dims)
         return [spec.name for place in levels for spec in place.arrays.values()] + ["values"]
 
+    @cached_property
+    def array_types(self) -> list[np.dtype[Any]]:
+        """Their types: a tree has at most so many positions that its pointers fit."""
+        index = np.dtype(index_dtype(self.dims, 2 * (self.rows + self.positions)))
+        return [index] * (len(self.array_names) - 1) + [self.column_types[-1]]
+
     @property
     def pad(self) -> Any:
         assert self.dtype is not None
@@ -145,6 +146,21 @@ class Plan:
         check_value_type(dtype)
         held = checked_fill(fill, dtype)
         return {"dtype": dtype, "fill_value": None if held is None else np.asarray(held, dtype)[()]}
+
+    def like(self, tensor: Tensor, fill: Any = None) -> Plan:
+        """With the structure, the attributes and the fill value of a tensor, where the call gives no others.
+
+        Raises FormatError for a format or a map that the structure does not have.
+        """
+        structure, fill = tensor.structure, tensor.fill_value if fill is None else fill
+        told = {"attributes": self.attributes or dict(tensor.attributes), **self.typed(tensor.dtype, fill)}
+        made = replace(self, structure=structure, descriptor_attributes=dict(tensor.descriptor_attributes), **told)
+        if structure is not None and made.map is not None:
+            what = f"does not go with the structure {structure} of the source; leave it out"
+            raise FormatError(Problem("map", what))
+        if structure is not None:
+            raise_if(FormatError, mirror_problems(structure, made.parsed, made.pad))
+        return made
 
 
 def planned(
@@ -201,63 +217,38 @@ def rows_within(
     Raises OptionError, LimitError.
     """
     used = max(resident(), LOADED) if used is None else used
-    given = used + _MORE if memory is None else as_integer(memory)
+    given = used + MORE if memory is None else as_integer(memory)
     if given is None or given < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
     each = _bytes_of_entry(ndim, coordinate, value)
     free, least = given - used - _ALLOWANCE, _LEAST * each
     each += int(72 * pointers)
     if free < max(least, each):
-        raise too_few(given, given - free + max(least, each))
+        least = given - free + max(least, each)
+        raise LimitError(Problem("memory", f"{given} bytes are too few; pass at least {least}"))
     return free // each
-
-
-def too_few(given: int, least: int) -> LimitError:
-    """The error for a memory that does not suffice."""
-    return LimitError(Problem("memory", f"{given} bytes are too few; pass at least {least}"))
 
 
 def _bytes_of_entry(ndim: int, coordinate: int, value: int) -> int:
     return (2 * coordinate + 2) * ndim + 3 * value + 48 + _POSITION // _POSITIONS
 
 
-def check_joined(plan: Plan, entries: int = 0) -> None:
-    """Raise FormatError for a format whose trees cannot be joined, LimitError where that takes more than the memory.
-
-    Trees that are not joined array by array are joined through their entries, of the whole tensor at once.
-
-    entries: of all trees, or of those that are there already.
-    """
+def refuse_scalar(plan: Plan) -> None:
     if not plan.dims:
         raise FormatError(Problem("format", "a scalar is not built in parts; pack it"))
-    if by_arrays(plan.parsed.levels):
-        return
-    room = plan.rows - math.ceil(_JOINED * entries)
-    more = _most_positions(plan, entries) - entries
-    if room < 0 or more > max(room, FEW):
-        value = 8 if plan.dtype is None else plan.dtype.itemsize
-        index = np.dtype(index_dtype(plan.dims, 0)).itemsize
-        short = (max(more, 0) - room) * _bytes_of_entry(len(plan.dims), index, value)
-        what = f"{plan.parsed} is joined through all entries at once; {entries} or more take {short} bytes more than"
-        raise LimitError(Problem("memory", f"{what} fit; pass so much more, or take levels that CSF or CSR has"))
 
 
-def check_size(plan: Plan, entries: int) -> None:
-    """Raise LimitError where dense levels make more positions for all entries than `limits` lets them."""
-    hold_dense(_most_positions(plan, entries), entries, plan.limits)
-
-
-def _most_positions(plan: Plan, entries: int) -> int:
-    """The positions of the level that has most, where counts tell."""
-    return max((children for _, _, children in _positions(plan, entries)), default=1)
-
-
-def _positions(plan: Plan, entries: int) -> Iterator[tuple[Place, int, int]]:
-    """Each level of a tree of so many entries, its positions, and those of the level below, as far as counts tell."""
-    n = 1
+def check_joined(plan: Plan, entries: int) -> None:
+    """Raise LimitError for more positions of dense levels than `limits` lets all entries have, and where trees that are
+    joined through all their entries at once exceed the memory.
+    """
+    most, n = 1, 1
     for place in places(plan.parsed.levels, plan.dims):
         distinct = min(n * cells(place.dims), entries)
         children = place.level.children(place.dims, n, distinct)
-        children = distinct if children is None else children
-        yield place, n, children
-        n = children
+        n = distinct if children is None else children
+        most = max(most, n)
+    hold_dense(most, entries, plan.limits)
+    if not by_arrays(plan.parsed.levels) and (_JOINED * entries > plan.rows or most > plan.rows + FEW):
+        what = f"{entries} entries in {most} positions of {plan.parsed} are joined all at once, and do not fit"
+        raise LimitError(Problem("memory", f"{what}; pass more, or take levels that CSF or CSR has"))

@@ -8,9 +8,7 @@ run twice at once, leaves the same object, so that a build goes on wherever it w
 | sample | a part of a chunk of the source | keys of some entries |
 | split | all samples | the keys at which partitions begin |
 | partition | a chunk of the source | its entries by partition |
-| table | where the partitions begin in each chunk | a table of that, and cuts of partitions that are too large |
-| again | such a partition of some chunks | its entries by these cuts |
-| pack | a partition of all chunks | a tree |
+| pack | a partition of all chunks | its trees: one, or several where it is too large for one |
 | join | the heads of all trees | a table of them; metadata of the target |
 | write | parts of trees | whole shards of the target |
 | commit | which shards are written | the target in its place |
@@ -20,11 +18,10 @@ from __future__ import annotations
 
 import contextlib
 import sys
-import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 from ..containers.base import is_url
 from ..errors import ContainerError, OptionError, Problem
@@ -36,6 +33,8 @@ from . import packing, partitions
 from .plan import Plan
 from .work import Work
 
+_SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
+_WORKER = 6 * 2**25  # bytes of a worker before it does anything
 _RETRIES = 3  # of a task, after a worker's death
 _WIDTH = 30  # characters of a bar
 
@@ -46,16 +45,8 @@ class Stage(NamedTuple):
     """
 
     run: Callable[[Work, int], None]
-    count: Callable[[Work], int]
+    count: Callable[[Work], int] = lambda work: 1
     alone: bool = False
-
-
-def _one(work: Work) -> int:
-    return 1
-
-
-def _rows(key: str, name: str) -> Callable[[Work], int]:
-    return lambda work: len(work.load(key)[name])
 
 
 def _of_target(name: str) -> Callable[[Work, int], None]:
@@ -67,27 +58,22 @@ def _of_target(name: str) -> Callable[[Work, int], None]:
     return run
 
 
-def _trees(work: Work) -> int:
-    return len(work.source) if work.plan.sorted else len(work.load("table/0")["packs"])
-
-
 STAGES = {
     "sample": Stage(partitions.sample, lambda work: len(partitions.sampled(work))),
-    "split": Stage(partitions.split, _one, alone=True),
+    "split": Stage(partitions.split, alone=True),
     "partition": Stage(partitions.partition, lambda work: len(work.source)),
-    "table": Stage(partitions.table, _one, alone=True),
-    "again": Stage(partitions.again, _rows("table/0", "tasks")),
-    "pack": Stage(packing.pack, _trees),
-    "join": Stage(_of_target("join"), _one, alone=True),
-    "write": Stage(_of_target("write"), _rows("join/0", "tasks")),
-    "commit": Stage(_of_target("commit"), _one, alone=True),
+    "pack": Stage(packing.pack, packing.count),
+    "join": Stage(_of_target("join"), alone=True),
+    "write": Stage(_of_target("write"), lambda work: len(work.load("join/0")["tasks"])),
+    "commit": Stage(_of_target("commit"), alone=True),
 }
 
 
 def _stages(plan: Plan) -> list[str]:
     """The stages of a build, in order."""
     names = list(STAGES)
-    return names[names.index("pack") if plan.sorted else 0 : None if plan.target is not None else names.index("join")]
+    first, stop = "pack" if plan.sorted else "sample", len(names) if plan.target else names.index("join")
+    return names[names.index(first) : stop]
 
 
 def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = ()) -> None:
@@ -99,44 +85,34 @@ def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = 
     release()
 
 
-Run: TypeAlias = Callable[[Callable[[int], Any], Sequence[int]], Iterable[Any]]
-
-
 def run(work: Work, client: Any = None, progress: Progress | None = None) -> None:
     """Run all steps that are not done, stage by stage.
 
     client: a Dask client, an executor of concurrent.futures, or None. progress: called with the name of a stage, how
     many steps are done, of how many. Raises what the steps raise.
     """
-    runner = _runner(client)
+    if is_dask(client):
+        client = client.get_executor(pure=False, retries=_RETRIES)
+    if not isinstance(client, Executor | None):
+        what = f"expected a Dask client or an executor of concurrent.futures, got {type(client).__name__}"
+        raise OptionError(Problem("client", what))
     kinds = () if in_this_process(client) else travelling()
+    report = progress or (lambda *told: None)
     for stage in _stages(work.plan):
         count = STAGES[stage].count(work)
         there = work.done(stage)
         todo = [k for k in range(count) if k not in there]
-        if progress is not None:
-            progress(stage, count - len(todo), count)
+        done = count - len(todo)
+        report(stage, done, count)
         step = partial(run_step, work, stage, kinds=kinds)
-        finished = map(step, todo) if STAGES[stage].alone else runner(step, todo)
-        for k, _ in enumerate(finished):
-            if progress is not None:
-                progress(stage, count - len(todo) + k + 1, count)
+        for _ in map(step, todo) if client is None or STAGES[stage].alone else _in_pool(client, step, todo):
+            done += 1
+            report(stage, done, count)
 
 
 def in_this_process(client: Any) -> bool:
     """Whether the steps run in this process."""
     return isinstance(client, ThreadPoolExecutor | None)
-
-
-def _runner(client: Any) -> Run:
-    if client is None:
-        return map
-    if is_dask(client):
-        return partial(_on_dask, client)
-    if isinstance(client, Executor):
-        return partial(_in_pool, client)
-    what = f"expected a Dask client or an executor of concurrent.futures, got {type(client).__name__}"
-    raise OptionError(Problem("client", what))
 
 
 def refuse_fork(client: Any, places: Iterable[Any]) -> None:
@@ -157,39 +133,30 @@ def _in_pool(pool: Executor, step: Callable[[int], Any], numbers: Sequence[int])
     try:
         for future in as_completed(waiting):
             yield future.result()
-    except BrokenExecutor as error:
-        what = f"a process of the pool has died: {error!r:.200}; give it more memory, or pass memory=; call it again"
-        raise ContainerError(Problem("client", what)) from error
+    except Exception as error:
+        if isinstance(error, BrokenExecutor) or type(error).__name__ == "KilledWorker":
+            what = f"a worker has died: {error!r:.300}; give the workers more memory, or pass memory=, and call again"
+            raise ContainerError(Problem("client", what)) from error
+        raise
     finally:
         for future in waiting:
             future.cancel()
         wait(waiting)  # no step goes on in a folder that the caller removes
 
 
-def _on_dask(client: Any, step: partial[Any], numbers: Sequence[int]) -> Iterator[Any]:
-    from distributed import KilledWorker
-    from distributed import as_completed as completed
-
-    name = f"{step.args[1]}-{uuid.uuid4().hex[:8]}"
-    waiting = client.map(step, list(numbers), pure=False, retries=_RETRIES, key=name)
-    try:
-        for future in completed(waiting) if waiting else ():  # type: ignore[no-untyped-call]
-            yield future.result()
-            future.release()
-    except KilledWorker as error:
-        what = f"a worker has died: {error!r:.300}; give the workers more memory, or pass memory=, and call it again"
-        raise ContainerError(Problem("client", what)) from error
-    finally:
-        client.cancel(waiting)
-
-
-def workers(client: Any) -> tuple[int, int | None]:
-    """The threads of a worker of a Dask cluster, and the bytes of memory of the smallest worker, or None."""
-    found = client.scheduler_info(n_workers=-1)["workers"].values()
-    if not found:
-        raise OptionError(Problem("client", "the cluster has no workers; start one first"))
-    limits = [worker["memory_limit"] for worker in found if worker["memory_limit"]]
-    return max(worker["nthreads"] for worker in found), min(limits, default=None)
+def bounds(memory: int | None, client: Any) -> dict[str, int | None]:
+    """The threads of a step, where steps run side by side; the memory of each process, and what it has used."""
+    if in_this_process(client):
+        return {"memory": memory}
+    threads, limit = 1, None
+    if is_dask(client):
+        found = client.scheduler_info(n_workers=-1)["workers"].values()
+        if not found:
+            raise OptionError(Problem("client", "the cluster has no workers; start one first"))
+        threads = max(worker["nthreads"] for worker in found)
+        limit = min((worker["memory_limit"] for worker in found if worker["memory_limit"]), default=None)
+    share = memory if memory is not None or limit is None else int(limit * _SHARE) // threads
+    return {"threads": 1, "memory": share, "used": _WORKER // threads}
 
 
 def reporter(progress: Progress | bool | None) -> Progress | None:

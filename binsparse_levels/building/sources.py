@@ -7,26 +7,17 @@ from __future__ import annotations
 
 import contextlib
 import os
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..arrays import Array
 from ..containers.base import is_url, split_path, touching
-from ..containers.objects.bucket import asked, bucket_of, obstore_module
+from ..containers.objects.bucket import Bucket
 from ..engine.blocks import Block, blocks_of, read_block
-from ..engine.tree import Tree, index_dtype
-from ..errors import (
-    ArrayError,
-    BinsparseError,
-    ContainerError,
-    FormatError,
-    OptionError,
-    Problem,
-    raise_if,
-)
+from ..engine.tree import index_dtype
+from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem, raise_if
 from ..formats.structure import expand, in_triangle, read_problems
 from ..io import reading
 from ..io.joining_labels import joined_labels
@@ -38,51 +29,39 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries
 from ..tensors.views import Mapped
 from .columns import Nulls, arrow, check_names, entries_of, names_in
-from .entries import Chunk, checked_columns, concatenated, represents
+from .entries import Chunk, checked_columns, named, represents
 from .plan import Plan
 
-_NEIGHBOURS = 64  # entries of a tensor that are sampled at once
 
-
-class Source(ABC):
+class Source:
     """Entries in numbered chunks."""
 
-    @abstractmethod
     def __len__(self) -> int:
-        """The number of chunks."""
+        raise NotImplementedError
 
-    @abstractmethod
     def name(self, number: int) -> str:
         """The place of a chunk, for messages."""
+        raise NotImplementedError
 
-    @abstractmethod
-    def columns(self, plan: Plan, number: int) -> list[Array]:
-        """The columns of a chunk, checked."""
-
-    def sample(self, plan: Plan, number: int, count: int) -> tuple[int, list[Array]]:
-        """How many entries a chunk has, and the columns of coordinates of about `count` of them, taken at random."""
-        *coords, values = self.columns(plan, number)
-        at = np.random.default_rng(number).choice(len(values), min(count, len(values)), replace=False)
-        return len(values), [x[at] for x in coords]
-
-
-class Chunks(Source):
-    """A source that is read as coordinates and values."""
-
-    @abstractmethod
     def read(self, number: int) -> Chunk:
-        """A chunk."""
+        """The coordinates and the values of a chunk."""
+        raise NotImplementedError
 
-    @abstractmethod
     def value_type(self) -> np.dtype[Any]:
         """The type that has all values, told by what is cheap to read. Raises ArrayError, OptionError."""
+        raise NotImplementedError
+
+    def labels(self, plan: Plan) -> Labels | None:
+        """The labels of all coordinates, read where they are sliced."""
+        return None
 
     def columns(self, plan: Plan, number: int) -> list[Array]:
+        """The columns of a chunk, checked."""
         name = self.name(number)
         try:
             return checked_columns(plan, self.read(number))
         except ArrayError as error:
-            raise ArrayError([Problem(f"{name}: {x.path}", x.message) for x in error.problems]) from None
+            raise named(error, name) from None
         except Exception as error:
             if not isinstance(error, BinsparseError):
                 error.add_note(name)
@@ -103,12 +82,12 @@ def common_type(types: Sequence[np.dtype[Any]], path: str) -> np.dtype[Any]:
 
 def state_of(path: str) -> Any:
     """What changes where a file or an object changes: its size, and its time or tag."""
+    if is_url(path):
+        folder, _, name = path.rpartition("/")
+        return Bucket(folder).state(name)
     with touching(path):
-        if is_url(path):
-            told = asked(obstore_module().head, *bucket_of(path))
-            return told["size"], told["e_tag"] or str(told["last_modified"])
         status = os.stat(path)
-        return status.st_size, status.st_mtime_ns
+    return status.st_size, status.st_mtime_ns
 
 
 def changed(place: str) -> ContainerError:
@@ -118,15 +97,7 @@ def changed(place: str) -> ContainerError:
 # Stored tensors
 
 
-class _Opened(NamedTuple):
-    """A tensor, what it stores, and the blocks of its entries."""
-
-    tensor: Tensor
-    stored: Tensor
-    blocks: list[Block]
-
-
-class Tensors(Chunks):
+class Tensors(Source):
     """The entries of the stored tensors at some places, about `rows` at a time.
 
     These are those that are stored: of a structure one triangle, and the padding of levels.
@@ -134,10 +105,9 @@ class Tensors(Chunks):
 
     def __init__(self, places: Sequence[Place], rows: int, limits: Limits = DEFAULT_LIMITS) -> None:
         self._places, self._rows, self._limits = list(places), rows, limits
-        self._tensors: dict[int, _Opened] = {}
+        self._tensors: dict[int, tuple[Tensor, list[Block]]] = {}
         self.states: list[Any] = [None] * len(places)  # what the places were as they were opened first
-        counts = [len(self._opened(which).blocks) for which in range(len(places))]
-        self._ends = np.cumsum(counts, dtype=np.int64)
+        self._ends = np.cumsum([len(self._opened(which)[1]) for which in range(len(places))], dtype=np.int64)
 
     def __len__(self) -> int:
         return int(self._ends[-1]) if len(self._ends) else 0
@@ -145,7 +115,8 @@ class Tensors(Chunks):
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"_tensors": {}}
 
-    def _opened(self, which: int) -> _Opened:
+    def _opened(self, which: int) -> tuple[Tensor, list[Block]]:
+        """A tensor, and the blocks of its entries."""
         if which not in self._tensors:
             place = self._places[which]
             tensor = reading.open(place, limits=self._limits)
@@ -156,14 +127,17 @@ class Tensors(Chunks):
                 raise changed(name_of(place))
             self.states[which] = token
             check_lazy(stored._source, name_of(place), stored.format.order)
-            self._tensors[which] = _Opened(tensor, stored, list(blocks_of(stored._source, self._rows)))
+            self._tensors[which] = tensor, list(blocks_of(stored._source, self._rows))
         return self._tensors[which]
+
+    def tensors(self) -> list[Tensor]:
+        return [self._opened(which)[0] for which in range(len(self._places))]
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise FormatError for another shape, and for a map, below which other coordinates are stored; ArrayError
         where fill values, structures or labels differ.
         """
-        tensors, names = [self._opened(k).tensor for k in range(len(self._places))], list(map(name_of, self._places))
+        tensors, names = self.tensors(), list(map(name_of, self._places))
         for tensor, name in zip(tensors, names, strict=True):
             if tensor.map is not None:
                 raise FormatError(Problem(name, "is stored through a map; convert it without_map() first"))
@@ -173,6 +147,9 @@ class Tensors(Chunks):
                 what = "has another fill value or structure than the first tensor; make them equal"
                 raise ArrayError(Problem(name, what))
         joined_labels(tensors, names, -1)
+
+    def labels(self, plan: Plan) -> Labels | None:
+        return self._opened(0)[0]._metadata.labels if self._places else None
 
     def _block_of(self, number: int) -> tuple[int, int]:
         """The number of a tensor, and of a block in it."""
@@ -185,35 +162,11 @@ class Tensors(Chunks):
 
     def read(self, number: int) -> Chunk:
         which, at = self._block_of(number)
-        opened = self._opened(which)
-        return stored_entries(opened.stored, opened.blocks[at])
-
-    def sample(self, plan: Plan, number: int, count: int) -> tuple[int, list[Array]]:
-        which, at = self._block_of(number)
-        opened = self._opened(which)
-        block = opened.blocks[at]
-        if block.entries is not None or not block.size:
-            return super().sample(plan, number, count)
-        first, stop = block.positions.start, block.positions.stop
-        starts = np.linspace(first, max(stop - _NEIGHBOURS, first), max(count // _NEIGHBOURS, 1))
-        found = [
-            checked_columns(plan, stored_entries(opened.stored, Block(range(k, min(k + _NEIGHBOURS, stop)))))[:-1]
-            for k in np.unique(starts.astype(np.int64)).tolist()
-        ]
-        return block.size, concatenated(found)
-
-    @property
-    def first(self) -> Tensor | None:
-        """The first tensor, whose labels and attributes are kept."""
-        return self._opened(0).tensor if self._places else None
-
-    @property
-    def labels(self) -> Labels | None:
-        """The labels of the first tensor, read where they are sliced."""
-        return None if self.first is None else self.first._metadata.labels
+        tensor, blocks = self._opened(which)
+        return stored_entries(tensor.stored, blocks[at])
 
     def value_type(self) -> np.dtype[Any]:
-        return common_type([self._opened(which).tensor.dtype for which in range(len(self._places))], "values")
+        return common_type([tensor.dtype for tensor in self.tensors()], "values")
 
 
 def stored_entries(stored: Tensor, block: Block) -> Chunk:
@@ -248,15 +201,10 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
         yield coords, values
 
 
-def pointers_of(tree: Tree) -> float:
-    """How many pointers a tree has for each entry."""
-    return sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)
-
-
 # Functions and Dask dataframes
 
 
-class Numbered(Chunks):
+class Numbered(Source):
     """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k."""
 
     def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int, ndim: int) -> None:
@@ -272,7 +220,13 @@ class Numbered(Chunks):
         return pair_of(self._function(number), self._ndim)
 
     def value_type(self) -> np.dtype[Any]:
-        return common_type([self.read(0)[1].dtype] if self._count else [], "values")
+        types = []
+        for number in range(self._count):
+            values = self.read(number)[1]
+            types.append(values.dtype)
+            if len(values):
+                break
+        return common_type(types[-1:], "values")
 
 
 def pair_of(chunk: Any, ndim: int) -> Chunk:

@@ -19,22 +19,18 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, Sliceable, in_pieces
+from ..arrays import Array, Sliceable
 from ..containers import zarr
 from ..containers.base import is_url
 from ..containers.objects.bucket import Bucket
 from ..containers.objects.chunks import Chunks, described
 from ..containers.replacing import Overwrite, exchange_folders, refuse_losing, remove
-from ..engine.joining import AT_ONCE
 from ..errors import ContainerError, IncompleteError, PathExistsError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
 from ..system import rename_new, to_disk
-from ..tensors.encoding import encode_pieces, hold_header
-from ..tensors.labels import Labels
-from .packing import join_heads, joint
+from ..tensors.encoding import hold_header
+from .packing import encoded, join_heads, joint
 from .plan import Plan
-from .sources import Tensors
-from .tables import kept_labels
 from .work import Work, store_at
 
 _SHARD = 2**20  # items, at least
@@ -66,56 +62,28 @@ def refuse_present(target: str, overwrite: Overwrite) -> None:
         refuse_losing(target, sorted(zarr.others(target, there) - built))
 
 
-def labels_of(work: Work) -> Labels | None:
-    """The labels of the tensor, read where they are sliced."""
-    return work.source.labels if isinstance(work.source, Tensors) else kept_labels(work)
-
-
 def join(work: Work, number: int) -> None:
     plan, heads = work.plan, join_heads(work)
-    pieces = {name: in_pieces(array, AT_ONCE) for name, array in joint(work, heads).items()}
-    header, encoded = encode_pieces(
-        pieces,
-        plan.parsed,
-        plan.stored_shape,
-        replace(plan.metadata, labels=labels_of(work)),
-        structure=plan.structure,
-        map=plan.through,
-        packed=True,
-    )
+    header, arrays = encoded(work, heads, plan.through)
     hold_header(header, plan.limits)
     storage = plan.storage
     if storage.shards is None:  # few files, however large the arrays
-        wanted = {name: -(-x.length // _MOST_SHARDS) for name, x in encoded.items()}
+        wanted = {name: -(-x.length // _MOST_SHARDS) for name, x in arrays.items()}
         shards = {name: max(2 ** (most - 1).bit_length(), _SHARD) for name, most in wanted.items()}
         storage = replace(storage, shards=shards)
-    metadata = zarr.new_metadata(
-        {name: (x.length, x.dtype) for name, x in encoded.items()}, header, storage, remote=is_url(str(plan.target))
-    )
+    lengths = {name: (x.length, x.dtype) for name, x in arrays.items()}
+    texts = zarr.new_metadata(lengths, header, storage, remote=is_url(str(plan.target)))
     tasks = []
-    for k, (name, x) in enumerate(encoded.items()):
-        per_file = _chunks(metadata[f"{name}/zarr.json"]).per_file
+    for k, (name, x) in enumerate(arrays.items()):
+        per_file = _chunks(texts[f"{name}/zarr.json"]).per_file
         at_once = max(_WRITTEN // (per_file * x.dtype.itemsize), 1)
         files = -(-x.length // per_file)
         tasks += [(k, first, min(first + at_once, files)) for first in range(0, files, at_once)]
-    for key, text in metadata.items():
+    for key, text in texts.items():
         if key != zarr.ROOT:  # with the header, which is the commit
-            store_at(_staging(plan)).put(key, [text])
-    table = {"heads": heads, "names": np.array(list(encoded)), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
-    texts = {f"text:{key}": np.frombuffer(text, np.uint8) for key, text in metadata.items()}
-    work.save(f"join/{number}", **table, **texts)
-
-
-def _staging(plan: Plan) -> str:
-    assert plan.staging is not None
-    return plan.staging
-
-
-def _encodable(work: Work, heads: Array) -> dict[str, Sliceable]:
-    """The arrays that are written, by name, before they are encoded."""
-    plan, labels = work.plan, labels_of(work)
-    fill = {} if plan.fill_value is None else {"fill_value": np.full(1, plan.fill_value, plan.dtype)}
-    return {**joint(work, heads), **fill, **(labels.arrays() if labels is not None else {})}
+            store_at(str(plan.staging)).put(key, [text])
+    table = {"heads": heads, "names": np.array(list(arrays)), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
+    work.save(f"join/{number}", **table, **{f"text:{key}": np.frombuffer(x, np.uint8) for key, x in texts.items()})
 
 
 def _chunks(text: bytes) -> Chunks:
@@ -128,9 +96,10 @@ def _chunks(text: bytes) -> Chunks:
 
 @lru_cache(2)
 def _joined(work: Work) -> tuple[dict[str, Sliceable], dict[str, Array]]:
-    """The arrays to write, and the table of the step that joined them."""
-    found = work.load("join/0")
-    return _encodable(work, found["heads"]), found
+    """The arrays to write, by name, before they are encoded, and the table of the step that joined them."""
+    plan, found, labels = work.plan, work.load("join/0"), work.source.labels(work.plan)
+    fill = {} if plan.fill_value is None else {"fill_value": np.full(1, plan.fill_value, plan.dtype)}
+    return {**joint(work, found["heads"]), **fill, **(labels.arrays() if labels is not None else {})}, found
 
 
 def write(work: Work, number: int) -> None:
@@ -144,21 +113,22 @@ def write(work: Work, number: int) -> None:
         begin, end = k * chunks.per_file, min((k + 1) * chunks.per_file, chunks.length)
         items = encode(array[begin // parts : -(-end // parts)], data_type)[begin % parts :][: end - begin]
         items = np.ascontiguousarray(items, chunks.dtype)
-        store_at(_staging(work.plan)).put(f"{name}/c/{k}", chunks.encoded(items))
+        store_at(str(work.plan.staging)).put(f"{name}/c/{k}", chunks.encoded(items))
     work.put(f"write/{number}", [])
 
 
 def commit(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("join/0")
-    staging, target, text = _staging(plan), str(plan.target), found[f"text:{zarr.ROOT}"].tobytes()
-    root = _pointing(text, plan.id) if is_url(target) else text
+    staging, target, root = str(plan.staging), str(plan.target), found[f"text:{zarr.ROOT}"].tobytes()
     if is_url(target):
+        store_at(staging).put(zarr.ROOT, [root])
+        root = _pointing(root, plan.id)
         if _root(target) != root:
-            _check_complete(work, found)
+            _check_complete(plan, found)
             _point(plan, root)
     else:
         if not work.done("placing"):  # else a call has been killed while it did the rest
-            _check_complete(work, found)
+            _check_complete(plan, found)
             store_at(staging).put(zarr.ROOT, [root])
             work.put("placing/0", [str(os.stat(staging).st_ino).encode()])
         if not os.path.exists(target) or os.stat(target).st_ino != int(bytes(work.get("placing/0"))):
@@ -194,22 +164,18 @@ def end(work: Work, stages: Iterable[str]) -> None:
             work.store.delete(stage)
 
 
-def _check_complete(work: Work, found: dict[str, Array]) -> None:
-    """Raise IncompleteError where shards or metadata are missing."""
-    store = store_at(_staging(work.plan))
-    missing = [f"step {k} of write" for k in sorted(set(range(len(found["tasks"]))) - work.done("write"))]
+def _check_complete(plan: Plan, found: dict[str, Array]) -> None:
+    """Raise IncompleteError where shards are missing, such as in a bucket after a long time."""
     for which, name in enumerate(found["names"].tolist()):
         files = int(found["tasks"][found["tasks"][:, 0] == which, 2].max(initial=0))
-        there = store.names(f"{name}/c")
-        missing += [f"{name}/c/{k}" for k in range(files) if str(k) not in there]
-    if missing:
-        what = f"{len(missing)} things are missing, such as {missing[0]}; start the build again in another folder"
-        raise IncompleteError(Problem(_staging(work.plan), what))
+        if missing := set(map(str, range(files))) - store_at(str(plan.staging)).names(f"{name}/c"):
+            what = f"{len(missing)} shards of {name} are missing; start the build again in another folder"
+            raise IncompleteError(Problem(str(plan.staging), what))
 
 
 def _place(plan: Plan) -> None:
     """Put a complete folder in the place of the target. Raises PathExistsError."""
-    staging, target = _staging(plan), str(plan.target)
+    staging, target = str(plan.staging), str(plan.target)
     for folder, _, names in os.walk(staging):
         for name in names:
             if name.endswith(".part"):  # of a worker that was killed
@@ -224,20 +190,17 @@ def _place(plan: Plan) -> None:
     to_disk(os.path.dirname(target))
 
 
-def _pointing(text: bytes, id: str | None) -> bytes:
-    """The metadata of a group whose arrays are below a prefix, or for None are in it."""
+def _pointing(text: bytes, id: str) -> bytes:
+    """The metadata of a group whose arrays are below a prefix."""
     root: dict[str, Any] = json.loads(text)
-    root["attributes"].pop(zarr.AT, None)
-    root["attributes"] |= {} if id is None else {zarr.AT: id}
+    root["attributes"][zarr.AT] = id
     return json.dumps(root).encode()
 
 
 def _point(plan: Plan, root: bytes) -> None:
     """Let the header of a target in a bucket point to this build, and remove what it pointed to, and old leftovers."""
-    target = str(plan.target)
+    target, before = str(plan.target), None
     bucket = Bucket(target)
-    bucket.put(f"{plan.id}/{zarr.ROOT}", [_pointing(root, None)])
-    before: Any = None
     with contextlib.suppress(PathMissingError, ValueError, KeyError):
         before = json.loads(bucket.get(zarr.ROOT))["attributes"].get(zarr.AT)
     if plan.overwrite:
@@ -245,11 +208,8 @@ def _point(plan: Plan, root: bytes) -> None:
         bucket.put(zarr.ROOT, [root])
     else:
         bucket.create(zarr.ROOT, root)
-    newest: dict[str, float] = {}
-    for name, written in bucket.ages("").items():
-        top = name.partition("/")[0]
-        newest[top] = max(newest.get(top, 0), written)
-    for top, written in newest.items():
-        other = bool(_PREFIX.fullmatch(top)) and top != before  # perhaps of a build that runs
-        if top not in (plan.id, zarr.ROOT) and not (other and time.time() - written < _OLD):
+    ages = bucket.ages("")
+    for top in {name.partition("/")[0] for name in ages} - {plan.id, zarr.ROOT}:
+        other = _PREFIX.fullmatch(top) and top != before  # perhaps of a build that runs
+        if not other or time.time() - max(x for name, x in ages.items() if name.startswith(f"{top}/")) > _OLD:
             bucket.delete(top)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
+import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -10,9 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import Array, in_pieces
 from ..containers.replacing import Overwrite
-from ..engine import joining
 from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims
@@ -23,22 +23,22 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
-from ..io.kinds import Place, in_memory, name_of
-from ..io.reading import check_lazy
+from ..io.kinds import Place, in_memory, is_foreign
 from ..io.writing import Progress, check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import release
-from ..tensors.encoding import Metadata, encode_pieces
+from ..tensors.changing import is_dense
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
-from ..tensors.validation import fitting_format, mirror_problems
-from . import packing, running, streams
+from ..tensors.validation import differ, fitting_format, mirror_problems
+from . import packing, running
 from .columns import Nulls, Rows, check_nulls, is_table
-from .entries import Chunk
-from .plan import Plan, check_joined, planned, rows_within
-from .sources import Tensors, entries_in_parts, pair_of, pointers_of
-from .work import Work, open_work, scratch
+from .entries import Chunk, blocks
+from .plan import Plan, planned, refuse_scalar, rows_within
+from .sources import Source, Tensors, entries_in_parts, pair_of
+from .streams import spilled
+from .work import open_work, scratch
 
 
 @within_memory
@@ -60,7 +60,8 @@ def convert(
     Parameters
     ----------
     source, target : as the path of `read` and `write`.
-    format : the format of the target; by default, that of the source.
+    format : the format of the target; by default, that of the source. Of a dense array in a file of another system, a
+        sparse target stores the cells that differ from zero.
     map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
         map and no format, the target lists coordinates.
     memory : bytes that the whole process may use, such as 2**30. Scratch files beside the target need 20 to 40 bytes
@@ -82,16 +83,20 @@ def convert(
     >>> str(bl.read(target).format)
     'CSC'
     """
-    check_absent(target, overwrite, options.get("kind"))
+    kind = check_absent(target, overwrite, options.get("kind")).kind
+    for name in options.keys() - {*inspect.signature(write).parameters, *kind.writes}:
+        what = "is no option of convert; pass what `read` takes to read(…), and write its tensor"
+        raise OptionError(Problem(name, what))
     format, map = (None, map) if format is None else with_map(format, map)
     if map is not None and memory is not None:
         raise OptionError(Problem("memory", "another map needs the whole tensor in memory; leave out map or memory"))
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
     with contextlib.nullcontext() if memory is None else reading.streamed(source, limits=limits) as stream:
         if stream is not None:
-            _convert_stream(stream, target, format, memory, rest)
+            _convert_text(stream, target, format, memory, rest)
             return
     opened = reading.open(source, limits=limits)
+    reading.warn_of_others(source)
     if map is not None:
         through = parse_map(map, opened.shape)
         listed = coordinates(len(through.groups)) if format is None else format
@@ -101,27 +106,34 @@ def convert(
     parsed = fitting_format(
         tensor.format if format is None else format, tensor.shape, limits, mapped=opened.map is not None
     )
-    if tensor.structure is not None:
-        raise_if(FormatError, mirror_problems(tensor.structure, parsed, tensor._pad()))
     tree, order = tensor._source, tensor.format.order
+    blank = is_dense(opened) and not parsed.padded and is_foreign(source)  # cells that equal the fill value are none
     rows = None if memory is None else _rows_of(memory, tree)
     if rows is None or not tree.lazy or in_memory(source) or _entries(tree, rows) <= rows:
-        write(target, opened.convert(parsed, limits=limits), overwrite=overwrite, limits=limits, **options)
+        made = opened.convert(parsed, limits=limits)
+        made = made.drop_fill() if blank else made
+        write(target, made, overwrite=overwrite, limits=limits, **options)
+        return
+    if blank:
+        plan = planned(opened.shape, parsed, dtype=opened.dtype, limits=limits, memory=memory)
+        plan = replace(plan, **plan.typed(opened.dtype, opened.fill_value))
+        known = opened._metadata.labels, opened.structure
+        _write_chunks(plan, _without_blanks(opened, rows), target, rest, lambda: known)
         return
     check_target(target, overwrite=overwrite, **options)
-    check_lazy(tree, name_of(source), tensor.format.order)
     kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
-    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered)
-    plan = replace(plan, **plan.typed(tensor.dtype, tensor._pad()))
-    check_joined(plan, 0 if joining.by_arrays(parsed.levels) else tensor.number_of_stored_values)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
-    entries = Tensors([source], rows, limits)
+    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered, one=one)
     with scratch(target) as folder:
-        work = open_work(folder, plan, entries, sent=not running.in_this_process(client))
-        with contextlib.closing(work):
-            running.run(work, client, rest["progress"])
-            _write_joined(work, target, opened._metadata, one, rest, tensor.structure, opened.map)
+        _write_parts(folder, plan.like(opened), Tensors([source], rows, limits), target, rest, client, opened.map)
+
+
+def _without_blanks(dense: Tensor, rows: int) -> Iterator[Chunk]:
+    """The cells of a dense tensor that differ from the fill value, from so many at a time."""
+    for coords, values in dense._held.blocks(dense._pad(), rows):
+        there = differ(values, dense._pad())
+        yield [x[there] for x in coords], values[there]
 
 
 @within_memory
@@ -194,25 +206,27 @@ def write_from(
     check_nulls(nulls)
     rows = _reader(plan, dims, values, labels, nulls)
     stream = _chunks(chunks, plan, rows, fill_value)
-    first = next(stream, None)
-    if first is None and plan.dtype is None:
+    first: list[Chunk] = []
+    while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
+        first.append(chunk)  # one without entries does not tell the type of the values
+    if not first and plan.dtype is None:
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
     names = None if rows is None else (*rows.dims, str(rows.values))
-    plan = replace(plan, names=names, **plan.typed(np.dtype(float) if first is None else first[1].dtype, fill_value))
+    plan = replace(plan, names=names, **plan.typed(first[-1][1].dtype if first else np.dtype(float), fill_value))
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
-    found = (chunk for some in ([first] if first else [], stream) for chunk in some)
-    _write_chunks(plan, found, path, rest, lambda: (None if rows is None else rows.labels(), None))
+    _write_chunks(
+        plan, itertools.chain(first, stream), path, rest, lambda: (None if rows is None else rows.labels(), None)
+    )
 
 
-def _convert_stream(
+def _convert_text(
     stream: Stream, target: Place, format: FormatLike | None, memory: int | None, rest: Mapping[str, Any]
 ) -> None:
-    """`convert` of a text. rest: of its parameters."""
+    """`convert` of a text in blocks. rest: of its parameters."""
     release()  # what telling its shape and labels took
-    plan = planned(
-        stream.shape, format or stream.format, dtype=stream.dtype, attributes={}, limits=rest["limits"], memory=memory
-    )
-    plan = replace(plan, **plan.typed(stream.dtype))
+    limits = rest["limits"]
+    plan = planned(stream.shape, format or stream.format, dtype=stream.dtype, limits=limits, memory=memory)
+    plan = replace(plan, one=None if plan.parsed.padded else stream.one, **plan.typed(stream.dtype))
     if stream.structure is not None:
         raise_if(FormatError, list(structure_problems(stream.structure, stream.shape, stream.dtype)))
         raise_if(FormatError, mirror_problems(stream.structure, plan.parsed, plan.pad))
@@ -224,8 +238,7 @@ def _convert_stream(
                 raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
             yield coords, values
 
-    one = None if plan.parsed.padded else stream.one
-    _write_chunks(plan, chunks(), target, rest, lambda: (stream.labels, stream.structure), one)
+    _write_chunks(plan, chunks(), target, rest, lambda: (stream.labels, stream.structure))
 
 
 def _write_chunks(
@@ -234,51 +247,39 @@ def _write_chunks(
     path: Place,
     rest: Mapping[str, Any],
     told: Callable[[], tuple[Labels | None, str | None]],
-    value: Array | None = None,
 ) -> None:
     """Write the entries of all chunks.
 
-    told: the labels and the structure, which are known after the last chunk. value: that all entries share. rest: of
-    the parameters of `write_from`.
+    told: the labels and the structure, which are known after the last chunk. rest: of the parameters of `write_from`.
     """
-    blocks = streams.blocks(plan, chunks)
-    one, two = next(blocks, None), next(blocks, None)
+    found = blocks(plan, chunks)
+    one, two = next(found, None), next(found, None)
     options = {name: x for name, x in rest.items() if name != "progress"}
     if two is None and packing.fits_whole(plan):
         labels, structure = told()
         columns = one or [np.empty(0, dtype) for dtype in plan.column_types]
-        write(path, packing.whole(replace(plan, structure=structure), columns, value)._labelled(labels), **options)
+        write(path, packing.whole(replace(plan, structure=structure), columns)._labelled(labels), **options)
         return
     options.pop("limits")
     check_target(path, **options)
-    check_joined(plan)
+    refuse_scalar(plan)
     with scratch(path) as folder:
-        found = (x for some in ([one, two], blocks) for x in some if x is not None)
+        every = (x for some in ([one, two], found) for x in some if x is not None)
         del one, two
-        work = streams.spilled(folder, plan, found, rest["progress"])
-        with contextlib.closing(work):
-            running.run(work, None, rest["progress"])
-            labels, structure = told()
-            _write_joined(work, path, replace(plan.metadata, labels=labels), value, rest, structure, plan.through)
+        plan, kept = spilled(folder, plan, every, rest["progress"])
+        kept.known, structure = told()
+        _write_parts(folder, replace(plan, structure=structure), kept, path, rest, None, plan.through)
 
 
-def _write_joined(
-    work: Work,
-    target: Place,
-    metadata: Metadata,
-    one: Array | None,
-    given: Mapping[str, Any],
-    structure: str | None,
-    map: IndexMap | None,
+def _write_parts(
+    folder: str, plan: Plan, entries: Source, target: Place, rest: Mapping[str, Any], client: Any, map: IndexMap | None
 ) -> None:
-    """Write all trees as one tensor, in pieces. one: the value of an iso tensor."""
-    plan = work.plan
-    arrays = packing.joint(work, packing.join_heads(work))
-    pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in arrays.items()}
-    header, encoded = encode_pieces(
-        pieces, plan.parsed, plan.stored_shape, metadata, structure=structure, map=map, iso_value=one, packed=True
-    )
-    write_pieces(target, header, encoded, **given)
+    """Sort and pack the entries in parts, in the folder, and write all trees as one tensor, in pieces."""
+    work = open_work(folder, plan, entries, sent=not running.in_this_process(client))
+    with contextlib.closing(work):
+        running.run(work, client, rest["progress"])
+        header, encoded = packing.encoded(work, packing.join_heads(work), map)
+        write_pieces(target, header, encoded, **rest)
 
 
 def _reader(
@@ -334,5 +335,5 @@ def _entries(tree: Tree, rows: int) -> int:
 def _rows_of(memory: int, tree: Tree) -> int:
     """The number of entries of a tree that may be in memory at a time."""
     index = np.dtype(index_dtype(tree.dims, 0)).itemsize
-    pointers = pointers_of(tree)
+    pointers = sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)  # for each entry
     return rows_within(memory, len(tree.dims), index, tree.values.dtype.itemsize, pointers=pointers)

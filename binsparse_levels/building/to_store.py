@@ -5,10 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from functools import partial
+from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
 from ..containers.base import Storage, is_url
@@ -16,25 +18,24 @@ from ..containers.objects.bucket import side_by_side
 from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates
-from ..errors import ArrayError, FormatError, OptionError, PathExistsError, Problem, raise_if, within_memory
+from ..errors import ArrayError, OptionError, PathExistsError, Problem, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..io.kinds import KINDS, name_of, target_at
 from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
-from ..tensors.validation import mirror_problems
-from . import running, streams
+from . import running
 from .columns import Nulls, check_nulls, names_in
+from .entries import blocks
 from .parquet import Parquet, parquet_files
-from .plan import LOADED, check_joined, planned
-from .sources import Chunks, Numbered, Tensors, absolute, dask_chunks, state_of
+from .plan import LOADED, MORE, Plan, planned, refuse_scalar
+from .sources import Numbered, Source, Tensors, absolute, dask_chunks, state_of
+from .streams import Blocks, spilled
 from .tables import LEAST, Table, is_relation, needs_sql, table_of
 from .work import Work, begin, begun, open_work, scratch
 
-_SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
-_WORKER = 6 * 2**25  # bytes of a worker before it does anything
-_MORE = 2**30  # bytes that a process may use beyond those that it has, by default
+_ARROW = 3 * 2**24  # bytes of pyarrow, and of a row group that it reads
 
 
 @within_memory
@@ -126,168 +127,145 @@ def build(
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=CODECS)
     given = _given(source, columns, count, shape, nulls)
     options: dict[str, Any] = {"format": format, "map": map, "duplicates": duplicates, "dtype": dtype}
-    options |= {"attributes": attributes, "limits": limits, "storage": storage}
-    call = {**options, "source": given.told, "target": place, "shape": shape, "columns": columns, "nulls": nulls}
-    call |= {"overwrite": overwrite}
-    call |= {"fill_value": fill_value, "count": count, "format": str(format)}
+    options |= {"attributes": attributes, "limits": limits, "storage": storage, "target": place, "overwrite": overwrite}
+    call = {**options, "format": str(format), "source": given.told, "shape": shape, "columns": columns, "count": count}
+    call |= {"nulls": nulls, "fill_value": fill_value}
     with contextlib.ExitStack() as ending:
-        folder = ending.enter_context(scratch(place)) if work is None else _folder(work)
-        kept = None if work is None else begun(folder, call)
-        if kept is not None and (left := targets.left_by(folder)) is not None:
+        folder = ending.enter_context(scratch(place)) if work is None else str(absolute(work))
+        there = None if work is None else begun(folder, call)
+        if there is not None and (left := targets.left_by(folder)) is not None:
             targets.check_left(place, left, folder)
             targets.end(Work(folder), running.STAGES)
             return
-        if kept is None:
+        if there is None:
             targets.refuse_present(place, overwrite)
         running.refuse_fork(client, [folder, place, *given.places])
-        threads, bounds = _bounds(memory, client)
-        id = uuid.uuid4().hex[:16] if kept is None else kept.id
-        options |= {"target": place, "overwrite": overwrite, "threads": threads, "id": id}
-        options["staging"] = targets.staging_of(place, folder, id, kept=work is not None)
-        options |= bounds if kept is None else {"rows": kept.rows}
-        made = (_numbered if given.sql else _read)(given, folder, call, options, fill_value, client, report)
-        running.run(ending.enter_context(contextlib.closing(made)), client, report)
+        id = uuid.uuid4().hex[:16] if there is None else there["id"]
+        options |= {"id": id, "staging": targets.staging_of(place, folder, id, kept=work is not None)}
+        options |= running.bounds(memory, client) | ({} if there is None else {"rows": there["rows"]})
+        prepare = _numbered if given.make is None else _read
+        plan, entries, told = prepare(given, folder, there, options, fill_value, report)
+        if work is not None:
+            begin(folder, {**call, "the state of the source": getattr(entries, "states", None)}, {"id": id, **told})
+        sent = not running.in_this_process(client)
+        made = ending.enter_context(contextlib.closing(open_work(folder, plan, entries, sent=sent)))
+        running.run(made, client, report)
         targets.end(made, running.STAGES)
 
 
 class _Given(NamedTuple):
-    """The source of a build, as the call names it. told: what differs where it is another one."""
+    """The source of a build, as the call names it.
+
+    told: what differs where it is another one. make: the source for a plan; None for a table that DuckDB numbers.
+    """
 
     source: Any
     columns: Sequence[str | None] | None
     nulls: Nulls
     shape: Any
-    chunks: int = 0
-    sql: bool = False
+    told: Any
     places: Sequence[str] = ()
-    told: Any = None
+    make: Callable[[Plan], Source] | None = None
+
+    @property
+    def names(self) -> tuple[str, ...] | None:
+        return None if self.columns is None else (*names_in(self.columns[:-1]), self.columns[-1] or "count")
+
+    @property
+    def sizes(self) -> Sequence[int | None] | None:
+        return self.shape if self.shape is None or isinstance(self.shape, Sequence) else [self.shape]
 
 
 def _given(source: Any, columns: Sequence[str | None] | None, count: int | None, shape: Any, nulls: Nulls) -> _Given:
     """Raises OptionError for options that do not fit, ArrayError for another number of columns."""
-    if count is not None and not callable(source):
-        raise OptionError(Problem("count", "only a function makes a number of chunks; leave it out"))
+    made = partial(_Given, source, columns, nulls, shape)
     if callable(source):
         number = as_integer(count)
         if number is None or number < 0 or columns is not None:
             raise OptionError(Problem("count", f"a function makes a number of chunks, got count={count!r:.40}"))
-        return _Given(source, None, nulls, shape, number, told=getattr(source, "__qualname__", type(source).__name__))
-    tables = is_relation(source) or hasattr(source, "to_delayed")
+        name = getattr(source, "__qualname__", type(source).__name__)
+        return made(name, make=lambda plan: Numbered(source, number, len(plan.shape)))
+    if count is not None:
+        raise OptionError(Problem("count", "only a function makes a number of chunks; leave it out"))
+    in_memory = is_relation(source) or hasattr(source, "to_delayed")
     if columns is None:
-        if tables:
+        if in_memory:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
         places = [absolute(x) for x in (source if isinstance(source, list | tuple) else [source])]
         named = [x if isinstance(x, str) else name_of(x) for x in places]
-        return _Given(places, None, nulls, shape, places=named, told=named)
-    ndim = len(columns) - 1 if shape is None else len(shape) if isinstance(shape, Sequence) else 1
+        return made(named, named, lambda plan: Tensors(places, plan.rows, plan.limits))
+    sizes = made(None).sizes
+    ndim = len(columns) - 1 if sizes is None else len(sizes)
     if None in columns[:-1] or not 2 <= len(columns) == ndim + 1:
         what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
         raise ArrayError(Problem("columns", what))
-    open = shape is None or (isinstance(shape, Sequence) and None in shape)
     if is_relation(source):
-        return _Given(source, columns, nulls, shape, sql=True, told=source.columns)
-    if tables:
-        return _Given(source, columns, nulls, shape, told=(list(source.columns), source.npartitions))
+        return made(source.columns)
+    if in_memory:
+        told = list(source.columns), source.npartitions
+        return made(told, make=lambda plan: dask_chunks(source, columns, nulls))
     files = parquet_files(source)
-    told = list(zip(files, side_by_side(state_of, files), strict=True))
-    return _Given(files, columns, nulls, shape, sql=open or needs_sql(files, columns), places=files, told=told)
+    states = list(zip(files, side_by_side(state_of, files), strict=True))
+    given = _Given(files, columns, nulls, shape, states, files)
+    if sizes is None or None in sizes or needs_sql(files, columns):
+        return given
+    return given._replace(make=lambda plan: Parquet(files, columns, plan.rows, nulls, table_of(files)))
 
 
-def _bounds(memory: int | None, client: Any) -> tuple[int | None, dict[str, int | None]]:
-    """The threads of a step, where steps run side by side; the memory of each process, and what it has used."""
-    if running.in_this_process(client):
-        return None, {"memory": memory}
-    threads, limit = running.workers(client) if running.is_dask(client) else (1, None)
-    share = memory if memory is not None or limit is None else int(limit * _SHARE) // threads
-    return 1, {"memory": share, "used": _WORKER // threads}
+_Begun: TypeAlias = tuple[Plan, Source, dict[str, Any]]  # and what a repeated call has to know
 
 
-def _read(
-    given: _Given, folder: str, call: Mapping[str, Any], options: Any, fill: Any, client: Any, _: Progress | None
-) -> Work:
-    """The work of a source that is read in chunks."""
-    if given.shape is None or (isinstance(given.shape, Sequence) and None in given.shape):
+def _read(given: _Given, folder: str, there: Any, options: Any, fill: Any, report: Progress | None) -> _Begun:
+    """A source that is read in chunks."""
+    if given.sizes is None or None in given.sizes:
         raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables tell them"))
+    assert given.make is not None
+    if given.columns is not None and "rows" not in options:
+        options = {**options, "used": (options.get("used") or max(resident(), LOADED)) + _ARROW}
     plan = planned(given.shape, **options)
-    entries: Chunks = _chunks_of(given, len(plan.shape), plan.rows, plan.limits)
+    refuse_scalar(plan)
+    entries = given.make(plan)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
-    more: dict[str, Any] = {"names": _names(given), "sorted": single}
-    if isinstance(entries, Tensors) and (first := entries.first) is not None:
+    plan = replace(plan, names=given.names, sorted=single)
+    plan = replace(plan, **plan.typed(plan.dtype or entries.value_type(), fill))
+    if isinstance(entries, Tensors) and (tensors := entries.tensors()):
         entries.check(plan.shape)
-        fill = first.fill_value if fill is None else fill
-        more["structure"] = first.structure
-        more["attributes"] = plan.attributes or dict(first.attributes)
-        more["descriptor_attributes"] = dict(first.descriptor_attributes)
-    plan = replace(plan, **more, **plan.typed(plan.dtype or entries.value_type(), fill))
-    check_joined(plan)
-    if plan.structure is not None:
-        if plan.map is not None:
-            what = f"does not go with the structure {plan.structure} of the source; leave it out"
-            raise FormatError(Problem("map", what))
-        raise_if(FormatError, mirror_problems(plan.structure, plan.parsed, plan.pad))
-    begin(folder, {**call, "the state of the source": entries.states if isinstance(entries, Tensors) else None}, plan)
-    return open_work(folder, plan, entries, sent=not running.in_this_process(client))
+        plan = plan.like(tensors[0], fill)
+    return plan, entries, {"rows": plan.rows}
 
 
-def _chunks_of(given: _Given, ndim: int, rows: int, limits: Limits) -> Chunks:
-    if callable(given.source):
-        return Numbered(given.source, given.chunks, ndim)
-    if given.columns is None:
-        return Tensors(given.source, rows, limits)
-    if hasattr(given.source, "to_delayed"):
-        return dask_chunks(given.source, given.columns, given.nulls)
-    return Parquet(given.source, given.columns, rows, given.nulls, table_of(given.source))
-
-
-def _names(given: _Given) -> tuple[str, ...] | None:
-    return None if given.columns is None else (*names_in(given.columns[:-1]), given.columns[-1] or "count")
-
-
-def _numbered(
-    given: _Given, folder: str, call: Mapping[str, Any], options: Any, fill: Any, client: Any, report: Progress | None
-) -> Work:
-    """The work of a table, whose rows and labels this process numbers and leaves there, unless they are there."""
+def _numbered(given: _Given, folder: str, there: Any, options: Any, fill: Any, report: Progress | None) -> _Begun:
+    """A table, whose rows and labels this process numbers and leaves in the folder, unless they are there."""
     assert given.columns is not None
-    sent, names = not running.in_this_process(client), _names(given)
-    if (there := streams.left_by(folder)) is not None:
-        plan = planned(there.shape, **options)
-        plan = replace(plan, names=names, labels=there.labels, sorted=there.in_order, **plan.typed(there.dtype, fill))
-        return open_work(folder, plan, streams.Blocks(folder, there.counts), sent=sent)
+    if there is not None:
+        told = there["table"]
+        plan = planned(told["shape"], names=given.names, labels=tuple(told["labels"]), sorted=told["sorted"], **options)
+        return replace(plan, **plan.typed(np.dtype(told["dtype"]), fill)), Blocks(folder, told["blocks"]), there
     used = max(resident(), LOADED)
-    memory = used + _MORE if options.get("memory") is None else options["memory"]
+    memory = used + MORE if options.get("memory") is None else options["memory"]
     share = max((memory - used) // 2, LEAST)
     with contextlib.ExitStack() as ending:
         spare = ending.enter_context(scratch(folder)) if is_url(folder) else os.path.join(folder, "spare")
         table = Table(given.source, given.columns, given.nulls, memory=share, folder=spare)
         ending.enter_context(contextlib.closing(table))
         sizes = table.sizes()
-        if given.shape is not None:
-            wanted = given.shape if isinstance(given.shape, Sequence) else [given.shape]
-            sizes = [there if size is None else size for there, size in zip(sizes, wanted, strict=True)]
-        if "rows" not in options:
-            options = {**options, "memory": memory, "used": used + share}
-        plan = planned(sizes, **options)
-        plan = replace(plan, names=names, labels=table.labels, **plan.typed(table.dtype, fill))
-        check_joined(plan)
-        begin(folder, call, plan)
-        table.keep_labels(open_work(folder, plan, streams.Blocks(folder), sent=False))
-        return streams.spilled(folder, plan, streams.blocks(plan, table.chunks()), report, sent=sent)
-
-
-def _folder(work: str | os.PathLike[str]) -> str:
-    """The address of a work, as other processes understand it."""
-    place = os.fspath(work)
-    return place if is_url(place) else os.path.abspath(place)
+        if given.sizes is not None:
+            sizes = [there if size is None else size for there, size in zip(sizes, given.sizes, strict=True)]
+        options = {**options, "memory": memory, "used": used + share}
+        plan = planned(sizes, names=given.names, labels=table.labels, **options)
+        plan = replace(plan, **plan.typed(table.dtype, fill))
+        table.keep_labels(folder)
+        plan, kept = spilled(folder, plan, blocks(plan, table.chunks()), report)
+    told = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "dtype": plan.column_types[-1].str}
+    return plan, kept, {"rows": plan.rows, "table": {**told, "blocks": len(kept)}}
 
 
 def _target(place: str | os.PathLike[str]) -> str:
     """The URL or real path of a place for a store. Raises OptionError, PathMissingError, PathExistsError."""
     location = target_at(place, "zarr")
-    if location.group is not None:
-        raise OptionError(Problem(str(place), "a store is built whole; leave out the group"))
     others = [suffix for name, kind in KINDS.items() if name != "zarr" for suffix in kind.suffixes] + [".zip"]
-    if str(location.path).endswith(tuple(others)):
-        raise OptionError(Problem(str(place), "a build makes a Zarr folder; take the suffix .zarr"))
+    if location.group is not None or str(location.path).endswith(tuple(others)):
+        raise OptionError(Problem(str(place), "a build makes a whole Zarr folder; take a .zarr, without a group"))
     if is_url(location.path):
         return str(location.path)
     path: str = os.path.realpath(location.path)

@@ -7,8 +7,6 @@ from dataclasses import fields
 from typing import Any
 
 from ..containers.objects.codecs import CODECS
-from ..errors import FormatError
-from ..formats.format import parse_format, with_map
 from ..io.kinds import KINDS
 from ..limits import Limits
 
@@ -21,15 +19,6 @@ def argument(name: str, text: str | None, **options: Any) -> tuple[str, dict[str
 
 def flag(name: str, text: str) -> tuple[str, dict[str, Any]]:
     return argument(name, text, action="store_true")
-
-
-def format_of(text: str) -> str:
-    try:
-        if text != BEST:
-            parse_format(with_map(text)[0], rank=2)  # the tensor tells the rank of COO and CSF
-    except FormatError as error:
-        raise argparse.ArgumentTypeError(str(error)) from None
-    return text
 
 
 def byte_count(text: str) -> int:

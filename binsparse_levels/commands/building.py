@@ -25,13 +25,12 @@ from .arguments import (
     STORAGE,
     argument,
     byte_count,
-    format_of,
     integers,
     limits_of,
     names,
     written_options,
 )
-from .terminal import OK, WrongCall, progress_bars, tell, wrong_call_if
+from .terminal import OK, WrongCall, print_json, wrong_call_if
 
 _SECONDS = 10  # to wait for a scheduler
 
@@ -57,38 +56,35 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         "values": values,
         **written_options(options),
     }
-    with progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
+    with wrong_call_if(FormatError, PathExistsError):
         shape = options.shape or _least_shape(options.path, dims, chosen["nulls"])
-        write_from(file_tables(options.path), out, shape, format, memory=options.memory, progress=bars, **chosen)
+        write_from(file_tables(options.path, dims), out, shape, format, memory=options.memory, progress=True, **chosen)
 
 
 def _least_shape(path: str, dims: Sequence[str], nulls: Nulls) -> list[int]:
     """The shape that holds the coordinates and the labels in these columns of a table."""
     shape, rows = [0] * len(dims), Rows(dims, None, nulls=nulls)
-    for coords, _ in rows.chunks(file_tables(path)):
+    for coords, _ in rows.chunks(file_tables(path, dims)):
         shape = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(shape, coords, strict=True)]
     return shape
 
 
 def _build(options: argparse.Namespace) -> int:
     storage = {"compression": options.compression, "chunks": options.chunks, "shards": options.shards}
-    with _client(options) as client, progress_bars() as bars, wrong_call_if(FormatError, PathExistsError):
-        build(client=client, work=options.work, progress=bars, **_arguments(options), **storage)
-    tell(options, {"path": options.target}, f"built {options.target}")
+    with _client(options) as client, wrong_call_if(FormatError, PathExistsError):
+        build(client=client, progress=True, **_arguments(options), **storage)
+    if options.json:
+        print_json({"path": options.target})
     return OK
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     """What is built, and how."""
-    wanted = ("target", "columns", "duplicates", "nulls", "dtype", "fill_value", "map", "memory", "overwrite")
-    arguments = {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
-    arguments |= {"shape": options.shape, "format": options.format}
-    if options.format is None:
-        raise WrongCall("pass --format")
-    if options.columns is not None:
-        arguments["columns"] = [name or None for name in options.columns]
-    arguments["limits"] = limits_of(options)
-    return {"source": options.source if len(options.source) > 1 else options.source[0], **arguments}
+    wanted = "source target shape format duplicates nulls dtype fill_value map memory overwrite work"
+    given = {name: getattr(options, name) for name in wanted.split()}
+    given["columns"] = options.columns and [name or None for name in options.columns]
+    given = {"shape": None, **{name: value for name, value in given.items() if value is not None}}
+    return {**given, "limits": limits_of(options)}
 
 
 @contextlib.contextmanager
@@ -130,7 +126,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("source", "Parquet files, with --columns: paths, patterns, folders, URLs; or tensors", nargs="+"),
         argument("target", "a Zarr store: a folder or a URL"),
         argument("--shape", "such as 125,?,112765; ? or no --shape is told by Parquet files", type=_sizes),
-        argument("--format", "such as CSR, or 'sparse, sparse, sparse'", type=format_of),
+        argument("--format", "such as CSR, or 'sparse, sparse, sparse'", required=True),
         COLUMNS,
         argument("--duplicates", "how to merge duplicates; error by default", choices=get_args(Duplicates)),
         NULLS,

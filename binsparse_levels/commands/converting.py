@@ -1,27 +1,21 @@
-"""The commands that write tensors of others: convert, repair, clean."""
+"""The commands that write tensors of others: convert, repair."""
 
 from __future__ import annotations
 
 import argparse
-import time
 from typing import Any, get_args
 
 from ..building import convert
 from ..building.columns import FILES
-from ..containers.base import is_url
-from ..containers.replacing import clean_folder, refuse_existing
 from ..engine.emission import Duplicates
-from ..errors import BinsparseError, ContainerError, FormatError, OptionError, PathExistsError, Problem
+from ..errors import ContainerError
 from ..formats.format import FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, parse_map
-from ..io import describe, read, repair, write
-from ..io import open as open_tensor
-from ..io.kinds import resolved, target_at
+from ..io import read, repair, write
+from ..io.writing import check_absent
 from ..levels import LEVELS
 from ..limits import Limits
 from ..looking.advice import advise
-from ..looking.tables import size_of
-from ..tensors.changing import expanded
 from ..tensors.tensor import Tensor
 from . import building
 from .arguments import (
@@ -35,112 +29,63 @@ from .arguments import (
     argument,
     byte_count,
     flag,
-    format_of,
     integers,
     limits_of,
     written_options,
 )
-from .terminal import (
-    OK,
-    WrongCall,
-    escaped,
-    print_json,
-    progress_bars,
-    say,
-    size_at,
-    tell,
-    wrong_call_if,
-)
+from .terminal import OK, WrongCall, escaped, print_json, say, wrong_call_if
 
 _DUPLICATES = get_args(Duplicates)  # the first is "error"
 
 
 def _convert(options: argparse.Namespace) -> int:
-    began, out = time.monotonic(), options.out
-    _look_at_target(options, out)
+    with wrong_call_if(ContainerError):  # before the source is read
+        check_absent(options.out, options.overwrite, options.kind)
     if building.is_table(options.path):
-        building.convert_table(options, out)
+        building.convert_table(options, options.out)
     elif options.columns is not None or options.nulls is not None:
         raise WrongCall(f"--columns and --nulls are for tables, which end with {', '.join(FILES)}; leave them out")
     elif options.memory is not None:
-        _convert_in_parts(options, out)
+        _convert_in_parts(options)
     else:
-        _convert_in_memory(options, out)
-    seconds, size = round(time.monotonic() - began, 2), size_at(out)
-    facts = {"path": out, "bytes": size, "seconds": seconds}
-    tell(options, facts, f"{out}{'' if size is None else ', ' + size_of(size)}, in {seconds} s")
+        _convert_in_memory(options)
+    if options.json:
+        print_json({"path": options.out})
     return OK
 
 
-def _look_at_target(options: argparse.Namespace, out: str) -> None:
-    """Raise the errors of the target that are known before the source is read."""
-    with wrong_call_if(ContainerError, OptionError):
-        target = target_at(out, options.kind)
-    if options.overwrite:
-        return
-    if not is_url(target.path) and target.group is None:
-        refuse_existing(target.path, False)
-    elif _holds_tensor(out, limits_of(options)):
-        raise PathExistsError(Problem(out, "already exists; pass overwrite=True"))
-
-
-def _holds_tensor(place: str, limits: Limits) -> bool:
-    try:
-        describe(place, limits=limits)
-    except BinsparseError:  # nothing is there, or the write will say what is wrong with it
-        return False
-    return True
-
-
-def _convert_in_parts(options: argparse.Namespace, out: str) -> None:
-    best, format = options.format == BEST, options.format
+def _convert_in_parts(options: argparse.Namespace) -> None:
     in_memory = (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
-    if best or any(in_memory):
+    if options.format == BEST or any(in_memory):
         raise WrongCall(
             "--memory goes with --format (but not best), --overwrite and how arrays are stored; leave out the others"
         )
-    limits = limits_of(options)
-    with resolved(options.path) as source:
-        text = source.kind.part("streaming") is not None  # which is read once
-    if not text:
-        open_tensor(options.path, limits=limits)  # a faulty source is not a wrong call
-    wrong = (FormatError,) if text else (FormatError, ContainerError)
-    arguments = {"memory": options.memory, "overwrite": options.overwrite, "limits": limits, **written_options(options)}
-    with progress_bars() as progress, wrong_call_if(*wrong):
-        convert(options.path, out, format, progress=progress, **arguments)
+    chosen = {"memory": options.memory, "overwrite": options.overwrite, "limits": limits_of(options)}
+    convert(options.path, options.out, options.format, progress=True, **chosen, **written_options(options))
 
 
-def _convert_in_memory(options: argparse.Namespace, out: str) -> None:
-    format, map = options.format, options.map
-    if format is not None:
-        with wrong_call_if(FormatError):
-            format, map = with_map(format, map)
+def _convert_in_memory(options: argparse.Namespace) -> None:
     limits, chosen = limits_of(options), {"shape": options.shape, "duplicates": options.duplicates}
-    with progress_bars() as step:
-        step("reading")
-        tensor = read(options.path, lenient=options.lenient, limits=limits, **chosen)
-        if format == BEST:
-            step("counting")
-            specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
-            format = advise(tensor, count=1, kinds=specified, limits=limits).best
-            say(f"best format: {format}")
-        with wrong_call_if(FormatError, ContainerError):
-            if format is not None or map is not None:
-                step("packing")
-                tensor = _packed(tensor, format, map, limits)
-            step("writing")
-            how = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
-            write(out, tensor, overwrite=options.overwrite, limits=limits, **how)
+    tensor = read(options.path, lenient=options.lenient, limits=limits, **chosen)
+    format, map = with_map(options.format, options.map)
+    if format == BEST:
+        specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
+        format = advise(tensor, count=1, kinds=specified, limits=limits).best
+        say(f"best format: {format}")
+    if map is not None:
+        tensor = _mapped(tensor, format, map, limits)
+    elif format is not None:
+        tensor = tensor.convert(format, limits=limits)
+    how = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
+    write(options.out, tensor, overwrite=options.overwrite, limits=limits, **how)
 
 
-def _packed(tensor: Tensor, format: FormatLike | None, map: str | None, limits: Limits) -> Tensor:
-    if map is None:
-        return tensor if format is None else tensor.convert(format, limits=limits)
-    chosen, whole = parse_map(map, tensor.shape), expanded(tensor)
+def _mapped(tensor: Tensor, format: FormatLike | None, map: str, limits: Limits) -> Tensor:
+    chosen = parse_map(map, tensor.shape)
     format = coordinates(len(chosen.groups)) if format is None else format
-    if chosen == IndexMap.transpose(tensor.shape):
-        return whole.without_map(format, limits=limits)
-    return whole.convert(format, map=chosen, limits=limits)
+    if chosen == IndexMap.transpose(tensor.shape):  # which maps each dimension to itself
+        return tensor.without_map(format, limits=limits)
+    return tensor.convert(format, map=chosen, limits=limits)
 
 
 def _repair(options: argparse.Namespace) -> int:
@@ -154,22 +99,12 @@ def _repair(options: argparse.Namespace) -> int:
     return OK
 
 
-def _clean(options: argparse.Namespace) -> int:
-    outcomes = [(path, outcome) for folder in options.folders for path, outcome in clean_folder(folder)]
-    if options.json:
-        print_json([{"path": str(path), "outcome": outcome} for path, outcome in outcomes])
-        return OK
-    for path, outcome in outcomes:
-        print(escaped(f"{path}: {outcome}"))
-    return OK
-
-
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "convert": (
         _convert, "convert a tensor, or a table of entries, from any kind of file to any other",
         IN, LENIENT, OVERWRITE, OVERWRITE_FILE, LIMIT,
         argument("out", "PATH[:GROUP], whose suffix selects the kind of file", metavar="OUT"),
-        argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest", type=format_of),
+        argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest"),
         argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
         flag("--narrow", "store indices in the smallest integers that hold them"),
         flag("--bitpacked", "store indices in as few bits as possible; only this package reads them"),
@@ -183,9 +118,5 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("out", "a new path; its suffix selects the kind of file", metavar="OUT"),
         argument("--duplicates", "how to merge duplicates; an error by default", choices=_DUPLICATES[1:]),
         OVERWRITE, OVERWRITE_FILE, LIMIT,
-    ),
-    "clean": (
-        _clean, "remove temporary files that interrupted writes left behind",
-        argument("folders", None, metavar="FOLDER", nargs="+"),
     ),
 }  # fmt: skip

@@ -1,28 +1,25 @@
-"""What all commands say and how: tables, progress, JSON, messages, the exit status."""
+"""What all commands print: tables, JSON, messages, the exit status."""
 
 from __future__ import annotations
 
 import argparse
 import contextlib
 import json
-import os
 import re
 import sys
-from collections.abc import Callable, Iterator, Sequence
-from functools import partial
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..containers import replacing
 from ..containers.base import split_path
-from ..errors import ContainerError
 from ..looking.tables import as_text
 from ..system import STANDARD_OUTPUT
 
 OK, FAULTY_INPUT, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
 STATUSES = {
-    OK: "success; diff: both tensors are equal",
-    FAULTY_INPUT: "a faulty or missing input; diff: the tensors differ",
-    WRONG_CALL: "a wrong call, or a target that exists; diff: also a faulty or missing input",
+    OK: "success",
+    FAULTY_INPUT: "a faulty or missing input",
+    WRONG_CALL: "a wrong call, or a target that exists",
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 PROGRAM = "binsparse-levels"
@@ -35,13 +32,12 @@ class WrongCall(Exception):
 
 
 @contextlib.contextmanager
-def wrong_call_if(*errors: type[Exception], option: str = "") -> Iterator[None]:
-    """Turn errors of these classes into WrongCall. option: what the message begins with."""
+def wrong_call_if(*errors: type[Exception]) -> Iterator[None]:
+    """Turn errors of these classes into WrongCall."""
     try:
         yield
     except errors as error:
-        text = said(error).removeprefix(option.lstrip("-") + ": ")
-        raise WrongCall(f"{option}: {text}" if option and option not in text else text) from None
+        raise WrongCall(said(error)) from None
 
 
 def said(error: BaseException) -> str:
@@ -61,69 +57,21 @@ def _as_options(text: str) -> str:
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
     """Print a table as columns of plain text."""
-    if title:
-        print(title)
+    print(title)
     for line in as_text(head, rows).splitlines():
         print(f"  {line}")
 
 
-def _show(bars: Any, stages: dict[str, Any], stage: str, done: int = 0, total: int | None = None) -> None:
-    """Move the bar of a stage. stages: the bars that were begun."""
-    if stage not in stages:
-        for task in bars.tasks:
-            if task.total is None:
-                bars.update(task.id, total=1, completed=1)
-        stages[stage] = bars.add_task(stage, total=total)
-    done, total = (1, 1) if total == 0 else (done, total)  # nothing to do is done
-    bars.update(stages[stage], completed=done, total=total)
-
-
-@contextlib.contextmanager
-def progress_bars() -> Iterator[Callable[..., None]]:
-    """A function (stage, done, total) that draws a bar for each stage, if rich is installed and standard error is a
-    terminal. A stage without a total moves until the next begins.
-    """
-    if sys.stderr.isatty():
-        try:
-            from rich.console import Console
-            from rich.progress import Progress
-        except ImportError:
-            pass
-        else:
-            with Progress(console=Console(stderr=True), transient=True) as bars:
-                yield partial(_show, bars, {})
-            return
-    yield lambda *_: None
-
-
-def is_standard(path: str | None) -> bool:
-    """Whether a path means standard output."""
-    return path in ("-", STANDARD_OUTPUT)
-
-
-def write_text(options: argparse.Namespace, path: str, text: str) -> None:
-    """Write text to a path, or to standard output."""
-    if is_standard(path):
+def write_text(options: argparse.Namespace, path: str, text: str, **facts: Any) -> None:
+    """Write text to a path, or to standard output. facts: what --json prints beside the path."""
+    if path in ("-", STANDARD_OUTPUT):
         if options.json:
             raise WrongCall("--json and - both write to standard output; leave one out")
         print(text, end="")
         return
-    with wrong_call_if(ContainerError):
-        replacing.write_text(path, text, options.overwrite)
-
-
-def tell_written(options: argparse.Namespace, path: str, **facts: Any) -> None:
-    """Tell that a file was written. facts: more to tell with --json."""
-    if not is_standard(path):
-        tell(options, {"path": path, "bytes": size_at(path), **facts}, f"wrote {path}")
-
-
-def size_at(path: str) -> int | None:
-    """The bytes of a local file or folder; None of what is elsewhere."""
-    if os.path.isfile(path):
-        return os.path.getsize(path)
-    files = [os.path.join(folder, name) for folder, _, names in os.walk(path) for name in names]
-    return sum(map(os.path.getsize, files)) if files else None
+    replacing.write_text(path, text, options.overwrite)
+    if options.json:
+        print_json({"path": path, **facts})
 
 
 def times(shape: Sequence[int]) -> str:
@@ -144,15 +92,8 @@ def count_of(faults: Sequence[Any]) -> str:
 
 
 def say(text: str) -> None:
-    print(f"{PROGRAM}: {escaped(text)}", file=sys.stderr)
-
-
-def tell(options: argparse.Namespace, facts: dict[str, Any], text: str) -> None:
-    """Say what was done: as JSON with --json, as text at a terminal, and else not at all."""
-    if options.json:
-        print_json(facts)
-    elif sys.stderr.isatty():
-        say(text)
+    erased = "\r\x1b[K" if sys.stderr.isatty() else ""  # a bar may be on the line
+    print(f"{erased}{PROGRAM}: {escaped(text)}", file=sys.stderr)
 
 
 def fail(error: BaseException, status: int, *, json: bool = False, paths: Sequence[str] = ()) -> int:

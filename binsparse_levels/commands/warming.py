@@ -10,7 +10,7 @@ import numpy as np
 
 from ..looking.advice import advise
 from ..tensors.packing import pack, pack_dense
-from .terminal import OK, print_json, progress_bars
+from .terminal import OK, print_json
 
 _ENTRIES = 10_000  # of which the sort makes several buckets
 _FORMATS = {1: ["CVEC"], 2: ["CSR", "CSC", "DCSR", "COO"], 3: ["CSF", "COO"], 4: ["CSF", "COO"]}
@@ -20,11 +20,9 @@ def _warm_up(options: argparse.Namespace) -> int:
     from numba import config
 
     began = time.monotonic()
-    with progress_bars() as step:
-        for k, dtype in enumerate(("float64", "float32", "int64")):
-            step("compiling", k, 3)
-            for rank, formats in _FORMATS.items():
-                _use(rank, formats, np.ones(_ENTRIES, dtype))
+    for dtype in ("float64", "float32", "int64"):
+        for rank, formats in _FORMATS.items():
+            _use(rank, formats, np.ones(_ENTRIES, dtype))
     seconds = round(time.monotonic() - began, 1)
     folder = getattr(config, "CACHE_DIR", "") or "__pycache__ of the package"
     if options.json:

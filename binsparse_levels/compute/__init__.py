@@ -6,5 +6,4 @@ from .products import product_from_left as product_from_left
 from .reductions import Statistics as Statistics
 from .reductions import reduce as reduce
 from .reductions import statistics as statistics
-from .timing import kernel_seconds as kernel_seconds
 from .walk import foreach as foreach

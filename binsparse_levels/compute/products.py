@@ -17,6 +17,7 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..levels.positions import Array
 from ..limits import Limits
 from ..tensors.tensor import Tensor
+from ..tensors.validation import checked_array, with_memory
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
 from .types import check_numeric, checked_result, common_type, sum_type
@@ -54,9 +55,10 @@ def einsum(
     """The sum of products of a stored tensor and dense arrays, as `numpy.einsum` writes it.
 
     The result is a dense array. If it has all indices of the stored tensor and no others, it is a Tensor around the
-    same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0. The entries
-    of a tensor in a file are read in blocks. Two stored tensors and new patterns are not supported: `to_scipy`,
-    `to_graphblas`, `to_sparse` and `to_torch` lead to libraries that have them.
+    same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0, also where
+    they meet infinity or NaN, of which numpy makes NaN. The entries of a tensor in a file are read in blocks. Two
+    stored tensors and new patterns are not supported: `to_scipy`, `to_graphblas`, `to_sparse` and `to_torch` lead to
+    libraries that have them.
 
     Sums of integers and booleans have 64 bits, those of floats at least the precision of float64. Results do not depend
     on the number of threads.
@@ -142,8 +144,9 @@ def _einsum(
         return _as_tensor(parsed, tensor, inputs, plan)
     limits = tensor.limits if limits is None else limits
     limits.hold("dense_bytes", plan.nbytes, "operands", "the size in bytes of the result")
+    trees = walks(tensor, checked_memory(memory), plan.nbytes)
     out = np.zeros(plan.shape or 1, plan.work)
-    for walk in walks(tensor, checked_memory(memory), plan.nbytes):
+    for walk in trees:
         (out,) = run(walk, plan.leaf, inputs, (out,), _added)
     return out.astype(plan.result, copy=False) if plan.shape else out[0].astype(plan.result)
 
@@ -208,14 +211,12 @@ def _parse(spec: str, operands: int, at: int) -> _Spec:
 
 
 def _checked_operand(operand: Any, k: int) -> Array:
+    operand = with_memory(operand)
     if not isinstance(operand, _DENSE):
         name = type(operand).__name__
         what = f"expected a dense array of numpy, got {name}; convert it by numpy.asarray or its own toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))
-    try:
-        array = np.asarray(operand)
-    except ValueError as error:
-        raise ArrayError(Problem(f"operands[{k}]", f"{error}; pass an array of numpy")) from None
+    array = checked_array(operand, f"operands[{k}]")
     check_numeric(array.dtype, f"operands[{k}]")
     return kernels.readable(array).reshape(array.shape)
 

@@ -117,6 +117,7 @@ REDUCTIONS = {
         end=lambda total, number: np.sqrt(total),
     ),
 }  # fmt: skip
+_CASTING = ("sum", "prod", "mean")  # reductions that cast each value to the type of the result, as numpy's
 
 
 class Statistics(NamedTuple):
@@ -162,7 +163,8 @@ def reduce(
         number of cells; a norm is the root of the sum of squares.
     cells : "all", or "stored" for the stored entries alone, whatever the fill value is. Of no entries, a mean, a
         variance and an extreme of floats are NaN.
-    dtype : of the result, which is computed at least in this type.
+    dtype : of the result, which is computed at least in this type. As in numpy, a sum, a product and a mean cast each
+        value first: of fractions as integers, they take the integer parts.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` is the most that the result takes; by default the limits of the tensor.
 
@@ -229,6 +231,7 @@ class _Total(NamedTuple):
         return np.where(number == 0, self.empty(), made.astype(self.dtype))
 
 
+_Types: TypeAlias = "tuple[np.dtype[Any], np.dtype[Any]]"
 Totals: TypeAlias = dict[str, Array]  # by the names of `_Kept`
 _SPREAD = "spread"
 
@@ -288,12 +291,14 @@ def _reduced(
     result = stored_type if dtype is None else checked_result(dtype)
     values = np.dtype(np.float32) if stored_type == np.float16 else stored_type
     fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
-    kept, names = _kept(hows, values, result, fill)
+    casts = dtype is not None and hows[0] in _CASTING and values.kind + result.kind in ("fi", "fu", "fb", "ib", "ub")
+    taken = result if casts else values
+    kept, names = _kept(hows, taken, result, fill if fill is None else fill.astype(taken))
     limits = tensor.limits if limits is None else limits
     limits.hold("dense_bytes", 8 * math.prod(shape) * kept.number, "axis", "the size in bytes of the result")
-    stored = everything = _summed(tensor, kept, axes, shape, values, checked_memory(memory))
+    stored = everything = _summed(tensor, kept, axes, shape, (values, taken), checked_memory(memory))
     if fill is not None and kept.counts is not None:
-        everything = kept.joined(stored, _rest(kept, fill, size, stored[kept.counts]))
+        everything = kept.joined(stored, _rest(kept, fill.astype(taken), size, stored[kept.counts]))
     results = []
     for how in hows:
         record = REDUCTIONS[how]
@@ -349,7 +354,8 @@ def _kept(
 def _rest(kept: _Kept, fill: Any, size: int, count: Array) -> Totals:
     """The totals of the cells that are not stored, of `size` for each of the result."""
     wide = size > INT64_MAX
-    if wide and any(total.dtype.kind in "iu" and not total.of.chosen for total in kept.totals.values()) and fill != 0:
+    added = [total for total in kept.totals.values() if not (total.of.chosen or total.of.stored)]
+    if wide and fill != 0 and any(total.dtype.kind in "iu" for total in added):
         raise LimitError(Problem("axis", f"{size} cells are more than an integer counts; reduce fewer dimensions"))
     number = float(size) - count if wide else size - count
     with np.errstate(all="ignore"):
@@ -362,13 +368,14 @@ def _rest(kept: _Kept, fill: Any, size: int, count: Array) -> Totals:
 
 
 def _summed(
-    tensor: Tensor, kept: _Kept, axes: tuple[int, ...], shape: tuple[int, ...], values: np.dtype[Any], memory: int
+    tensor: Tensor, kept: _Kept, axes: tuple[int, ...], shape: tuple[int, ...], types: _Types, memory: int
 ) -> Totals:
-    """The totals of the stored entries."""
-    leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, values)
+    """The totals of the stored entries. types: of the values, and that in which they are taken."""
+    leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, types)
+    used = math.prod(shape) * sum(total.dtype.itemsize for total in kept.totals.values())
+    trees = walks(tensor, memory, used * (1 if kept.mean is None else 3))
     summed = kept.empty(shape)
-    used = sum(x.nbytes for x in summed.values()) * (1 if kept.mean is None else 3)
-    for walk in walks(tensor, memory, used):
+    for walk in trees:
         here = summed if kept.mean is None else kept.empty(shape)
         outs = run(walk, leaf, (), tuple(here[name] for name in kept.totals), kept.merged)
         made = dict(zip(kept.totals, outs, strict=True))
@@ -390,12 +397,14 @@ def _cell(axes: tuple[int, ...]) -> str:
 
 
 @functools.lru_cache(1024)
-def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], values: np.dtype[Any]) -> Leaf:
+def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], types: _Types) -> Leaf:
     """The leaf that takes values into totals. axes: the dimensions of the result."""
     lines = []
+    values, taken = types
     for k, (step, dtype) in enumerate(steps):
-        wide = common_type(values, dtype)
-        cast = "value" if wide == values else f"np.{wide.name}(value)"
+        wide = common_type(taken, dtype)
+        cast = "value" if taken == values else "(value != 0)" if taken.kind == "b" else f"np.{taken.name}(value)"
+        cast = cast if wide == taken else f"np.{wide.name}({cast})"
         lines.append(re.sub(r"\btotal\b", f"s{k}", re.sub(r"\bvalue\b", cast, step)))
     before = [f"s{k} = out{k}{_cell(axes)}" for k in range(len(steps))]
     after = [f"out{k}{_cell(axes)} = s{k}" for k in range(len(steps))]

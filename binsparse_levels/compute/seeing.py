@@ -23,7 +23,7 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..engine.blocks import Block, blocks_of, read_block
+from ..engine.blocks import Block, blocks_of, outermost, read_block
 from ..engine.tree import Tree, index_dtype
 from ..engine.views import Selection, all_of
 from ..errors import LimitError, Problem
@@ -36,7 +36,7 @@ from ..levels.positions import Array
 from ..tensors.changing import expanded, with_tree
 from ..tensors.held import Held, Stored
 from ..tensors.tensor import Tensor
-from ..tensors.views import Mapped, Viewed, windowed
+from ..tensors.views import Mapped, Viewed, around, windowed
 from .nest import Leaf, Seen, Wrap, is_told
 
 _LOADED = 3  # times the bytes of a tree: it is read, checked, and its structure expanded
@@ -66,26 +66,29 @@ _Layer: TypeAlias = "IndexMap | Selection | _Window"  # from a tree to a tensor:
 def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
     """The trees of a tensor: each entry is in one tree. memory: bytes, of which the result takes `used`.
 
-    Raises LimitError where the memory does not hold one entry.
+    Raises LimitError, before any tree is read, where the memory does not hold one entry.
     """
     held, stored = tensor._held, tensor._held.stored
     tree = stored.tree
     if not tree.lazy or not held.shape or (layers := _layers(held)) is None:
-        yield walk_of(tensor)
-        return
+        return iter((walk_of(tensor),))
     each = 32 * len(tree.dims) + 4 * tree.values.dtype.itemsize
     size = min(BLOCK, (memory - used) // each)
     if size < 1:
         what = f"{memory} bytes are too few for a result of {used} and one entry; pass a larger memory="
         raise LimitError(Problem("memory", what))
     if held.viewed and _share(held) * len(tree.values) <= size:
-        yield walk_of(tensor)
-        return
+        return iter((walk_of(tensor),))
     fits = len(tree.values) <= size and _LOADED * _nbytes(tree) <= memory - used
     if not held.viewed and fits and is_told(tree.levels):
-        anew = held.around(Stored(stored.format, tree, stored.limits, stored.structure))  # the tensor itself stays lazy
-        yield walk_of(Tensor._of(anew, tensor._metadata))
-        return
+        anew = around(held, Stored(stored.format, tree, stored.limits, stored.structure))  # the tensor stays lazy
+        return iter((walk_of(Tensor._of(anew, tensor._metadata)),))
+    return _listed_blocks(stored, layers, size)
+
+
+def _listed_blocks(stored: Stored, layers: Sequence[_Layer], size: int) -> Iterator[Walk]:
+    """The entries of a lazy tree, `size` at a time, as lists."""
+    tree = stored.tree
     every = tuple(range(len(tree.dims)))
     for block in _blocks(stored, layers, size):
         columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
@@ -100,10 +103,11 @@ def walk_of(tensor: Tensor) -> Walk:
     """The tree of a tensor, which is read into memory."""
     held, pad = tensor._held, tensor._pad()
     layers: tuple[_Layer, ...] = ()
-    if isinstance(held, Viewed) and isinstance(held.base, Mapped):
-        windows = held.base.map.windows(held.selection.items)
-        part = windowed(held.base.base, windows)
-        layers = (_Window(tuple(windows), held.base.map.stored_shape), held.base.map, held.selection)
+    if isinstance(held, Viewed) and (isinstance(held.base, Mapped) or held.selection.distinct()[1]):
+        base, map = held.base, held.base.map or IndexMap.transpose(held.base.shape)
+        windows = map.windows(held.selection.items)
+        part = windowed(base.base if isinstance(base, Mapped) else base, windows)
+        layers = (_Window(tuple(windows), map.stored_shape), map, held.selection)
         stored = part.own(pad).stored
     else:
         own = held.own(pad)
@@ -218,13 +222,9 @@ def _blocks(stored: Stored, layers: Sequence[_Layer], size: int) -> Iterator[Blo
         windows = layers[0].items
     elif len(layers) > 1 and isinstance(layers[0], IndexMap) and isinstance(layers[1], Selection):
         windows = layers[0].windows(layers[1].items)
-    outermost = stored.format.order[0]
-    if tree.regular and stored.structure is None and not _is_all(windows[outermost], stored.shape[outermost]):
-        there = np.atleast_1d(np.asarray(windows[outermost]))
-
-        def coordinate(position: int) -> int:
-            return int(read_block(tree, Block(range(position, position + 1)))[0][0][0])
-
+    dimension = stored.format.order[0]
+    if tree.regular and stored.structure is None and not _is_all(windows[dimension], stored.shape[dimension]):
+        there, coordinate = np.atleast_1d(np.asarray(windows[dimension])), outermost(tree)
         if len(there):
             first = bisect_left(range(behind), int(there.min()), key=coordinate)
             behind = bisect_right(range(behind), int(there.max()), key=coordinate)

@@ -161,11 +161,11 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     if not text:
         raise ContainerError(Problem("''", "an empty path names nothing"))
     try:
-        os.fsencode(text)
+        possible = b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
-        raise ContainerError(Problem(ascii(text), "this path cannot be encoded for the file system")) from None
-    if "\0" in text:
-        raise ContainerError(Problem(ascii(text), "a path has no NUL character"))
+        possible = False
+    if not possible:
+        raise ContainerError(Problem(ascii(text), "cannot be a path of this file system; choose another"))
     text = _FILE.sub("", text)
     if os.path.exists(text) or os.path.exists(text := os.path.expanduser(text)):
         return text, None
@@ -196,7 +196,15 @@ _ADDRESS = re.compile(
 )
 
 
-FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # a disk that is full
+_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # a disk that is full
+UNWRITABLE = _FULL | {errno.EIO, errno.EROFS}
+
+
+def unwritten(place: str, error: OSError) -> ContainerError:
+    """The error for what the system does not write."""
+    remedy = "make room" if error.errno in UNWRITABLE else "check the rights"
+    remedy = "make the folder" if isinstance(error, FileNotFoundError) else remedy
+    return ContainerError(Problem(place, f"cannot be written: {error.strerror}; {remedy} or choose another path"))
 
 
 @contextlib.contextmanager
@@ -213,8 +221,8 @@ def raise_as_ours(error: Exception, name: str) -> NoReturn:
     if isinstance(error, BinsparseError):
         raise error
     refuse_memory(error, name)
-    if isinstance(error, OSError) and error.errno in FULL:
-        raise ContainerError(Problem(name, f"cannot be written: {error.strerror}; make room")) from error
+    if isinstance(error, OSError) and error.errno in _FULL:
+        raise unwritten(name, error) from error
     said = str(error).partition("\n\n")[0]  # behind it, a library may print its own objects
     remedy = "; check the address, the rights and the connection" if "://" in name else ""
     raise ContainerError(Problem(name, f"cannot be read or written: {said:.600}{remedy}")) from error

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from functools import partial
 from typing import Any
 
 import google_crc32c
@@ -28,21 +27,30 @@ def sealed(header: Mapping[str, Any], sums: Mapping[str, int]) -> dict[str, Any]
     return {**header, _MARK: True, SEAL: {"header": of_header(header), "arrays": dict(sums)}}
 
 
+class _Sum:
+    """The checksum of an array in pieces, with its type and length: other arrays may have the same bytes."""
+
+    def __init__(self) -> None:
+        self._bytes, self._size = 0, 0
+
+    def add(self, piece: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        plain = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
+        self._bytes = google_crc32c.extend(self._bytes, plain.reshape(-1).view(np.uint8))
+        self._size += piece.size
+        return piece
+
+    def of(self, dtype: np.dtype[Any]) -> int:
+        return int(google_crc32c.extend(self._bytes, f"{dtype.newbyteorder('<').str} {self._size}".encode()))
+
+
 def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:
     """The same pieces. After the last piece, `sums` has the checksum of the array."""
 
     def plan() -> Iterator[tuple[int, Callable[[], npt.NDArray[Any]]]]:
-        total = 0
-
-        def add(make: Callable[[], npt.NDArray[Any]]) -> npt.NDArray[Any]:
-            nonlocal total
-            piece = make()
-            total = google_crc32c.extend(total, _bytes(piece))
-            return piece
-
+        total = _Sum()
         for length, make in pieces.plan():
-            yield length, partial(add, make)
-        sums[name] = _ended(total, pieces.dtype, pieces.length)
+            yield length, lambda make=make: total.add(make())  # type: ignore[misc]
+        sums[name] = total.of(pieces.dtype)
 
     return pieces._replace(plan=plan)
 
@@ -60,25 +68,13 @@ def unsealed(header: Any) -> tuple[Any, dict[str, int]]:
 
 def check_array(name: str, pieces: Iterable[npt.NDArray[Any]], sums: Mapping[str, int]) -> None:
     """Raise ContainerError for an array, in pieces, that differs from its checksum, if it has a checksum."""
-    if sums and sums.get(name) != _of_pieces(pieces):
-        raise ContainerError(Problem(name, "checksum mismatch"))
-
-
-def _of_pieces(pieces: Iterable[npt.NDArray[Any]]) -> int:
-    total, size, dtype = 0, 0, np.dtype(np.uint8)
+    if not sums:
+        return
+    total, dtype = _Sum(), np.dtype(np.uint8)
     for piece in pieces:
-        total = google_crc32c.extend(total, _bytes(piece))
-        size, dtype = size + piece.size, piece.dtype
-    return _ended(total, dtype, size)
-
-
-def _bytes(piece: npt.NDArray[Any]) -> npt.NDArray[np.uint8]:
-    return np.ascontiguousarray(piece, piece.dtype.newbyteorder("<")).reshape(-1).view(np.uint8)
-
-
-def _ended(total: int, dtype: np.dtype[Any], size: int) -> int:
-    """The checksum with the type and the length, since other arrays may have the same bytes."""
-    return int(google_crc32c.extend(total, f"{dtype.newbyteorder('<').str} {size}".encode()))
+        dtype = total.add(piece).dtype
+    if sums.get(name) != total.of(dtype):
+        raise ContainerError(Problem(name, "checksum mismatch"))
 
 
 def of_header(header: Mapping[str, Any]) -> int:

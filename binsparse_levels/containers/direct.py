@@ -118,18 +118,15 @@ def read_into(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None
 def parts_of(handle: int | IO[bytes], at: int, dtype: np.dtype[Any], name: str, limits: Limits) -> Parts:
     """A function that reads parts of an array whose items begin at an offset of a file."""
 
-    item, most = dtype.itemsize, limits.array_bytes
+    item = dtype.itemsize
 
     def read(start: int, stop: int) -> npt.NDArray[Any]:
         size = (stop - start) * item
-        if size > most:
+        if size > limits.array_bytes:
             limits.hold("array_bytes", size, name, "the size in bytes")
         try:
             array = np.empty(stop - start, dtype)
-            if size > STEP:
-                read_in_steps(handle, array, at + start * item)
-            elif not isinstance(handle, int) or read_at(handle, array, at + start * item) != size:
-                read_into(handle, array, at + start * item)
+            (read_in_steps if size > STEP else read_into)(handle, array, at + start * item)
             return array
         except Exception as error:
             raise_as_ours(error, name)
@@ -145,24 +142,27 @@ def read_in_steps(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> 
     each(lambda begin: read_into(handle, raw[begin : begin + STEP], at + begin), range(0, raw.size, STEP))
 
 
+_GZIP = 31  # of zlib, for its format
+
+
 def most_stored(size: int) -> int:
     """A bound on the compressed size of so many bytes. A larger chunk is not read."""
     return 2 * size + 2**16
 
 
-def inflate(stored: npt.NDArray[np.uint8], size: int, wbits: int) -> npt.NDArray[np.uint8]:
-    """The bytes of a deflated chunk: a zlib stream (wbits 15), or one or more gzip members (wbits 31).
+def inflate(stored: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
+    """The bytes of a chunk of one or more gzip members.
 
     Raises ValueError for another size than `size`. No more than `size` bytes are expanded.
     """
     data = b""
     rest: bytes | memoryview = stored.data
     while len(rest):
-        stream = zlib.decompressobj(wbits)
+        stream = zlib.decompressobj(_GZIP)
         data += stream.decompress(rest, size + 1 - len(data))
         if len(data) > size or not stream.eof:
             break
-        rest = stream.unused_data.lstrip(b"\0") if wbits > zlib.MAX_WBITS else b""
+        rest = stream.unused_data.lstrip(b"\0")
     if len(data) != size or len(rest):
         raise ValueError(f"a chunk does not expand to its {size} bytes")
     return np.frombuffer(data, np.uint8)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import math
 import os
@@ -13,17 +12,18 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ..arrays import Array, LazyArray, Parts, Pieces, lazy
+from ..arrays import Array, LazyArray, Pieces
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
+from ..system import unchanged_by_others
 from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, raise_as_ours, touching
 from .direct import DIRECT, parts_of
 from .hdf5_disk import Disk
 from .hdf5_opening import child_of
 from .hdf5_opening import opened as opened
 from .hdf5_opening import walk as walk
-from .replacing import Others, Overwrite, keeps, part_of, replacing
+from .replacing import Others, Overwrite, hold_lock, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
 # Large arrays begin at a page: to read 124 MB takes 8.7 ms, from where they would fall else 10.8.
@@ -46,16 +46,12 @@ class HDF5Reader:
         self._group = group
         self._limits = limits
         self._file = group.id if isinstance(group.id, h5py.h5f.FileID) else h5py.h5i.get_file_id(group.id)
+        driver = self._file.get_access_plist().get_driver()
+        self._remote = driver == h5py.h5fd.fileobj_driver  # read through Python: it may lie on a web server
         # The descriptor of a file whose contiguous arrays are read at their offset: a small slice in half of the time.
-        driver, written = self._file.get_access_plist().get_driver(), self._file.get_intent() & h5py.h5f.ACC_RDWR
-        near = DIRECT and driver == h5py.h5fd.SEC2 and not written
+        near = DIRECT and driver == h5py.h5fd.SEC2 and not self._file.get_intent() & h5py.h5f.ACC_RDWR
         plain = near and not self._file.get_create_plist().get_userblock()
         self._handle: int | None = self._file.get_vfd_handle() if plain else None
-
-    @functools.cached_property
-    def _far(self) -> bool:
-        """Whether it is read through Python: it may lie on a web server."""
-        return bool(self._file.get_access_plist().get_driver() == h5py.h5fd.fileobj_driver)
 
     @property
     def group(self) -> h5py.Group:
@@ -65,7 +61,8 @@ class HDF5Reader:
     def read_header(self) -> Any:
         text = read_text(self._group, ATTRIBUTE, self._limits)
         if text is None:
-            raise ContainerError(Problem(self._group.name, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
+            what = f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here; list_tensors names those of the file"
+            raise ContainerError(Problem(self._group.name, what))
         return load_json(text, self._limits)
 
     def array(self, name: str) -> LazyArray | None:
@@ -73,23 +70,10 @@ class HDF5Reader:
         if dataset is None:
             return None
         try:
-            stored = _Stored(dataset)
-            if stored.properties.get_external_count():
-                raise UnsafeError(Problem(name, "its data is in another file"))
-            if stored.properties.get_layout() == h5py.h5d.VIRTUAL:
-                raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
-            if unknown := {*stored.filters} - _FILTERS:
-                raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed"))
-            # In a remote file, to count the bytes of chunks reads about all of them.
-            size = stored.nbytes if stored.chunk and self._far else dataset.get_storage_size()
-            at = None if self._handle is None else stored.offset()
-            if self._handle is not None and at is not None:
-                if at + stored.nbytes > os.fstat(self._handle).st_size:
-                    raise EOFError("the file ends before the array does")
-                part = parts_of(self._handle, at, stored.dtype, name, self._limits)
-            else:
-                part = self._parts(stored, name)
-            return lazy(stored.shape, stored.dtype, part, nbytes=size, chunk=stored.chunk or 1)
+            array = _Dataset(dataset, name, self._limits, self._remote)
+            if self._handle is not None:
+                array.read_at_offset(self._handle)
+            return array
         except Exception as error:
             raise_as_ours(error, name)
 
@@ -103,90 +87,79 @@ class HDF5Reader:
 
         Precondition: `array` was called.
         """
-        stored = _Stored(child_of(self._group, name, h5py.h5d.DatasetID))
-        if not stored.chunk or not stored.length:
+        array = _Dataset(child_of(self._group, name, h5py.h5d.DatasetID), name, self._limits, self._remote)
+        if not array.chunked or not len(array):
             return DEFAULT_STORAGE
-        plain = {*stored.filters} <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
+        plain = {*array.filters} <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
         return Storage(
             "none" if plain else "gzip",
-            asked_for(stored.chunk, stored.length, CHUNK),
-            checksum=None if h5py.h5z.FILTER_FLETCHER32 in stored.filters else False,
+            asked_for(array.chunk, len(array), CHUNK),
+            checksum=None if h5py.h5z.FILTER_FLETCHER32 in array.filters else False,
         )
 
-    def _parts(self, stored: _Stored, name: str) -> Parts:
-        """A function that reads parts of a dataset, whose chunks are checked at the first."""
-        checked = not stored.chunk
 
-        def read(start: int, stop: int) -> Array:
-            nonlocal checked
-            self._limits.hold("array_bytes", (stop - start) * stored.dtype.itemsize, name, "the size in bytes")
-            try:
-                if stored.chunk and not checked:
-                    bounded_chunk(name, stored.chunk, stored.length, stored.dtype.itemsize, self._limits)
-                    if not self._far:
-                        stored.check()
-                        checked = True
-                if stored.chunk and self._far:
-                    stored.check_part(start, stop)
-                return stored.part(start, stop)
-            except Exception as error:
-                raise_as_ours(error, name)
-
-        return read
-
-
-class _Stored:
+class _Dataset(LazyArray):
     """A dataset of one dimension. h5py's own object takes longer to make than a small array to read."""
 
-    def __init__(self, dataset: h5py.h5d.DatasetID) -> None:
-        self._id = dataset
-        self.shape: tuple[int, ...] = dataset.shape or ()  # None where it never has any item
-        self.dtype: np.dtype[Any] = dataset.dtype
-        self.length = math.prod(self.shape)
-        self.nbytes = self.length * self.dtype.itemsize
-        self.properties = dataset.get_create_plist()
-        chunked = self.properties.get_layout() == h5py.h5d.CHUNKED
-        self.chunk: int | None = math.prod(self.properties.get_chunk()) if chunked else None
-        self.filters: list[int] = [self.properties.get_filter(k)[0] for k in range(self.properties.get_nfilters())]
+    def __init__(self, dataset: h5py.h5d.DatasetID, name: str, limits: Limits, remote: bool) -> None:
+        properties = dataset.get_create_plist()
+        self.filters: list[int] = [properties.get_filter(k)[0] for k in range(properties.get_nfilters())]
+        self.chunked = properties.get_layout() == h5py.h5d.CHUNKED
+        if properties.get_external_count():
+            raise UnsafeError(Problem(name, "its data is in another file"))
+        if properties.get_layout() == h5py.h5d.VIRTUAL:
+            raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
+        if unknown := {*self.filters} - _FILTERS:
+            raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed"))
+        # In a remote file, to count the bytes of chunks reads about all of them.
+        size = None if self.chunked and remote else dataset.get_storage_size()
+        super().__init__(dataset.shape or (), dataset.dtype, size)  # no shape where it never has any item
+        self.chunk = math.prod(properties.get_chunk()) if self.chunked else 1
+        self._id, self._name, self._limits, self._remote = dataset, name, limits, remote
+        self._checked = not self.chunked
 
     def part(self, start: int, stop: int) -> Array:
-        """The items start … stop - 1."""
-        if self.dtype.kind not in "iufb":  # h5py converts texts, enumerations and records
-            array: Array = h5py.Dataset(self._id)[start:stop]
-            return array
-        items: Array = np.empty(stop - start, self.dtype)
-        if len(items):
+        self._limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
+        try:
+            if not self._checked:
+                bounded_chunk(self._name, self.chunk, len(self), self.dtype.itemsize, self._limits)
+                self._check_chunks(start, stop)
+                self._checked = not self._remote
+            if self.dtype.kind not in "iufb":  # h5py converts texts, enumerations and records
+                converted: Array = h5py.Dataset(self._id)[start:stop]
+                return converted
+            items: Array = np.empty(stop - start, self.dtype)
             there = self._id.get_space()
             there.select_hyperslab((start,), (len(items),))
             self._id.read(h5py.h5s.create_simple(items.shape), there, items)
-        return items
+            return items
+        except Exception as error:
+            raise_as_ours(error, self._name)
 
-    def offset(self) -> int | None:
-        """Where the items begin in the file; None where only the library can read them."""
-        if len(self.shape) != 1 or not self.length or self.dtype.kind not in "iuf":
-            return None
+    def read_at_offset(self, handle: int) -> None:
+        """Read the items from the open file without the library, where they are stored as numpy has them."""
+        whole = math.prod(self.shape) * self.dtype.itemsize
+        if len(self.shape) != 1 or not whole or self._nbytes != whole or self.dtype.kind not in "iuf":
+            return
         plain = self._id.get_type().equal(h5py.h5t.py_create(self.dtype))  # numpy has no integers of 12 bits
-        at: int | None = self._id.get_offset() if plain and self._id.get_storage_size() == self.nbytes else None
-        return at
+        at = self._id.get_offset() if plain else None
+        if at is None:
+            return
+        if at + whole > os.fstat(handle).st_size:
+            raise EOFError("the file ends before the array does")
+        part = parts_of(handle, at, self.dtype, self._name, self._limits)
+        self.part = part  # type: ignore[assignment, method-assign]
 
-    def check(self) -> None:
+    def _check_chunks(self, start: int, stop: int) -> None:
         """Raise ValueError for a chunk of no bytes: the library crashes when it filters nothing."""
         sizes: list[int] = []
-        if self.shape:
+        if not self._remote:
             self._id.chunk_iter(lambda info: sizes.append(info.size))
+        for at in range(start // self.chunk * self.chunk, stop, self.chunk) if self._remote else ():
+            with contextlib.suppress(OSError, RuntimeError):  # it was never written
+                sizes.append(len(self._id.read_direct_chunk((at,))[1]))
         if 0 in sizes:
             raise ValueError("a chunk is stored in no bytes")
-
-    def check_part(self, start: int, stop: int) -> None:
-        """`check` of the chunks of some items, without reading where all the others are."""
-        chunk = self.chunk or 1
-        for at in range(start // chunk * chunk, stop, chunk):
-            try:
-                _, stored = self._id.read_direct_chunk((at,))
-            except (OSError, RuntimeError):  # it was never written
-                continue
-            if not len(stored):
-                raise ValueError("a chunk is stored in no bytes")
 
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
@@ -276,18 +249,15 @@ def others(path: str) -> set[str]:
     Raises ContainerError.
     """
     with opened(path) as file, touching(path):
-        ours, there = {ATTRIBUTE, "_NCProperties"}, {*file}
+        ours = {ATTRIBUTE, "_NCProperties"}
         if has_attribute(file, ATTRIBUTE):
-            # h5py's own objects take four times as long: this is a tenth of a write of a million entries.
-            links = file.id.links
-            hard = [name for name in there if links.get_info(name.encode()).type == h5py.h5l.TYPE_HARD]
-            children = {name: h5py.h5o.open(file.id, name.encode()) for name in hard}
-            arrays = {name: child for name, child in children.items() if isinstance(child, h5py.h5d.DatasetID)}
+            hard = [name for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
+            arrays = {name: file[name] for name in hard if isinstance(file[name], h5py.Dataset)}
             ours |= named_by(HDF5Reader(file, DEFAULT_LIMITS).read_header, arrays)
             for name in ours & arrays.keys():
-                if h5py.h5a.exists(arrays[name], b"DIMENSION_LIST"):
-                    ours |= {scale.name[1:] for lies in file[name].dims for scale in lies.values()}
-        return {*there, *file.attrs.keys()} - ours
+                if has_attribute(arrays[name], "DIMENSION_LIST"):
+                    ours |= {scale.name[1:] for lies in arrays[name].dims for scale in lies.values()}
+        return {*file, *file.attrs} - ours
 
 
 @contextlib.contextmanager
@@ -306,33 +276,22 @@ def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage)
     with touching(name):
         aside = place.create_group(os.path.basename(part_of("tensor")))
     try:
-        yield HDF5Writer(aside.create_group("new"), storage)
+        new = aside.create_group("new")
+        yield HDF5Writer(new, storage)
         with touching(name):
             place.file.flush()  # the disk may be full
-            _exchange(place, old, aside)
+            for array in new:
+                if array not in old and place.id.links.exists(array.encode()):
+                    what = "already exists, and is no array of a tensor"
+                    raise PathExistsError(Problem(f"{place.name}/{array}", what))
+            for array in old:
+                del place[array]
+            for array in list(new):
+                new.id.links.move(array.encode(), place.id, array.encode())
+            HDF5Writer(place, DEFAULT_STORAGE).write_header(json.loads(new.attrs[ATTRIBUTE]))
             place.file.flush()
     finally:
         del place[aside.name]
-
-
-def _exchange(place: h5py.Group, old: Sequence[str], aside: h5py.Group) -> None:
-    """Exchange the old arrays of a group and the new tensor in the group `aside`, atomically."""
-    new, out = aside["new"], aside.create_group("old")
-    names = list(new.keys())
-    for name in names:
-        if name not in old and place.id.links.exists(name.encode()):
-            raise PathExistsError(Problem(f"{place.name}/{name}", "already exists, and is no array of a tensor"))
-    moves = [(place, name, out) for name in old] + [(new, name, place) for name in names]
-    done = []
-    try:
-        for source, name, target in moves:
-            source.id.links.move(name.encode(), target.id, name.encode())
-            done.append((source, name, target))
-        HDF5Writer(place, DEFAULT_STORAGE).write_header(json.loads(new.attrs[ATTRIBUTE]))
-    except BaseException:
-        for source, name, target in reversed(done):
-            target.id.links.move(name.encode(), source.id, name.encode())
-        raise
 
 
 @contextlib.contextmanager
@@ -351,55 +310,62 @@ def writing(
     storage: Storage,
     *,
     beside: Others = others,
+    by: type[HDF5Writer] = HDF5Writer,
+    **options: Any,
 ) -> Iterator[HDF5Writer]:
     """A group of a new file, or of a copy of the file. The new file replaces the old file when the block ends well.
 
     Without a group, the whole file is replaced; with a group, and in an open group, only the tensor in it.
-    beside: lists what the file holds beside what is written. Raises OptionError, and PathExistsError as
-    `refuse_existing` does.
+    beside: lists what the file holds beside what is written. by: the writer. options: of h5py, for a new file. Raises
+    OptionError, and PathExistsError as `refuse_existing` does.
     """
     storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
     if isinstance(path, h5py.Group):
         with opened(path) as place, _aside(place, bool(overwrite), limits, storage) as writer:
             yield writer
         return
-    with changing(path, overwrite, beside, keep=keeps(path, group, overwrite, beside)) as file:
-        writer = HDF5Writer(walk(file, group, make=True), storage)
-        make_room(writer, f"{path}:{group or '/'}", overwrite, limits)
+    with changing(path, overwrite, beside, keep=keeps(path, group, overwrite, beside), **options) as file:
+        place = walk(file, group, make=True, track_order=options.get("track_order"))
+        with touching(path):
+            writer = by(place, storage)
+        if has_attribute(place, ATTRIBUTE):
+            if not overwrite:
+                raise PathExistsError(Problem(f"{path}:{group or '/'}", "has a tensor; pass overwrite=True"))
+            with touching(path):
+                writer.clear(limits)
         yield writer
-
-
-def make_room(writer: HDF5Writer, place: str, overwrite: Overwrite, limits: Limits) -> None:
-    """Delete the tensor in a group. Raises PathExistsError for a tensor that is there, unless `overwrite`."""
-    if has_attribute(writer.group, ATTRIBUTE):
-        if not overwrite:
-            raise PathExistsError(Problem(place, "has a tensor; pass overwrite=True"))
-        with touching(place):
-            writer.clear(limits)
 
 
 @contextlib.contextmanager
 def changing(
-    path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, head: bytes = b"", **options: Any
+    path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, **options: Any
 ) -> Iterator[h5py.File]:
     """A new file, or with `keep` a copy of the old file. It replaces the old file when the block ends well.
 
-    overwrite, others: as for `replacing`. head: 512 bytes before those of HDF5 in a new file, or none. options: of
-    h5py, for a new file. Raises ContainerError.
+    overwrite, others: as for `replacing`. options: of h5py, for a new file. Raises ContainerError.
     """
-    with replacing(path, overwrite, keep=keep, others=others) as part, Disk(part) as disk:
+    with unused(path, keep), replacing(path, overwrite, keep=keep, others=others) as part, Disk(part) as disk:
         old = keep and os.path.getsize(part)
-        new = {**_ALIGNED, **options, **({"userblock_size": len(head), "alignment_interval": 1} if head else {})}
         try:
             with touching(path):
-                file = h5py.File(disk, "r+") if old else h5py.File(disk, "w", **new)
+                file = h5py.File(disk, "r+") if old else h5py.File(disk, "w", **_ALIGNED, **options)
             with file:
                 yield file
-            if head and not old:
-                disk.seek(0)
-                disk.write(head)
         finally:  # what the library says after a failed write misleads
-            disk.raise_failure(path)
+            disk.raise_failure()
+
+
+@contextlib.contextmanager
+def unused(path: str, keep: bool) -> Iterator[None]:
+    """Keep other programs from opening a file for writing.
+
+    Raises ContainerError where one has: its changes to the old file would be lost. keep: as for `replacing`.
+    """
+    with hold_lock(path) if keep else contextlib.nullcontext(), unchanged_by_others(path) as free:
+        if not free:
+            what = "is open for writing in this or another program; close it there, or write into the open group"
+            raise ContainerError(Problem(path, what))
+        yield
 
 
 def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str | None:
@@ -425,20 +391,15 @@ def list_groups(
     The root is an empty string. Links are not followed.
     """
     names = []
-    with opened(path) as file:
-        todo = [("", file)]
-        seen = set()
-        while todo:
-            name, group = todo.pop()
-            with touching(name):
-                address = h5py.h5o.get_info(group.id).addr
-                if address in seen:  # a hard link to a group above
-                    continue
-                seen.add(address)
-                if has_attribute(group, ATTRIBUTE) or any(claim(group) for claim in claims):
-                    names.append(name)
-                for child in sorted(group.keys(), reverse=True):
-                    link = group.get(child, getlink=True)
-                    if isinstance(link, h5py.HardLink) and isinstance(group[child], h5py.Group):
-                        todo.append((f"{name}/{child}".lstrip("/"), group[child]))
+
+    def look(name: str, item: Any) -> None:
+        with touching(name):
+            if isinstance(item, h5py.Group) and (
+                has_attribute(item, ATTRIBUTE) or any(claim(item) for claim in claims)
+            ):
+                names.append(name)
+
+    with opened(path) as file, touching(str(path)):
+        look("", file)
+        file.visititems(look)
     return names

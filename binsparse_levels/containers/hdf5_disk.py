@@ -8,7 +8,6 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
-from ..errors import ContainerError, Problem
 
 _METADATA = 2**20  # bytes: a larger write is of data, which nothing reads again
 
@@ -54,7 +53,7 @@ class Disk(io.FileIO):
             self._failure = self._failure or error
             return size or 0
 
-    def raise_failure(self, path: str) -> None:
-        """Raise ContainerError if anything could not be written."""
+    def raise_failure(self) -> None:
+        """Raise the OSError of the first write that failed."""
         if self._failure is not None:
-            raise ContainerError(Problem(path, f"cannot be written: {self._failure.strerror}; make room"))
+            raise self._failure

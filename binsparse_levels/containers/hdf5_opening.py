@@ -6,8 +6,6 @@ import contextlib
 import gc
 import io
 import os
-import threading
-from collections.abc import Iterator
 from typing import IO, Any
 
 import h5py
@@ -15,34 +13,12 @@ import h5py
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from .base import raise_as_ours
 
-_collecting = threading.Lock()
-_pauses = 0  # blocks that pause it
-_resumed = False  # after the last of them
-
-
-@contextlib.contextmanager
-def _uncollected() -> Iterator[None]:
-    """Pause the collection of garbage, in all threads, for the block."""
-    global _pauses, _resumed
-    with _collecting:
-        if not _pauses:
-            _resumed = gc.isenabled()
-            gc.disable()
-        _pauses += 1
-    try:
-        yield
-    finally:
-        with _collecting:
-            _pauses -= 1
-            if not _pauses and _resumed:
-                gc.enable()
-
 
 class _Stream(io.RawIOBase):
     """A stream that h5py reads while it holds its lock.
 
     The stream may wait for another thread: fsspec has one for its requests. Garbage of h5py's that is collected there
-    would wait for the lock, and each thread for the other.
+    would wait for the lock, and each thread for the other. So no garbage is collected meanwhile.
     """
 
     def __init__(self, stream: Any) -> None:
@@ -58,8 +34,13 @@ class _Stream(io.RawIOBase):
         return place
 
     def readinto(self, buffer: Any) -> int:
-        with _uncollected():
+        collects = gc.isenabled()
+        gc.disable()
+        try:
             count: int = self._stream.readinto(buffer)
+        finally:
+            if collects:
+                gc.enable()
         return count
 
 
@@ -81,6 +62,8 @@ def opened(path: str | IO[bytes] | h5py.Group) -> contextlib.AbstractContextMana
         return file
     except FileNotFoundError:
         raise PathMissingError(Problem(str(path), "no such file")) from None
+    except BlockingIOError as error:
+        raise ContainerError(Problem(str(path), "another program has it open for writing; close it there")) from error
     except OSError as error:
         raise ContainerError(Problem(str(path), f"cannot be opened as HDF5: {error}")) from error
 

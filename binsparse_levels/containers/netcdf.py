@@ -6,8 +6,7 @@ opens and extends it.
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Iterator
+import functools
 from typing import Any
 
 import h5py
@@ -15,9 +14,9 @@ import numpy as np
 
 from ..arrays import Array, Pieces
 from ..limits import Limits
-from .base import Storage, touching
-from .hdf5 import HDF5Writer, arrays_in, changing, list_groups, make_room, others, reading, walk
-from .replacing import Overwrite, keeps
+from . import hdf5
+from .base import Storage
+from .hdf5 import HDF5Writer, arrays_in, has_attribute, list_groups, others, reading
 
 __all__ = ["list_groups", "others", "reading", "writing"]
 
@@ -44,7 +43,10 @@ class NetCDFWriter(HDF5Writer):
 
     def __init__(self, group: h5py.Group, storage: Storage) -> None:
         super().__init__(group, storage)
-        self._dimension = next_dimension(group.file)
+        self._dimension, file = next_dimension(group.file), group.file
+        if file.id.get_create_plist().get_link_creation_order() and not has_attribute(file, "_NCProperties"):
+            versions = f"version=2,h5py={h5py.version.version},hdf5={h5py.version.hdf5_version}"
+            file.attrs["_NCProperties"] = np.bytes_(versions)
 
     def write(self, name: str, pieces: Pieces) -> None:
         default, width = DEFAULT_FILLS.get(pieces.dtype.str[1:]), pieces.dtype.itemsize
@@ -85,19 +87,4 @@ class NetCDFWriter(HDF5Writer):
         super().clear(limits)
 
 
-@contextlib.contextmanager
-def writing(
-    path: str, group: str | None, overwrite: Overwrite, limits: Limits, storage: Storage
-) -> Iterator[NetCDFWriter]:
-    """As `writing` of HDF5."""
-    storage.refuse("NetCDF", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
-    keep = keeps(path, group, overwrite, others)
-    with changing(path, overwrite, others, keep=keep, **OPTIONS) as file:
-        if not len(file) and not len(file.attrs):
-            file.attrs["_NCProperties"] = np.bytes_(
-                f"version=2,h5py={h5py.version.version},hdf5={h5py.version.hdf5_version}"
-            )
-        with touching(path):
-            writer = NetCDFWriter(walk(file, group, make=True, track_order=True), storage)
-        make_room(writer, f"{path}:{group}", overwrite, limits)
-        yield writer
+writing = functools.partial(hdf5.writing, by=NetCDFWriter, **OPTIONS)

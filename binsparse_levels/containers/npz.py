@@ -6,9 +6,9 @@ import contextlib
 import functools
 import io
 import json
+import math
 import os
 import shutil
-import sys
 import zipfile
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
@@ -20,7 +20,7 @@ from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import ContainerError, DescriptorError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from .base import Storage, named_by, names_in, touching
+from .base import Storage, named_by, touching
 from .direct import DIRECT, handle_of, open_zip, parts_of, read_into
 from .replacing import Overwrite, keeps, replacing
 
@@ -40,6 +40,13 @@ def read_npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, 
     return shape, fortran, dtype
 
 
+def check_size(name: str, size: int, begin: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
+    """Raise ContainerError for a .npy file whose header does not agree with its size."""
+    declared = begin + dtype.itemsize * math.prod(shape)
+    if declared != size:
+        raise ContainerError(Problem(name, f"has {size} bytes, its header says {declared}"))
+
+
 def header_text(array: Array, limits: Limits) -> Any:
     """The JSON in an array: a text of no dimensions, or bytes as uint8."""
     if array.ndim == 1 and array.dtype == np.uint8:
@@ -50,15 +57,11 @@ def header_text(array: Array, limits: Limits) -> Any:
 
 
 def text_in(array: Array) -> str | bytes:
-    """The text in an array of one item. Raises DescriptorError for numbers that are no characters.
-
-    numpy stores 32 bits for each, and makes strings of any that break Python.
-    """
-    if array.dtype.kind == "U":
-        codes = np.ascontiguousarray(array, array.dtype.newbyteorder("=")).reshape(-1).view(np.uint32)
-        if codes.size and codes.max() > sys.maxunicode:
-            raise DescriptorError(Problem(KEY, f"no character has the number {codes.max():#x}; write the file again"))
-    text: str | bytes = array.reshape(()).item()
+    """The text in an array of one item. Raises DescriptorError for numbers that are no characters."""
+    try:
+        text: str | bytes = array.reshape(()).item()
+    except SystemError as error:
+        raise DescriptorError(Problem(KEY, f"no text: {error}; write the file again")) from None
     return text
 
 
@@ -81,35 +84,27 @@ class NPZReader:
             raise ContainerError(Problem(archive.filename or "", "two members have the same name"))
 
     def read_header(self) -> Any:
-        if self.array(KEY) is None:
+        header = self.array(KEY)
+        if header is None:
             raise ContainerError(Problem(KEY, "no such member: no Binsparse tensor here"))
         member = self._archive.getinfo(f"{KEY}.npy")
         self._limits.hold("header_bytes", member.file_size // 4, KEY, "the length of the JSON header")
-        with touching(KEY):
-            return header_text(self._whole(member, KEY), self._limits)
+        return header_text(self._whole(member, KEY, header.shape), self._limits)
 
     def array(self, name: str, *, flat: bool = False) -> LazyArray | None:
         """Of a deflated array, the first slice reads all of it. flat: all items as one dimension, the last fastest."""
-        try:
-            member = self._archive.getinfo(f"{name}.npy")
-        except KeyError:
+        member = self._archive.NameToInfo.get(f"{name}.npy")
+        if member is None:
             return None
         with touching(name), self._archive.open(member) as file:
             shape, fortran, dtype = read_npy_header(file, name)
             begin = file.tell()
-        declared = begin + dtype.itemsize * int(np.prod(shape, dtype=object))
-        if declared != member.file_size:
-            raise ContainerError(Problem(name, f"has {member.file_size} bytes, its header says {declared}"))
-        sizes = (int(np.prod(shape, dtype=object)),) if flat else shape
-
-        def whole() -> Array:
-            stored = self._whole(member, name)
-            return stored.reshape(-1) if flat else stored
-
-        stream = self._archive.fp
-        handle = None if stream is None else handle_of(stream)
-        plain = member.compress_type == zipfile.ZIP_STORED and not (fortran and flat)
-        if not plain or handle is None or not DIRECT:
+        check_size(name, member.file_size, begin, shape, dtype)
+        sizes = (math.prod(shape),) if flat else shape
+        stored = member.compress_type == zipfile.ZIP_STORED and not (fortran and flat)
+        handle = handle_of(self._archive.fp) if stored and DIRECT and self._archive.fp is not None else None
+        whole = functools.partial(self._whole, member, name, sizes)
+        if handle is None:
             once = functools.cache(whole)
             return lazy(sizes, dtype, lambda start, stop: once()[start:stop], nbytes=member.compress_size)
 
@@ -124,11 +119,10 @@ class NPZReader:
 
         return lazy(sizes, dtype, read, nbytes=member.compress_size)
 
-    def _whole(self, member: zipfile.ZipInfo, name: str) -> Array:
+    def _whole(self, member: zipfile.ZipInfo, name: str, sizes: tuple[int, ...]) -> Array:
         self._limits.hold("array_bytes", member.file_size, name, "the size in bytes")
         with touching(name), self._archive.open(member) as file:
-            array: Array = npy.read_array(file, allow_pickle=False, max_header_size=10_000)
-        return array
+            return npy.read_array(file, allow_pickle=False, max_header_size=10_000).reshape(sizes)
 
     def storage(self, name: str) -> Storage:
         """How an array is stored, as options for a writer. Precondition: `array` was called."""
@@ -195,24 +189,24 @@ def writing(
 def others(path: str) -> set[str]:
     """The names of the members of a zip file, but for those of a tensor. Raises ContainerError."""
     with open_zip(path) as archive:
-        names = set(archive.namelist())
-        reader = NPZReader(archive, DEFAULT_LIMITS)
-        arrays = [name[:-4] for name in names if name.endswith(".npy")] if f"{KEY}.npy" in names else []
-        return names - {f"{name}.npy" for name in (KEY, *named_by(reader.read_header, arrays))}
+        return set(archive.namelist()) - _members(archive)
 
 
-def _names(archive: zipfile.ZipFile) -> set[str]:
-    """The names of the header and the arrays of a tensor; none without a header."""
-    reader = NPZReader(archive, DEFAULT_LIMITS)
-    return {KEY, *names_in(reader.read_header())} if reader.array(KEY) is not None else set()
+def _members(archive: zipfile.ZipFile) -> set[str]:
+    """The names of the members of a tensor; none without a header."""
+    names = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
+    ours = named_by(NPZReader(archive, DEFAULT_LIMITS).read_header, names) | {KEY} if KEY in names else set()
+    return {f"{name}.npy" for name in ours}
 
 
 def _keep_others(path: str, archive: zipfile.ZipFile, overwrite: bool) -> None:
     """Copy the members that are no part of a tensor from an old zip file. Raises PathExistsError."""
     with open_zip(path) as old:
-        ours = {f"{name}.npy" for name in _names(old)}
+        ours = _members(old)
         if ours and not overwrite:
             raise PathExistsError(Problem(path, "has a tensor; pass overwrite=True"))
+        if ours:
+            NPZReader(old, DEFAULT_LIMITS).read_header()  # a damaged one does not say which members are its own
         for member in old.infolist():
             if member.filename not in ours:
                 kept = zipfile.ZipInfo(member.filename, member.date_time)

@@ -9,6 +9,7 @@ import re
 import secrets
 import shutil
 import threading
+import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
@@ -16,24 +17,28 @@ from filelock import FileLock, Timeout
 
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..parallel import each
-from ..system import begin_to_disk, exchange, is_running, rename_new, to_disk
-from .base import FULL, is_url
+from ..system import exchange, rename_new, to_disk
+from .base import UNWRITABLE, is_url, unwritten
 
 Overwrite: TypeAlias = bool | Literal["file"]  # replace the tensor that is there, or all of the file
 Others: TypeAlias = Callable[[str], Collection[str]]  # the names of what a path holds beside a tensor at its root
-_Signature: TypeAlias = tuple[int, int, int, int]
 
 _LISTED = 8  # names in a message
 _WAITING = 4  # threads that wait for the disk
-_DISK = FULL | {errno.EIO, errno.EROFS}
+_DAY = 24 * 60 * 60.0  # seconds without a change, after which nobody writes a file any more
 
 
 def real_path(path: str) -> str:
-    """The absolute path without links. Raises ContainerError for links in a circle, or a deleted working folder."""
+    """The absolute path without links.
+
+    Raises ContainerError for what cannot be a path, links in a circle, or a deleted working folder.
+    """
     try:
         real = os.path.realpath(path)
     except FileNotFoundError:
         raise ContainerError(Problem(path, "the working folder was deleted; pass an absolute path")) from None
+    except ValueError as error:
+        raise ContainerError(Problem(ascii(path), f"cannot be a path: {error}; choose another")) from None
     if os.path.islink(real):
         raise ContainerError(Problem(path, "is a symbolic link in a circle; remove it, or choose another path"))
     return real
@@ -58,6 +63,8 @@ def _refuse_others(path: str, real: str, others: Others) -> None:
         empty = not (os.listdir(real) if os.path.isdir(real) else os.path.getsize(real))
         there = [] if empty else sorted(others(real))
     except BinsparseError as error:
+        if isinstance(error.__cause__, BlockingIOError):  # another program is writing it
+            raise
         what = f"cannot be listed ({error.problems[0].message}); pass overwrite='file' to replace all of it"
         raise PathExistsError(Problem(path, what)) from error
     refuse_losing(path, there)
@@ -114,16 +121,13 @@ def replacing(path: str, overwrite: Overwrite, *, keep: bool = False, others: Ot
     target = real_path(path)
     if os.path.exists(target) and not os.path.isfile(target):
         raise ContainerError(Problem(path, "is a directory, a pipe or a device, and is not replaced"))
-    with _placing(path, target, overwrite, keep, others) as (part, before, place):
+    with _placing(path, target, overwrite, keep, others, os.replace) as (part, old):
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        if keep and before is not None:
+        if old:
             shutil.copyfile(target, part)
         yield part
-        to_disk(part)
-        if before is not None:
-            with contextlib.suppress(FileNotFoundError):  # another program has removed it
-                shutil.copymode(target, part)
-        place(os.replace)
+        with contextlib.suppress(FileNotFoundError):  # another program may have removed it
+            shutil.copymode(target, part)
 
 
 @contextlib.contextmanager
@@ -136,83 +140,72 @@ def replacing_folder(
     files of the old one, which are to be replaced and not changed. The other parameters are those of `replacing`.
     """
     target = real_path(path)
-    with _placing(path, target, overwrite, keep, others) as (part, before, place):
-        if before is not None and not os.path.isdir(target):
+    with _placing(path, target, overwrite, keep, others, exchange_folders) as (part, old):
+        if os.path.lexists(target) and not os.path.isdir(target):
             raise PathExistsError(Problem(path, "already exists, and is not a folder"))
-        if keep and before is not None:
+        if old:
             shutil.copytree(target, part, symlinks=True, copy_function=_link)
         else:
             os.mkdir(part)
         yield part
-        _all_to_disk(part)
-        place(exchange_folders)
-
-
-def _all_to_disk(folder: str) -> None:
-    """Flush a folder and all in it. Threads wait for the disk together: for 14 files and folders 17 ms where one after
-    another took 68, and 20 to 23 while the disk was fast.
-    """
-    there = [os.path.join(place, name) for place, _, names in os.walk(folder) for name in ("", *names)]
-    paths = [path for path in there if not os.path.islink(path)]
-    for path in paths:
-        begin_to_disk(path)
-    each(to_disk, paths, _WAITING)
 
 
 @contextlib.contextmanager
 def _placing(
-    path: str, target: str, overwrite: Overwrite, keep: bool, others: Others | None
-) -> Iterator[tuple[str, _Signature | None, Callable[[Callable[[str, str], None]], None]]]:
-    """The path of a part, the signature of what is at the target, and a function that puts the part there.
+    path: str,
+    target: str,
+    overwrite: Overwrite,
+    keep: bool,
+    others: Others | None,
+    replace: Callable[[str, str], None],
+) -> Iterator[tuple[str, bool]]:
+    """The path of a part that `replace` puts at the target when the block ends well, and whether it begins as a copy.
 
-    Its argument is the call that replaces a path by another. Errors that tell of the part tell of the path; those of
-    the system become ContainerError.
+    Errors that name the part are made to name the path; those of the system become ContainerError.
     """
-    part = part_of(target)
-
-    def place(replace: Callable[[str, str], None]) -> None:
-        now = _signature(target)
-        if before is None and (keep or not overwrite):
-            if not rename_new(part, target):
-                what = "another program has made it meanwhile, and it is kept; write to another path"
-                raise PathExistsError(Problem(path, what))
-        else:
-            if keep and now != before:
-                raise ContainerError(Problem(path, "another program has changed it meanwhile; try again"))
-            if now not in (None, before) and others is not None and overwrite is True:
-                _refuse_others(path, target, others)
-            (os.rename if now is None else replace)(part, target)
-        to_disk(os.path.dirname(target))
-
     if is_url(path):
         raise ContainerError(Problem(path, "is written on a local disk only; copy it from there, or write a .zarr"))
+    part = part_of(target)
     with hold_lock(target) if keep else contextlib.nullcontext():
         try:
-            before = _signature(target)
+            _clear_leftovers(target)
+            before = signature(target)
             if not keep:
                 refuse_existing(path, overwrite, others)
-            yield part, before, place
+            yield part, keep and before is not None
+            _all_to_disk(part)
+            now = signature(target)
+            if before is None and (keep or not overwrite):
+                if not rename_new(part, target):
+                    what = "another program has made it meanwhile, and it is kept; write to another path"
+                    raise PathExistsError(Problem(path, what))
+            else:
+                if keep and now != before:
+                    raise ContainerError(Problem(path, "another program has changed it meanwhile; try again"))
+                if now not in (None, before) and others is not None and overwrite is True:
+                    _refuse_others(path, target, others)
+                (os.rename if now is None else replace)(part, target)
+            to_disk(os.path.dirname(target))
         except BinsparseError as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in FULL:
-                raise _unwritten(path, error.__cause__) from error
+            if isinstance(error.__cause__, OSError) and error.__cause__.errno in UNWRITABLE:
+                raise unwritten(path, error.__cause__) from error
             named = [Problem(fault.path.replace(part, path), fault.message) for fault in error.problems]
             if named == [*error.problems]:
                 raise
             raise type(error)(named) from error
         except OSError as error:
             about = isinstance(error.filename, str) and (error.filename == target or error.filename.startswith(part))
-            if not (about or error.errno in _DISK):
+            if not (about or error.errno in UNWRITABLE):
                 raise
-            raise _unwritten(path, error) from error
+            raise unwritten(path, error) from error
         finally:
             remove(part)
 
 
-def _unwritten(path: str, error: OSError) -> ContainerError:
-    remedy = "make room" if error.errno in _DISK else "check the rights"
-    remedy = "make the folder" if isinstance(error, FileNotFoundError) else remedy
-    what = f"cannot be written: {error.strerror}; nothing has changed; {remedy} or choose another path"
-    return ContainerError(Problem(path, what))
+def _all_to_disk(path: str) -> None:
+    """Flush a file, or a folder and all in it, for which threads wait together."""
+    there = [os.path.join(place, name) for place, _, names in os.walk(path) for name in ("", *names)]
+    each(to_disk, [x for x in there if not os.path.islink(x)] or [path], _WAITING)
 
 
 def write_text(path: str | os.PathLike[str], text: str, overwrite: bool) -> None:
@@ -224,13 +217,12 @@ def write_text(path: str | os.PathLike[str], text: str, overwrite: bool) -> None
 @contextlib.contextmanager
 def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
     """A function that raises ContainerError if another folder replaced this one; None for what is no folder."""
-    if not isinstance(path, str) or not os.path.isdir(path):
-        yield None
-        return
-    path = os.path.abspath(path)  # the working folder may change
-    try:
-        handle = os.open(path, os.O_RDONLY)
-    except OSError:  # a folder cannot be opened everywhere
+    handle = None
+    if isinstance(path, str) and os.path.isdir(path):
+        path = os.path.abspath(path)  # the working folder may change
+        with contextlib.suppress(OSError):  # a folder cannot be opened everywhere
+            handle = os.open(path, os.O_RDONLY)
+    if handle is None:
         yield None
         return
 
@@ -245,19 +237,17 @@ def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
 
 
 _PATIENCE = 60.0  # seconds that a process waits for another
-
-
+_LOCK = ".binsparse_levels.lock"  # how the name of a lock ends
 _LOCKLESS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK}  # of a file system without locks
 _locked: set[tuple[int, str]] = set()  # by thread
 
 
 @contextlib.contextmanager
-def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
+def hold_lock(target: str) -> Iterator[None]:
     """Hold the lock of a target within the block. Other threads and processes that want the lock wait.
 
-    The lock is the system's, on a file beside the target, so a killed process releases it. Without
-    locks in the file system, nobody waits. patience: seconds to wait. Raises ContainerError where the lock stays taken
-    for longer.
+    The lock is the system's, on a file beside the target, so a killed process releases it. Without locks in the file
+    system, nobody waits. Raises ContainerError where the lock stays taken.
     """
     target = real_path(target)
     folder, name = os.path.split(target)
@@ -265,12 +255,11 @@ def hold_lock(target: str, patience: float | None = None) -> Iterator[None]:
     if me in _locked or not os.path.isdir(folder):
         yield
         return
-    patience = _PATIENCE if patience is None else patience
     lock = FileLock(os.path.join(folder, f".{_short(name)}{_LOCK}"), mode=0o666)
     try:
-        lock.acquire(timeout=patience, poll_interval=0.01)
+        lock.acquire(timeout=_PATIENCE, poll_interval=0.01)
     except Timeout:
-        what = f"another process or thread has been writing it for {patience:.0f} seconds; try again later"
+        what = f"another process or thread has been writing it for {_PATIENCE:.0f} seconds; try again later"
         raise ContainerError(Problem(target, what)) from None
     except OSError as error:
         if error.errno not in _LOCKLESS:
@@ -291,66 +280,32 @@ def part_of(target: str) -> str:
     return os.path.join(folder, f".{_short(name)}.{os.getpid()}-{secrets.token_hex(4)}.part")
 
 
-# What is written or filled (.d: to be zipped), and a folder that stood aside for a new one (.old).
-_LEFTOVER = re.compile(r"\.(.+)\.([0-9]+)-[0-9a-f]{8}\.part(\.d|\.old)?", re.DOTALL)
+# How the name of a part ends; .d is a folder of scratch files, .old a folder that stood aside for a new one.
+_LEFTOVER = re.compile(r"[0-9]+-[0-9a-f]{8}\.part(\.d|\.old)?")
 
 
-_LOCK = ".binsparse_levels.lock"  # how the name of a lock ends
+def _clear_leftovers(target: str) -> None:
+    """Remove what killed writers of the target left, once a day old. What stood aside returns to an empty place."""
+    folder, name = os.path.split(target)
+    begin = f".{_short(name)}."
+    with contextlib.suppress(OSError):
+        for left in os.listdir(folder):
+            if not left.startswith(begin) or not _LEFTOVER.fullmatch(left, len(begin)):
+                continue
+            path = os.path.join(folder, left)
+            if left.endswith(".old") and begin == f".{name}." and not os.path.lexists(target):
+                os.rename(path, target)
+            elif _age(path) > _DAY:
+                remove(path)
 
 
-def clean_folder(folder: str) -> list[tuple[str, str]]:
-    """Remove the leftovers of killed writers from a folder. Returns each path and its outcome.
-
-    Files of a running process of this machine are kept. A tensor that was set aside returns to its empty place.
-    Raises ContainerError for a path that is not a folder.
-    """
-    outcomes = []
-    try:
-        names = sorted(os.listdir(folder))
-    except (OSError, ValueError) as error:
-        raise ContainerError(Problem(ascii(folder), f"cannot be cleaned: {error}")) from None
-    for name in names:
-        if name.startswith(".") and name.endswith(_LOCK):
-            outcomes.append((os.path.join(folder, name), _clean_lock(os.path.join(folder, name[1 : -len(_LOCK)]))))
-            continue
-        match = _LEFTOVER.fullmatch(name)
-        if match is None:
-            continue
-        path, target = os.path.join(folder, name), os.path.join(folder, match[1])
-        if is_running(int(match[2])):
-            outcomes.append((path, f"kept, process {match[2]} is writing it"))
-        elif match[3] == ".old" and len(os.fsencode(match[1])) > _LONGEST - 4:
-            outcomes.append((path, "kept, its own name was cut short"))
-        else:
-            try:
-                outcomes.append((path, _clean_up(path, target if match[3] == ".old" else None)))
-            except OSError as error:
-                outcomes.append((path, f"kept: {error}"))
-    return outcomes
+def _age(path: str) -> float:
+    """The seconds since a file, or a folder or one in it, has changed."""
+    found = [os.lstat(x) for x in (path, *(folder for folder, _, _ in os.walk(path)))]
+    return time.time() - max(max(status.st_mtime, status.st_ctime) for status in found)
 
 
-def _clean_lock(target: str) -> str:
-    """Remove a lock that nobody holds. Returns the outcome."""
-    try:
-        with hold_lock(target, 0):
-            return "removed"
-    except ContainerError:
-        return "kept, a process holds it"
-
-
-def _clean_up(path: str, target: str | None) -> str:
-    """Remove a leftover, or put it back where its place is empty. Returns the outcome."""
-    if target is not None and not os.path.lexists(target):
-        os.rename(path, target)
-        return f"put back as {target}"
-    if os.path.isdir(path) and not os.path.islink(path):
-        shutil.rmtree(path)
-    else:
-        os.unlink(path)
-    return "removed"
-
-
-def _signature(path: str) -> _Signature | None:
+def signature(path: str) -> tuple[int, ...] | None:
     """What changes with a file or folder at a path; None where there is nothing."""
     try:
         status = os.lstat(path)

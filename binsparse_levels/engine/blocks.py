@@ -6,13 +6,14 @@ how the entries are spread over the fibers: also one fiber of all entries is rea
 
 from __future__ import annotations
 
+import functools
 from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import ArrayError, LimitError, Problem
+from ..errors import ArrayError, LimitError, Problem, raise_if
 from ..levels import places
 from ..levels.base import Owners
 from ..levels.positions import Array, as_array, cells, times
@@ -82,6 +83,15 @@ def read_blocks(tree: Tree, size: int) -> Iterator[tuple[list[Array], Array]]:
     """All entries of a tree, at most `size` at a time, in at least one block; see `read_block`."""
     for block in blocks_of(tree, size) if len(tree.values) else [Block(range(0))]:
         yield read_block(tree, block)
+
+
+def outermost(tree: Tree) -> Callable[[int], int]:
+    """A function that reads the outermost coordinate of the entry at a position. These ascend, as a search needs it.
+
+    Raises ArrayError where they do not: the first level is read once, and checked.
+    """
+    raise_if(ArrayError, tree.outermost_problems)
+    return lambda position: int(read_block(tree, Block(range(position, position + 1)))[0][0][0])
 
 
 def _owners(tree: Tree, positions: range) -> list[Owners]:
@@ -199,7 +209,7 @@ class _CountsBefore:
             there, below = self._counted
             return int(below[np.searchsorted(there, x)])
         if x not in self._known:
-            self._known[x] = bisect_left(range(len(self._tree.values)), x, key=self._outermost)
+            self._known[x] = bisect_left(range(len(self._tree.values)), x, key=self._coordinate)
         return self._known[x]
 
     def last_below(self, count: int) -> int:
@@ -207,10 +217,11 @@ class _CountsBefore:
         if self._counted is not None:
             there, below = self._counted
             return int(there[np.searchsorted(below, count, side="right") - 1])
-        return self._outermost(count)
+        return self._coordinate(count)
 
-    def _outermost(self, position: int) -> int:
-        return int(read_block(self._tree, Block(range(position, position + 1)))[0][0][0])
+    @functools.cached_property
+    def _coordinate(self) -> Callable[[int], int]:
+        return outermost(self._tree)
 
 
 def read_slab(tree: Tree, dimension: int, wanted: range, size: int) -> tuple[list[Array], Array]:

@@ -25,7 +25,6 @@ from ..levels.positions import (
     Window,
     as_array,
     as_positions,
-    distinct,
     fitted,
     items_at,
 )
@@ -56,34 +55,14 @@ def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Arr
     return (entries if repeats is None else entries[repeats]), place
 
 
-# Single entries
-
-
-def find_in(tree: Tree, coords: Sequence[int]) -> int:
-    """The position of the entry at these stored coordinates, or -1. Reads only the fibers on the way from a file.
-
-    Precondition: in range.
-    """
-    position, n = 0, 1
-    for place in tree.places:
-        level = place.level
-        arrays = {role: tree.arrays[spec.name] for role, spec in place.arrays.items()}
-        here = coords[place.depth : place.depth + level.rank]
-        if tree.lazy:
-            window = [range(x, x + 1) for x in here]
-            _, _, children = listed(tree, place, arrays, n, range(position, position + 1), window)
-            position = int(as_positions(children)[0]) if len(children) else -1
-            n = level.size(arrays, place.dims, n)
-        else:
-            at = [np.array([x], np.int64) for x in here]
-            position = int(level.locate(arrays, place.dims, np.array([position], np.int64), at)[0])
-        if position < 0:
-            return -1
-    return position
+# Entries at coordinates
 
 
 def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
-    """`find_in` for many entries. Of arrays in a file, the fibers of all entries are read at once, level by level."""
+    """The positions of the entries at these stored coordinates, -1 where there is none. Precondition: in range.
+
+    Of arrays in a file, the fibers of all entries are read at once, level by level.
+    """
     count = len(coords[0]) if coords else 1
     positions = np.zeros(count, np.int64)
     left: Array | None = None  # the numbers of the entries that may be there; None for all
@@ -329,7 +308,7 @@ def _in_order(item: Item) -> Positions:
     """The coordinates of an item, ascending and each once."""
     if isinstance(item, range):
         return item if item.step > 0 else item[::-1] if item else range(0)
-    return _as_it_stands(item) if _ascends(item) else distinct(np.asarray(item))
+    return _as_it_stands(item) if _ascends(item) else np.unique(np.asarray(item))
 
 
 def _ascends(item: Item) -> bool:

@@ -15,6 +15,8 @@ from ..levels.base import Counted, wrong_type
 from ..levels.positions import Array, Positions, as_array, as_pointers
 from ..limits import INT32_MAX
 
+_AT_ONCE = 2**18  # items of an array that are in memory while a level is checked
+
 
 class Stored(Protocol):
     """The shape and the type of an array, which are known before it is read."""
@@ -51,6 +53,17 @@ class Tree:
     def regular(self) -> bool:
         """Whether every level lists its fibers in order, and every position is that of one entry."""
         return all(level.ascending and not level.gaps and not level.shares for level in self.levels)
+
+    @cached_property
+    def outermost_problems(self) -> list[Problem]:
+        """Faults of the levels down to the first that has a dimension, which are read once, a part at a time."""
+        problems: list[Problem] = []
+        for place, arrays, n in self.walk():
+            found = place.level.check_in_parts(arrays, place.dims, n, _AT_ONCE)
+            problems += [at_name(problem, place) for problem in found]
+            if place.dims or problems:
+                break
+        return problems
 
     def walk(self) -> Iterator[tuple[Place, dict[str, Array], int]]:
         """Each level with its arrays by role and its number of positions.

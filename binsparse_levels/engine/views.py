@@ -38,6 +38,16 @@ class Selection(NamedTuple):
         """The same cells with dimensions in another order."""
         return self._replace(dimensions=tuple(self.dimensions[k] for k in axes))
 
+    def distinct(self) -> tuple[Selection, dict[int, Array]]:
+        """The same cells, each once; for each dimension of the selection that repeats some, how often each is there."""
+        items, times = list(self.items), {}
+        for dimension, k in enumerate(self.dimensions):
+            if isinstance(item := items[k], np.ndarray):
+                items[k], counts = np.unique(item, return_counts=True)
+                if len(counts) < len(item):
+                    times[dimension] = counts
+        return self._replace(items=tuple(items)), times
+
     def places(self, coords: Sequence[Any]) -> list[Any]:
         """The coordinates in the tensor of cells of the selection. coords: integers, or arrays of one shape."""
         whole: list[Any] = list(self.items)

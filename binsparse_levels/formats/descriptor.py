@@ -118,7 +118,7 @@ class _Parser:
         if self.lenient:
             self.repairs.append(f"{path}: {message}")
         else:
-            self.fault(path, message)
+            self.fault(path, f"{message}; read(…, lenient=True) repairs it")
         return self.lenient
 
     def parse(self, header: Any) -> Descriptor:
@@ -131,6 +131,9 @@ class _Parser:
         if shape is not None:
             self.limits.hold("rank", len(shape), "shape", "the number of dimensions")
         format = self.format(inner, shape)
+        if format is not None and shape is not None and format.rank == 1 and shape[1:] == (1,) and self.map is None:
+            self.mend("shape", f"expected one size for a vector, got {list(shape)}")
+            shape = shape[:1]
         stored = shape
         if shape is None:
             format = None  # nothing more can be said of it

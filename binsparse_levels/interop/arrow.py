@@ -16,9 +16,8 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.changing import expanded
+from ..tensors.changing import entries, expanded
 from ..tensors.foreign import qualified
-from ..tensors.listing import entries
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 
@@ -104,8 +103,8 @@ def to_table(
 
     Parameters
     ----------
-    tensor : a dimension with labels becomes a column of categories, and another one of integers. The structure is
-        expanded.
+    tensor : a dimension with texts as labels becomes a column of categories, one with other labels a column of their
+        type, and one without labels a column of integers. The structure is expanded.
     dims, values : the names of the columns. By default those of the table that the tensor was made of, or `dim_0` and
         so on, and `value`.
     dtype : "stored" makes coordinates as narrow as `Tensor.unpack` makes them; by default they have 32 bits, or 64
@@ -138,7 +137,9 @@ def to_table(
             raise ArrayError(
                 Problem(name, f"coordinate {x.max()} has none of the {len(labels)} labels; write them anew")
             )
-        columns.append(arrow.DictionaryArray.from_arrays(x, labels, safe=False))
+        texts = known.columns[name].offsets is not None
+        column = arrow.DictionaryArray.from_arrays(x, labels, safe=False) if texts else labels.take(arrow.array(x))
+        columns.append(column)
     try:
         columns.append(arrow.array(np.ascontiguousarray(stored)))
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
 import itertools
 import os
@@ -33,12 +34,15 @@ _UNPICKLING = threading.Lock()  # else several threads open the same file at onc
 
 
 class Blocks:
-    """An opened tensor or a view of it, of which an index gives a COO. Pickled, it is the path and the view."""
+    """An opened tensor or a view of it, of which an index gives a COO. Pickled, it is the path and the view.
+
+    Labels are left out: they would travel with each block.
+    """
 
     __slots__ = ("tensor",)
 
     def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor
+        self.tensor = tensor._labelled(None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _arrived, (type(self), travelling(), pickle.dumps(self.tensor))
@@ -70,6 +74,7 @@ class Blocks:
 def _arrived(made: type[Blocks], kinds: Sequence[Travelling], pickled: bytes) -> Blocks:
     """Blocks in another process, which may load the level kinds that the first process knows."""
     arrive(kinds)
+    _keep_fill_values()
     with _UNPICKLING:
         return made(_unpickled(pickled))
 
@@ -123,6 +128,7 @@ def dask_of(blocks: Blocks, chunks: Any) -> dask.array.Array:
     with needing("sparse"):
         import sparse
 
+    _keep_fill_values()
     tensor = blocks.tensor
     if isinstance(chunks, str) and chunks == "auto":
         chunks = _auto(tensor)
@@ -136,6 +142,22 @@ def dask_of(blocks: Blocks, chunks: Any) -> dask.array.Array:
         what = f"{chunks!r:.40} does not cut the shape {tensor.shape}; pass a size for each dimension"
         raise OptionError(Problem("chunks", what)) from error
     return made
+
+
+@functools.cache
+def _keep_fill_values() -> None:
+    """Have distributed pickle each COO: its own way to send one drops the fill value."""
+    with contextlib.suppress(ImportError):
+        import distributed.protocol.sparse  # noqa: F401, which registers its own way
+        import sparse
+        from distributed.protocol.serialize import dask_serialize
+
+        register: Any = dask_serialize.register
+        register(sparse.COO)(_not_implemented)
+
+
+def _not_implemented(array: Any) -> Any:
+    raise NotImplementedError  # upon which distributed goes on to pickle
 
 
 def _auto(tensor: Tensor) -> tuple[int, ...]:

@@ -69,8 +69,10 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
         if grouped is None or (compressed_axes is not None and tuple(compressed_axes) != grouped[0]):
             return sparse.GCXS.from_coo(to_sparse(tensor, copy=copy), compressed_axes=compressed_axes)
         rows, stored = grouped
-        shared = (stored.values, stored.arrays["indices_1"], stored.arrays["pointers_to_1"])
-        arrays = tuple(owned(x, tensor, copy) for x in shared)
+        # The library slices by signed index arrays, and compiles for each type.
+        numbers = stored.arrays["indices_1"], stored.arrays["pointers_to_1"]
+        signed = (x if x.dtype in (np.int32, np.int64) else x.astype(np.int64) for x in numbers)
+        arrays = tuple(owned(x, tensor, copy) for x in (stored.values, *signed))
         return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=stored._pad())
     except (NotImplementedError, NumbaError):  # the library compiles its checks for the type
         what = f"GCXS lacks the type {tensor.dtype}; call to_sparse, or astype() first"

@@ -9,15 +9,17 @@ import numpy as np
 
 from ..arrays import apart
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
-from ..formats.format import FormatLike, coordinates
-from ..tensors.changing import expanded
-from ..tensors.foreign import owned, qualified
+from ..formats.format import FormatLike, coordinates, parse_format
+from ..formats.index_map import IndexMap
+from ..tensors.changing import expanded, reformatted
+from ..tensors.foreign import check_representable, owned, qualified
 from ..tensors.packing import pack, sorted_tensor
-from ..tensors.targets import check_representable
 from ..tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     import scipy.sparse
+
+_BLOCKS = parse_format("dense, sparse, dense(2)")  # through a map, bsr
 
 
 @within_memory
@@ -27,8 +29,8 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     Parameters
     ----------
     tensor : of one dimension or more, with the fill value 0 or none.
-    format : csr, csc, coo, bsr, dia, dok or lil. By default CSR and CSC tensors keep their format, and all others
-        become coo.
+    format : csr, csc, coo, bsr, dia, dok or lil. By default CSR and CSC tensors and those of blocks keep their format,
+        and all others become coo.
     copy : with True, all arrays of the result are its own, so that it can be changed in place. By default the arrays
         that the tensor holds are shared, and read-only; those that the conversion makes are the result's own.
 
@@ -43,13 +45,18 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     with needing("scipy"):
         import scipy.sparse
 
-    whole = expanded(tensor.without_map())
+    block = _block_of(tensor) if format in (None, "bsr") else None
+    whole = expanded(tensor.without_map() if block is None else tensor)
     type_fits = whole.dtype.kind in "biufc" and whole.dtype != np.float16
     check_representable(whole, "scipy.sparse", ranks=range(1, whole.ndim + 1), type_fits=type_fits)
     own = {"CSR": "csr", "CSC": "csc"}.get(whole.format.alias or "")
     if format in ("csr", "csc") and whole.ndim == 2:
         own, whole = format, whole.convert(format.upper())
-    if own:
+    if block is not None:
+        arrays = [owned(whole.stored.arrays[name], tensor, copy) for name in ("indices_1", "pointers_to_1")]
+        values = owned(whole.stored.values, tensor, copy).reshape(-1, *block)
+        result = scipy.sparse.bsr_array((values, *arrays), shape=whole.shape)
+    elif own:
         made = getattr(scipy.sparse, f"{own}_array")
         pointers, indices = whole.arrays["pointers_to_1"], whole.arrays["indices_1"]
         arrays = [owned(x, tensor, copy) for x in (whole.values, indices, pointers)]
@@ -79,7 +86,8 @@ def from_scipy(
     Parameters
     ----------
     matrix : of any format. Entries that are not in order are sorted, and duplicates are summed.
-    format : by default csr becomes CSR, csc becomes CSC, and others a list of coordinates.
+    format : by default csr becomes CSR, csc becomes CSC, bsr becomes blocks through a map, and others a list of
+        coordinates.
     copy : with False the values of csr and csc are shared, so that the tensor changes with them. Index and
         pointer arrays are always copied, because kernels index memory with them.
     attributes : as for Tensor.
@@ -99,15 +107,26 @@ def from_scipy(
     if not scipy.sparse.issparse(matrix):
         raise OptionError(f"expected a sparse array of scipy, got {qualified(matrix)}; call as_tensor")
     options: dict[str, Any] = {"duplicates": "sum", "fill_value": 0, "attributes": attributes}
-    if matrix.format in ("csr", "csc") and matrix.ndim == 2:
-        name = matrix.format.upper()
+    if matrix.format in ("csr", "csc", "bsr") and matrix.ndim == 2:
+        map = IndexMap.blocks(matrix.shape, matrix.blocksize) if matrix.format == "bsr" else None
+        name, shape = (matrix.format.upper(), matrix.shape) if map is None else (_BLOCKS, map.stored_shape)
         # In scipy the arrays may be longer than the last pointer, and the flag for canonical form may be wrong.
         sound = np.ndim(matrix.indptr) == 1 and len(matrix.indptr) and matrix.indptr.dtype.kind in "iu"
         stored = int(matrix.indptr[-1]) if sound else len(matrix.data)
         arrays = {"pointers_to_1": apart(matrix.indptr), "indices_1": apart(matrix.indices[:stored])}
-        made = sorted_tensor(name, matrix.shape, arrays, apart(matrix.data[:stored], copy), **options)
-        return made if format is None else made.convert(format)
+        made = sorted_tensor(name, shape, arrays, apart(matrix.data[:stored], copy).reshape(-1), **options)
+        made = made if map is None else made.with_map(map)
+        return made if format is None else reformatted(made, format)
     listed = matrix.tocoo(copy=False)
     coords = listed.coords if hasattr(listed, "coords") else (listed.row, listed.col)
     target = coordinates(len(listed.shape)) if format is None else format
     return pack(coords, listed.data, listed.shape, target, **options)
+
+
+def _block_of(tensor: Tensor) -> tuple[int, ...] | None:
+    """The sizes of the blocks of a tensor whose arrays are those of bsr; None for another tensor."""
+    map = tensor.map
+    if map is None or tensor.ndim != 2 or map.padded or tensor.format.canonical() != _BLOCKS.canonical():
+        return None
+    block = map.stored_shape[2:]
+    return block if all(block) and map == IndexMap.blocks(tensor.shape, block) else None

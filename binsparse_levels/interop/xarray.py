@@ -1,4 +1,4 @@
-"""xarray: Datasets with sparse variables, by the engine "binsparse" and the accessor `binsparse`.
+"""xarray: Datasets with sparse variables, by `write_dataset` and the engine "binsparse".
 
 xarray itself writes dense variables, coordinates and attributes at the root of a Zarr store or a NetCDF-4 file. Each
 sparse variable is a Binsparse tensor in a group of its own beside them. Its header names its dimensions.
@@ -22,6 +22,7 @@ from zarr.errors import ContainsGroupError
 from zarr.storage import LocalStore
 
 from ..containers.base import is_url
+from ..containers.hdf5 import unused
 from ..containers.replacing import replacing, replacing_folder
 from ..containers.zarr_stores import opened, place_of
 from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
@@ -36,7 +37,7 @@ from ..tensors.packing import pack_dense
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_json
 from .dask import Blocks, checked_path, dask_of, from_dask
-from .pydata_sparse import from_sparse
+from .pydata_sparse import from_sparse, to_sparse
 
 with needing("xarray"):
     import xarray as xr
@@ -75,14 +76,11 @@ class LazySparse(Blocks, indexing.ExplicitlyIndexedNDArrayMixin):
 
     def _vindex_get(self, indexer: indexing.ExplicitIndexer) -> Any:
         """A COO of points, which is read at once. The dimensions of the points come first."""
-        with needing("xarray"):
-            import sparse
-
         key = indexer.tuple
         arrays = [k for k, item in enumerate(key) if isinstance(item, np.ndarray)]
         points, first = self.read(key), arrays[0]
         if len(arrays) == len(key):
-            return sparse.COO.from_numpy(points, fill_value=self.tensor._pad())
+            return to_sparse(pack_dense(points, coordinates(points.ndim), fill_value=self.tensor._pad()))
         if arrays[-1] - first < len(arrays):  # numpy puts the points where the first array stands
             ndim = np.broadcast(*(key[k] for k in arrays)).ndim
             points = points.transpose([*range(first, first + ndim), *range(first), *range(first + ndim, points.ndim)])
@@ -169,21 +167,6 @@ class BinsparseBackend(BackendEntrypoint):
         with contextlib.suppress(OSError):
             return any(b'"binsparse"' in Path(file).read_bytes() for file in metadata)
         return False
-
-
-class BinsparseAccessor:
-    """What `dataset.binsparse` offers, once this module is imported."""
-
-    def __init__(self, dataset: xr.Dataset) -> None:
-        self._dataset = dataset
-
-    def write(self, path: Place, formats: Mapping[str, FormatLike] | None = None, **options: Any) -> None:
-        """Write the Dataset; see `binsparse_levels.write_dataset`."""
-        write_dataset(path, self._dataset, formats, **options)
-
-
-_register: Any = xr.register_dataset_accessor
-_register("binsparse")(BinsparseAccessor)
 
 
 @within_memory
@@ -366,7 +349,7 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
         raise OptionError(Problem(str(path), "a Dataset is written to a .zarr folder or a .nc file; choose one"))
     zarr: dict[str, Any] = {"consolidated": False, "zarr_format": 2 if target.name == "zarr2" else 3}
     if target.name == "netcdf":
-        with replacing(path, overwrite) as part:
+        with unused(path, False), replacing(path, overwrite) as part:
             dense.to_netcdf(part, format="NETCDF4")
             yield lambda name: Location(part, name, target.name, part)
     elif local:

@@ -117,6 +117,10 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
         there = _apart(reading.open(location, limits=limits), path, path)
         stored = storage_of(location, limits)
         mapped = there.map is not None or tensor.map is not None  # which `_joined` refuses
+        outer, its = there.format.order[:1], tensor.format.order[:1]
+        if not mapped and outer != its and there.ndim == tensor.ndim:
+            what = f"its format {there.format} grows along dimension {outer[0]}, and the tensor's {tensor.format} along"
+            raise FormatError(Problem(str(path), f"{what} {its[0]}; convert the file, or the tensor"))
         more = tensor if mapped else tensor.convert(there.format, limits=limits)
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits)
         kept = {**stored.options, **options}

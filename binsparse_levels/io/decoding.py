@@ -24,7 +24,7 @@ from ..tensors.encoding import Metadata
 from ..tensors.held import Check
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
-from .file_tensors import FileTensor, loaded_tensor, opened_tensor
+from .file_tensors import FileTensor, guarded, items, loaded_tensor, opened_tensor
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
 
@@ -101,8 +101,11 @@ class Loading:
             yield Problem(name, "missing")
         elif len(held.shape) != 1:
             yield Problem(name, f"expected one dimension, got shape {held.shape}")
-        elif not (self._lenient and _may_stand_for(held.dtype, data_type)):
+        elif not _may_stand_for(held.dtype, data_type):
             yield Problem(name, f"declared {data_type}, stored as {held.dtype}")
+        elif not self._lenient:
+            what = f"declared {data_type}, stored as {held.dtype}; read(…, lenient=True) converts it"
+            yield Problem(name, what)
 
     def _look_into(self, name: str) -> None:
         """Replace the metadata of a bit-packed array by those of the numbers in it."""
@@ -202,9 +205,9 @@ class Loading:
         Where nothing is to be changed or compared, it is the array of the container.
         """
         if self._unreplaced is not None:
-            held = _checked(held, self._unreplaced)
+            held = guarded(held, self._unreplaced)
         if held.dtype != dtype:
-            held = _cast(held, dtype)
+            held = items(held, len(held), dtype)
         return _sealed(name, held, self._sums, self._limits) if self._sums else held
 
     def _array(self, name: str) -> LazyArray:
@@ -266,28 +269,6 @@ class Loading:
                 raise ArrayError(Problem(name, f"{array.dtype} holds what the declared {wanted} cannot"))
             self.repairs.append(f"{name}: declared {wanted}, stored as {array.dtype}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _checked(array: LazyArray, check: Callable[[], None]) -> LazyArray:
-    """The same array. Each reading is followed by a check of the place that it was read from."""
-
-    def checked(read: Callable[..., Array]) -> Callable[..., Array]:
-        def reading(*where: Any) -> Array:
-            try:
-                return read(*where)
-            finally:
-                check()
-
-        return reading
-
-    return lazy(array.shape, array.dtype, checked(array.part), at=checked(array.at), chunk=array.chunk)
-
-
-def _cast(array: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
-    def cast(read: Callable[..., Array]) -> Callable[..., Array]:
-        return lambda *where: read(*where).astype(dtype, copy=False)
-
-    return lazy(array.shape, dtype, cast(array.part), at=cast(array.at), chunk=array.chunk)
 
 
 def _sealed(name: str, array: LazyArray, sums: dict[str, int], limits: Limits) -> LazyArray:

@@ -5,12 +5,12 @@ from __future__ import annotations
 import contextlib
 import math
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..arrays import LazyArray, lazy, repeated
+from ..arrays import Array, LazyArray, lazy, repeated
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree, count_positions
 from ..errors import BinsparseError, DialectWarning, FormatError, Problem, raise_if
@@ -48,6 +48,38 @@ class FileTensor(NamedTuple):
     map: IndexMap | None = None
     label: str = ""
     ordered: bool = False
+
+    @property
+    def lazy(self) -> bool:
+        """Whether something of it is still to be read."""
+        return any(isinstance(x, LazyArray) for x in (*self.arrays.values(), self.values))
+
+
+def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:
+    """The same array. Each reading is followed by a check of the place that it was read from."""
+
+    def checked(read: Callable[..., Array]) -> Callable[..., Array]:
+        def reading(*where: Any) -> Array:
+            try:
+                return read(*where)
+            finally:
+                check()
+
+        return reading
+
+    part, at = checked(array.part), checked(array.at)
+    return lazy(array.shape, array.dtype, part, at=at, nbytes=lambda: array.nbytes, chunk=array.chunk)
+
+
+def items(stored: LazyArray, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
+    """The first items of an array, as `dtype`; view: their bytes, taken for items of `dtype`."""
+    if length == len(stored) and dtype == stored.dtype:
+        return stored
+
+    def read(start: int, stop: int) -> Array:
+        return stored[start:stop].view(dtype) if view else stored[start:stop].astype(dtype, copy=False)
+
+    return lazy(length, dtype, read, nbytes=lambda: stored.nbytes)
 
 
 @contextlib.contextmanager

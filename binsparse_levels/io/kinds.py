@@ -7,6 +7,7 @@ import functools
 import importlib
 import itertools
 import os
+import re
 import sys
 import zlib
 from builtins import open as open_file
@@ -20,6 +21,7 @@ from ..containers.base import is_url, split_path, touching
 from ..containers.direct import open_zip
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
+from ..limits import DEFAULT_LIMITS
 
 PLUG_IN = "; a plug-in may know it: install the package that has it"
 
@@ -44,8 +46,6 @@ class Kind(NamedTuple):
     zarr_group: names of attributes of a Zarr group without a header, by which it is recognised.
     inner: the field, `group` or `zarr_group`, by which groups of such a file are recognised as of another kind.
     objects: the class of open objects, as "module:class".
-    remote: the module opens URLs. It overwrites an open store in place.
-    in_memory: the arrays are in memory already.
     """
 
     module: str
@@ -62,8 +62,6 @@ class Kind(NamedTuple):
     zarr_group: tuple[str, ...] = ()
     inner: str = ""
     objects: str = ""
-    remote: bool = False
-    in_memory: bool = False
 
     def part(self, name: str) -> Any:
         """A function of the module, or None where the module has none of this name in its `__all__`, if it has one.
@@ -73,7 +71,7 @@ class Kind(NamedTuple):
         **writes), and one of these three ways in, each with the keywords limits=… and **reads:
 
         - look(file, closing): a FileTensor; what has to be closed is entered into the ExitStack `closing`
-        - streaming(file, whole=…): a block in which there is a Stream, or without entries a Tensor or None
+        - streaming(file, whole=…): a block in which there is a Stream; whole: its chunks become one tensor in memory
         - read(file): a Tensor
 
         Each may have
@@ -107,6 +105,8 @@ _SSCDF = Kind(
     named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
+_STORE = "zarr"  # which opens URLs and stores, and overwrites those in place
+_SAMPLE = re.compile(rb"[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?[ \t]+\d+:[-+\d.]")  # how text of svmlight begins
 
 # Where several rows fit, the first whose module claims the file is taken, or else the last one.
 KINDS = {
@@ -117,7 +117,7 @@ KINDS = {
         signature=_HDF5, group=("binsparse",), inner="group", objects="h5py:Group",
     ),
     "zarr": Kind(
-        ".containers.zarr", (".zarr", ".zarr.zip"), folder=_ZARR, zip=_ZARR, inner="zarr_group", remote=True
+        ".containers.zarr", (".zarr", ".zarr.zip"), folder=_ZARR, zip=_ZARR, inner="zarr_group"
     ),
     "zarr2": Kind(".containers.zarr", (), {"zarr_format": 2}),
     "npz": Kind(".containers.npz", (".npz",), zip=("binsparse.npy",)),
@@ -126,12 +126,8 @@ KINDS = {
         zip=("format.npy", "coords.npy", "compressed_axes.npy"),
     ),
     "matlab": Kind(
-        ".io.files.matlab", (".mat",), reads=("group", "duplicates"), writes=("group",),
-        tensors=True, signature=b"MATLAB 7.3 MAT-file", group=("MATLAB_sparse",),
-    ),
-    "matlab5": Kind(
-        ".io.files.matlab_by_scipy", (".mat",), reads=("group", "duplicates"),
-        tensors=True, signature=b"MATLAB 5.0 MAT-file",
+        ".io.files.matlab", (".mat",), reads=("group", "duplicates"), tensors=True,
+        signature=(b"MATLAB 7.3 MAT-file", b"MATLAB 5.0 MAT-file"), group=("MATLAB_sparse",),
     ),
     "cooler": Kind(
         ".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), tensors=True, group=("pixels",)
@@ -149,15 +145,15 @@ KINDS = {
     "rawarray_directory": Kind(".containers.ra_folder", (".bspra",), folder=("values.ra",)),
     "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),
-    "memory": Kind(".containers.memory", objects="collections.abc:Mapping", in_memory=True),
+    "memory": Kind(".containers.memory", objects="collections.abc:Mapping"),
     "matrix_market": Kind(
-        ".io.files.matrix_market", (".mtx", ".mtx.gz"), reads=("duplicates",),
-        tensors=True, signature=b"%%MatrixMarket",
+        ".io.files.matrix_market", (".mtx", ".mtx.gz", ".ttx"), reads=("duplicates",),
+        tensors=True, signature=(b"%%MatrixMarket", b"%MatrixMarket"),
     ),
     "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates"), tensors=True),
     "rawarray": Kind(
         ".io.files.rawarray", (".ra",), reads=("order", "dtype"),
-        writes=("order", "eltype", "big_endian", "encoding", "trailer"),
+        writes=("order", "eltype"),
         tensors=True, signature=(b"rawarray", b"yarrawar"),
     ),
     "bpcells": Kind(
@@ -165,9 +161,9 @@ KINDS = {
         tensors=True, folder=("version",), group=("version",),
     ),
     "anndata": Kind(
-        ".io.files.anndata", (".h5ad",), reads=("group", "duplicates"),
-        writes=("group", "obs_names", "var_names", "storage", "limits"), tensors=True,
-        group=("encoding-type", "h5sparse_format", "indptr", "matrix"), zarr_group=("encoding-type",),
+        ".io.files.anndata", (".h5ad", ".h5mu"), reads=("group", "duplicates"),
+        writes=("group", "storage", "limits"), tensors=True,
+        group=("encoding-type", "h5sparse_format", "indptr", "matrix", "obs"), zarr_group=("encoding-type",),
     ),
 }  # fmt: skip
 
@@ -206,18 +202,34 @@ class Location:
         return KINDS[self.name]
 
     def within(self, group: str | None) -> Location:
-        """A group of this file, which may be of another kind by the marks that it has."""
+        """A group of this file, which may be of another kind by the marks that it has.
+
+        The first kind that claims the group is taken, or else the last whose mark is there: it says what is wrong. An
+        array has the marks of the group that it is in.
+        """
         kind = self.kind
         if not kind.inner:
             return replace(self, group=group)
-        mark, kinds = kind.part("mark"), {x: name for name, other in KINDS.items() for x in getattr(other, kind.inner)}
+        name = self._marked(kind, group)
+        if name is None and group and not is_url(self.path):
+            name = self._marked(kind, group.rpartition("/")[0] or None)
+        return replace(self, group=group, name=name or self.name)
+
+    def _marked(self, kind: Kind, group: str | None) -> str | None:
+        mark, found = kind.part("mark"), None
+        kinds = {x: name for name, other in KINDS.items() for x in getattr(other, kind.inner)}
         try:
-            there: str | None = mark(self.handle, group, kinds)
-        except ContainerError:  # an array has the mark of the group that it is in
-            if not group:
-                raise
-            there = mark(self.handle, group.rpartition("/")[0] or None, kinds)
-        return replace(self, group=group, name=self.name if there is None else kinds[there])
+            while (there := mark(self.handle, group, kinds)) is not None:
+                found = kinds[there]
+                if found == self.name or (claims := KINDS[found].part("claims")) is None:
+                    break
+                with kind.part("reading")(self.handle, group, DEFAULT_LIMITS) as reader:
+                    if claims(reader.group):
+                        break
+                kinds = {x: name for x, name in kinds.items() if name != found}
+        except ContainerError:  # an array, or nothing
+            pass
+        return found
 
     def options(self, asked: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for one
@@ -311,12 +323,18 @@ def name_of(place: Place) -> str:
 def in_place(place: Place) -> bool:
     """Whether a write overwrites the data where they are, as in stores that are no local files or folders."""
     path, _ = split_place(place)
-    return is_url(path) if isinstance(path, str) else KINDS[_of_object(path)[-1]].remote
+    return is_url(path) if isinstance(path, str) else _of_object(path)[-1] == _STORE
 
 
 def in_memory(place: Place) -> bool:
     """Whether the arrays at a place are in memory already."""
-    return not isinstance(place, str | os.PathLike) and KINDS[_of_object(place)[-1]].in_memory
+    return not isinstance(place, str | os.PathLike) and _of_object(place)[-1] == "memory"
+
+
+def is_foreign(place: Place) -> bool:
+    """Whether a file is of another system, which does not say which cells of a dense array are stored."""
+    with resolved(place) as location:
+        return location.kind.tensors
 
 
 def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
@@ -332,31 +350,39 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
         plain = next(part for part in path.split("::") if "://" in part).partition("?")[0].lower()
         _refuse_tables(plain)
         usual = _by_suffix(plain)
-        if usual is None or (KINDS[usual].remote and not plain.endswith(".zip")):
-            return [_remote()], path
+        if usual is None or (usual == _STORE and not plain.endswith(".zip")):
+            return [_STORE], path
         file, is_stream = closing.enter_context(remote.file_at(path)), True
     elif not is_stream and os.path.isdir(path):
         return _marked(path, "folder", os.listdir(path)), path
-    head = _head_of_stream(file, name) if is_stream else _head(path)
+    head = _head(file, name)
     if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(file))
         there = archive.namelist()  # a store may be zipped with its folder
         return _marked(name, "zip", [*there, *({x.partition("/")[2] for x in there} & {*_ZARR})]), archive
     names = [kind for kind in KINDS if KINDS[kind].signature and head.startswith(KINDS[kind].signature)]
+    if not names and not is_stream and _has_user_block(path):
+        names = [kind for kind in KINDS if KINDS[kind].signature == _HDF5]
     if is_stream and (not names or KINDS[names[-1]].part("opened") is None):
         what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"
         raise ContainerError(Problem(name, f"{what} is read from a local disk; download it, or convert it to .zarr"))
     return names or [_known_by_suffix(path, head)], file
 
 
+def _has_user_block(path: str) -> bool:
+    """Whether a file is HDF5 after a block of the user, as that of MuData is."""
+    import h5py  # texts do without
+
+    return bool(h5py.is_hdf5(path))
+
+
 def _known_by_suffix(path: str, head: bytes) -> str:
     """The kind of a local file that its content does not tell. Raises ContainerError."""
-    kind = _by_suffix(path, last=True)
+    kind = _by_suffix(path) or ("svmlight" if _SAMPLE.match(head) else None)
     if kind is None:
         _refuse_tables(path)
-        what = "neither its content nor its suffix is known; text of LIBSVM needs the suffix .svmlight"
-        raise ContainerError(Problem(path, f"{what}{PLUG_IN}"))
-    if KINDS[kind].group and not KINDS[kind].signature and not head.startswith(_HDF5):
+        raise ContainerError(Problem(path, f"neither its content nor its suffix is known{PLUG_IN}"))
+    if KINDS[kind].group and not KINDS[kind].signature:
         raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
     return kind
 
@@ -377,18 +403,12 @@ def _of_object(place: Any) -> list[str]:
             if names and KINDS[names[0]].objects != kind.objects:
                 break
             names.append(name)
-    return names or [_remote()]
+    return names or [_STORE]
 
 
-def _remote() -> str:
-    return next(name for name, kind in KINDS.items() if kind.remote)
-
-
-def _by_suffix(path: str, *, last: bool = False) -> str | None:
-    """The kind with that suffix. last: the last of several, which is read by its suffix alone, as MATLAB 4 is."""
+def _by_suffix(path: str) -> str | None:
     path = path.lower().rstrip("/")
-    names = [name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)]
-    return names[-last] if names else None
+    return next((name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)), None)
 
 
 def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:
@@ -401,26 +421,21 @@ def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:
     return names[:1]
 
 
-def _head_of_stream(stream: IO[bytes], name: str) -> bytes:
-    with touching(name):
-        stream.seek(0)
-        return stream.read(2**7)
-
-
-def _head(path: str) -> bytes:
-    """The first bytes of a file, unpacked where it is compressed by gzip."""
-    if not os.path.isfile(path) and os.path.exists(path):  # to open a pipe would block
-        raise ContainerError(Problem(path, "is no file; choose a file or a folder"))
+def _head(file: str | IO[bytes], name: str) -> bytes:
+    """The first bytes of a file or a stream, unpacked where they are compressed by gzip."""
+    if not isinstance(file, str):
+        with touching(name):
+            file.seek(0)
+            return file.read(2**7)
+    if not os.path.isfile(file) and os.path.exists(file):  # to open a pipe would block
+        raise ContainerError(Problem(name, "is no file; choose a file or a folder"))
     try:
-        with open_file(path, "rb", buffering=0) as file:
-            head = file.read(4096)
+        with open_file(file, "rb", buffering=0) as opened:
+            head = opened.read(4096)
+        return zlib.decompressobj(wbits=31).decompress(head, 64) if head[:2] == b"\x1f\x8b" else head
     except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file; check the path")) from None
+        raise PathMissingError(Problem(name, "no such file; check the path")) from None
     except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}; check its permissions")) from error
-    if head[:2] != b"\x1f\x8b":
-        return head
-    try:
-        return zlib.decompressobj(wbits=31).decompress(head, 64)
+        raise ContainerError(Problem(name, f"cannot be read: {error.strerror}; check its permissions")) from error
     except zlib.error as error:
-        raise ContainerError(Problem(path, f"not a gzip file: {error}; fetch it again")) from None
+        raise ContainerError(Problem(name, f"not a gzip file: {error}; fetch it again")) from None

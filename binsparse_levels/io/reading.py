@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import warnings
 import weakref
 import zlib
@@ -17,30 +16,20 @@ from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
-from ..errors import (
-    ArrayError,
-    BinsparseError,
-    ContainerError,
-    DialectWarning,
-    IncompleteError,
-    Problem,
-    raise_if,
-    within_memory,
-)
+from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.above import Origin
 from ..tensors.held import Check
 from ..tensors.labels import KEY
-from ..tensors.origin import Origin
 from ..tensors.tensor import Tensor
 from .decoding import Loading
 from .file_tensors import FileTensor, loaded_tensor, opened_tensor
 from .files.text_tables import Stream
-from .kinds import Location, Place, claims_of_groups, name_of, refuse, resolved, split_place
+from .kinds import Location, Place, claims_of_groups, refuse, resolved
 
 _AT_ONCE = 2**20  # items that are checked at once
-_SHOWN = 8  # names in an error
 
 
 @within_memory
@@ -76,9 +65,8 @@ def read(
     [2.0, 0.0, 0.0, 0.0]
     """
     with contextlib.ExitStack() as closing:
-        location = closing.enter_context(_place(path, limits))
-        kind = location.kind
-        if kind.tensors:
+        location = closing.enter_context(resolved(path))
+        if location.kind.tensors:
             asked = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
             return _read_foreign(location, asked | {"check": check if check != "full" else None}, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
@@ -99,16 +87,15 @@ def _read_foreign(
     location: Location, asked: Mapping[str, Any], limits: Limits, closing: contextlib.ExitStack
 ) -> Tensor:
     """A tensor of another system's file, in memory."""
-    given = location.options(asked, location.kind.reads)
-    if (read_whole := location.kind.part("read")) is not None:
+    kind, given = location.kind, location.options(asked, location.kind.reads)
+    if (read_whole := kind.part("read")) is not None:
         tensor: Tensor = read_whole(location.handle, limits=limits, **given)
         return tensor
     how = {name: given.pop(name) for name in ("duplicates", "check") if name in given}
-    if (streaming := location.kind.part("streaming")) is not None:
-        stream: Stream | Tensor = closing.enter_context(streaming(location.handle, whole=True, limits=limits, **given))
-        return stream.tensor(limits, **how) if isinstance(stream, Stream) else stream
-    look: Callable[..., FileTensor] = location.kind.part("look")
-    return loaded_tensor(look(location.handle, closing, limits=limits, **given), limits, **how)
+    if (streaming := kind.part("streaming")) is not None:
+        stream: Stream = closing.enter_context(streaming(location.handle, whole=True, limits=limits, **given))
+        return stream.tensor(limits, **how)
+    return loaded_tensor(kind.part("look")(location.handle, closing, limits=limits, **given), limits, **how)
 
 
 @within_memory
@@ -137,13 +124,16 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     np.float64(2.0)
     """
     with contextlib.ExitStack() as stack:
-        location = stack.enter_context(_place(path, limits))
+        location = stack.enter_context(resolved(path))
         kind = location.kind
         if kind.tensors and kind.part("look") is None:
             return read(location, limits=limits)
         if kind.tensors:
             given = location.options({}, kind.reads)
-            tensor = opened_tensor(kind.part("look")(location.handle, stack, limits=limits, **given), limits)
+            source: FileTensor = kind.part("look")(location.handle, stack, limits=limits, **given)
+            if not source.lazy:
+                return loaded_tensor(source, limits)
+            tensor = opened_tensor(source, limits)
             known: object = (tensor._held.stored.format, tensor.shape)
         else:
             unreplaced = stack.enter_context(same_folder(location.path))
@@ -193,23 +183,18 @@ def _origin(location: Location, known: object) -> Origin | None:
         token = location.version or f"{zlib.crc32(repr(known).encode()):08x}"
     else:
         path = os.path.abspath(path)
-        status = os.stat(path)
-        token = _signature(status)
-        if stat.S_ISDIR(status.st_mode):
+        files = [path]
+        if os.path.isdir(path):
             folder = os.path.join(path, location.group or "")
             files = [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
-            token = " ".join(_signature(os.stat(file)) for file in files)
+        token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in map(os.stat, files))
     return Origin(path if location.group is None else f"{path}:{location.group}", token)
-
-
-def _signature(status: os.stat_result) -> str:
-    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
 @contextlib.contextmanager
 def streamed(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream | None]:
     """The entries of a text, which can be read within the block; None for what `open` opens."""
-    with _place(path, limits) as location:
+    with resolved(path) as location:
         streaming = location.kind.part("streaming")
         if streaming is None:
             yield None
@@ -221,40 +206,6 @@ def streamed(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream
 def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
     reading: Callable[..., contextlib.AbstractContextManager[Reader]] = location.kind.part("reading")
     return reading(location.handle, location.group, limits)
-
-
-@contextlib.contextmanager
-def _place(path: Place, limits: Limits) -> Iterator[Location]:
-    """The location of a tensor. Where there is none, the error of the block names those elsewhere in the file."""
-    with resolved(path) as location:
-        try:
-            yield location
-        except (ContainerError, IncompleteError) as error:
-            if location.kind.tensors or is_url(location.path) or isinstance(path, Location):
-                raise
-            there = _elsewhere(location, limits)
-            if not there:
-                raise
-            what = error.problems[0].message.partition(";")[0]
-            raise type(error)(Problem(name_of(path), f"{what}; this file has {there}")) from None
-
-
-def _elsewhere(location: Location, limits: Limits) -> str:
-    """What a file without a tensor at this group has; empty where the group has one, or nothing is known."""
-    try:
-        with resolved(split_place(location)[0], whole=True) as file, _reading(file, limits) as reader:
-            names = list_tensors(file, limits=limits)
-            members = sorted(reader.group.keys()) if hasattr(reader, "group") else []
-    except BinsparseError:
-        return ""
-    if names and members:
-        return "" if (location.group or "/") in names else f"{_listed(names)}; open PATH:NAME"
-    remedy = "open_dataset reads Datasets of xarray; after an interrupted write, write to another path"
-    return f"{_listed(members)}, without a header of Binsparse; {remedy}" if members else ""
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(f"{name:.60}" for name in names[:_SHOWN]) + (f" … ({len(names)})" if len(names) > _SHOWN else "")
 
 
 @within_memory
@@ -319,7 +270,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
     >>> describe(store).descriptor.shape
     (3, 4)
     """
-    with _place(path, limits) as location:
+    with resolved(path) as location:
         if location.kind.tensors:
             refuse(location.path, lenient=lenient or None)
             with open(location, limits=limits) as tensor:
@@ -377,6 +328,19 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
             with _reading(file, limits) as reader:
                 reader.read_header()
     return ["/"]
+
+
+def warn_of_others(place: Place) -> None:
+    """Warn of what a local file holds beside the tensor at its root, and what its conversion leaves out."""
+    with resolved(place) as location:
+        path, list_others = location.path, location.kind.part("others")
+        if location.kind.tensors or location.group is not None or list_others is None or not isinstance(path, str):
+            return
+        others = [] if is_url(path) else sorted(list_others(path))
+    if others:
+        what = f"{path}: has {', '.join(others):.200} beside its tensor, which are left out"
+        remedy = f"convert {path}:NAME for a tensor that list_tensors names"
+        warnings.warn(f"{what}; {remedy}", DialectWarning, stacklevel=4)
 
 
 def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:

@@ -86,15 +86,15 @@ def write(
         write_arrays(target, header, arrays, overwrite=overwrite, storage=storage, limits=limits)
         _let_go(tensor)
         return
+    write_to = target.kind.part("write")
+    if write_to is None:
+        raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
     refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None)
     if "storage" in target.kind.writes:
         options |= {"storage": storage, "limits": limits}
     else:
         storage.refuse("this kind of file", but=target.kind.writes)
         options |= {"chunks": chunks}
-    write_to = target.kind.part("write")
-    if write_to is None:
-        raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
     given = target.options(options, target.kind.writes)
     write_to(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
     _let_go(tensor)

@@ -359,7 +359,7 @@ def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
         return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
     if holds in ("byte", "word"):
         wanted = np.dtype("u1" if holds == "byte" else "u8")
-        return None if dtype == wanted else str(wanted)
+        return None if dtype.newbyteorder("=") == wanted else str(wanted)
     return None if dtype.kind in "iu" else "an integer type"
 
 

@@ -23,7 +23,7 @@ from ..errors import ArrayError, LimitError, Problem, raise_if
 from ..limits import INT64_MAX
 from .base import Arrays, ArraySpec, Built, Counted, Expanded, wrong_lengths
 from .pointers import Pointed, pointers_in_parts, pointers_to
-from .positions import Array, Positions, Window, as_array, in_ranges, inside, is_everything
+from .positions import Array, Positions, Window, as_array, in_ranges, in_window, is_everything
 from .registry import register
 
 
@@ -74,11 +74,7 @@ class EliasFano(Pointed):
         counts = pointers[at + 1].astype(np.int64) - first
         x, child = np.empty(int(counts.sum()), np.int64), in_ranges(first, counts)
         kernels.words.list_fibers(*self._words(arrays, dims), kernels.readable(at, np.int64), x)
-        if is_everything(window, dims):
-            return counts, [x], child
-        kept = inside(window, [x])
-        fibers = np.repeat(np.arange(len(at)), counts)[kept]
-        return np.bincount(fibers, minlength=len(at)), [x[kept]], as_array(child)[kept]
+        return (counts, [x], child) if is_everything(window, dims) else in_window(counts, [x], child, window)
 
     @staticmethod
     def _words(arrays: Arrays, dims: Sequence[int]) -> tuple[Any, ...]:

@@ -107,8 +107,9 @@ class Hashed(Pointed):
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
         keys, before = arrays["key"], arrays["before"]
         # The slots before which so many are taken; the last of those with the same number is the taken slot.
-        lo = bisect(before, children.start, 0, len(before))
-        hi = bisect(before, children.stop, lo, len(before))
+        falls = Problem("before", "the numbers of slots decrease")
+        lo = bisect(before, children.start, 0, len(before), falls)
+        hi = bisect(before, children.stop, 0, len(before), falls)
         stored = keys[lo:hi].astype(np.int64)
         (taken,) = stored.nonzero()
         if not np.array_equal(before[lo:hi][taken], as_array(children)):

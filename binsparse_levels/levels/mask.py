@@ -27,7 +27,7 @@ from .positions import (
     as_array,
     cells,
     in_ranges,
-    inside,
+    in_window,
     is_everything,
     items_at,
     number_cells,
@@ -72,11 +72,7 @@ class Mask(Pointed):
         kernels.words.list_bits(kernels.readable(self._octets(arrays, dims, positions)[0]), _width(dims), number)
         coords = list(np.unravel_index(number, tuple(dims))) if len(number) else [number] * self.rank
         child = in_ranges(first, counts)
-        if is_everything(window, dims):
-            return counts, coords, child
-        kept = inside(window, coords)
-        fibers = np.repeat(np.arange(len(counts)), counts)[kept]
-        return np.bincount(fibers, minlength=len(counts)), [x[kept] for x in coords], as_array(child)[kept]
+        return (counts, coords, child) if is_everything(window, dims) else in_window(counts, coords, child, window)
 
     @staticmethod
     def _octets(arrays: Arrays, dims: Sequence[int], positions: Positions) -> tuple[Array, Positions]:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -13,7 +12,9 @@ from ..errors import ArrayError, Problem, raise_if
 from .base import Arrays, Counted, Level, Owners, moved, wrong_lengths
 from .positions import Array, Positions, as_array, below_fibers, fitted, items_at
 
-_AT_ONCE = 512  # items of a file that are read at once, because a search would read more often
+_AT_ONCE = 512  # items of a file at which a search stops, because it would read more often
+_SHORT = 2**14  # items of a fiber of a file that are read without a search
+REMEDY = "pack() sorts entries, read() files of other systems, repair() Binsparse files"
 SHOWN = 5
 _IN_FIBER = ", in fiber "  # what stands before the number of a fiber, at the end of a message
 
@@ -65,8 +66,10 @@ class Pointed(Level):
     def _coords_of(self, arrays: Arrays, dims: Sequence[int], fibers: range, bounds: Array) -> Sequence[Array]:
         """The coordinates of all children of these fibers, whose pointers are `bounds`; checked."""
         everything = [range(size) for size in dims]
-        part = self.part(arrays, dims, fibers, everything)
-        assert part is not None
+        if (part := self.part(arrays, dims, fibers, everything)) is None:  # the kind is read whole
+            whole = {role: array[:] for role, array in arrays.items()}
+            raise_if(ArrayError, self.check(whole, dims, len(whole["ptr"]) - 1))
+            return self.expand(whole, dims, fibers, everything)[1]
         raise_if(ArrayError, self.check(part[0], dims, len(fibers)))
         return self.expand(part[0], dims, range(len(fibers)), everything)[1]
 
@@ -147,8 +150,9 @@ def fibers_of(pointers: Array, n: int, children: range, total: int) -> tuple[ran
 
     Reads few pointers of a file. Raises ArrayError for pointers that do not ascend.
     """
-    first = bisect(pointers, children.start + 1, 0, n + 1) - 1
-    last = bisect(pointers, children.stop, first + 1, n + 1)
+    falls = Problem("ptr", "the pointers decrease")
+    first = bisect(pointers, children.start + 1, 0, n + 1, falls) - 1
+    last = bisect(pointers, children.stop, 0, n + 1, falls)
     bounds = pointers[max(first, 0) : last + 1].astype(np.int64)
     outer = ([0] if children.start == 0 else []) + ([n] if children.stop == total else [])
     run = np.concatenate((bounds[:1], [children.start], bounds[1:-1], [children.stop], bounds[-1:]))
@@ -162,18 +166,26 @@ def fibers_of(pointers: Array, n: int, children: range, total: int) -> tuple[ran
     return range(first, last), bounds
 
 
-def bisect(column: Array, wanted: int, low: int, high: int) -> int:
-    """The first offset in low … high whose item is not below `wanted`. Reads few items of a file."""
-    in_memory = isinstance(column, np.ndarray)
-    while high - low > (0 if in_memory else _AT_ONCE):
-        middle = (low + high) >> 1
-        if column[middle : middle + 1][0] < wanted:
-            low = middle + 1
-        else:
-            high = middle
-    if in_memory:
-        return low
-    return low + bisect_left(column[low:high].tolist(), wanted)
+def bisect(column: Any, wanted: int, low: int, high: int, disorder: Problem) -> int:
+    """The first offset in low … high whose item is not below `wanted`.
+
+    The items of a file are read once, to see that they ascend. Raises ArrayError with the problem `disorder` otherwise.
+    """
+    if not isinstance(column, np.ndarray):
+        if not column.ascends(low, high):
+            raise ArrayError(disorder)
+        while high - low > _AT_ONCE:
+            middle = (low + high) >> 1
+            if column[middle : middle + 1][0] < wanted:
+                low = middle + 1
+            else:
+                high = middle
+    return low + int(np.searchsorted(column[low:high], wanted))
+
+
+def is_short(low: int, high: int) -> bool:
+    """Whether a fiber of a file is read whole, because a search would not read less."""
+    return high - low <= _SHORT
 
 
 def _behind(problem: Problem, start: int, first: int) -> Problem:

@@ -74,6 +74,15 @@ def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
     return mask
 
 
+def in_window(
+    counts: Array, coords: Sequence[Array], children: Children, window: Window
+) -> tuple[Array, list[Array], Array]:
+    """The children of fibers inside the window: pointers, coordinates, positions. counts: of all, of each fiber."""
+    kept = inside(window, coords)
+    pointers = np.append(0, np.cumsum(kept))[np.append(0, np.cumsum(counts))]
+    return pointers, [x[kept] for x in coords], as_array(children)[kept]
+
+
 def as_array(positions: Children) -> Array:
     """Positions as an int64 array.
 
@@ -116,17 +125,6 @@ def items_at(array: Array, positions: Children) -> Array:
 def _are_words(array: Array) -> bool:
     dtype = array.dtype
     return dtype.itemsize in (4, 8) and dtype.isnative and not dtype.hasobject and array.flags.c_contiguous
-
-
-def distinct(numbers: Array) -> Array:
-    """The numbers in order, each once. `numpy.unique` takes ten times as long for 100,000, since it hashes them.
-
-    >>> distinct(np.array([7, 2, 7])).tolist()
-    [2, 7]
-    """
-    ordered = np.sort(numbers)
-    unique: Array = ordered[np.diff(ordered, prepend=ordered[:1] - 1) != 0]
-    return unique
 
 
 def ranges(starts: Array, counts: Array) -> Array:

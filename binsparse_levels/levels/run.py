@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import Problem
 from .base import Arrays, ArraySpec, Built, Expanded, Owners
-from .pointers import Lists, bisect, pointer_problems, pointers_to
+from .pointers import Lists, bisect, is_short, pointer_problems, pointers_to
 from .positions import (
     Array,
     Positions,
@@ -83,10 +83,10 @@ class Run(Lists):
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         starts, ends = self.bounds(arrays, positions, len(arrays["start"]))
         (wanted,) = window
-        if len(starts) == 1 and len(wanted):  # the runs of a long fiber that lie in the window are searched
-            place = int(starts[0]), int(ends[0])
-            ends = np.array([bisect(arrays["start"], int(wanted[-1]) + 1, *place)])
-            starts = np.array([bisect(arrays["end"], int(wanted[0]) + 1, place[0], int(ends[0]))])
+        if len(starts) == 1 and len(wanted) and not is_short(low := int(starts[0]), high := int(ends[0])):
+            disorder = Problem("start", "the runs of a fiber are not in ascending order")
+            starts = np.array([bisect(arrays["end"], int(wanted[0]) + 1, low, high, disorder)])
+            ends = np.array([bisect(arrays["start"], int(wanted[-1]) + 1, low, high, disorder)])
         child = in_ranges(starts, ends - starts)
         read = {role: items_at(arrays[role], child) for role in ("start", "end")}
         return {"ptr": pointers_to(ends - starts, arrays["start"].dtype)} | read, child

@@ -21,7 +21,7 @@ from .. import kernels, parallel
 from ..errors import Problem
 from ..limits import INT32_MAX
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import SHOWN, Lists, bisect, in_fiber, pointer_problems, pointers_to, refuse_outside
+from .pointers import REMEDY, SHOWN, Lists, bisect, in_fiber, is_short, pointer_problems, pointers_to, refuse_outside
 from .positions import (
     Array,
     Children,
@@ -30,6 +30,7 @@ from .positions import (
     as_array,
     count_owners,
     in_ranges,
+    in_window,
     inside,
     is_everything,
     items_at,
@@ -41,7 +42,6 @@ from .positions import (
 from .registry import register
 
 _SEARCHED = 256  # bytes that a search moves: some lines of the cache
-_UNSIGNED = {size: np.dtype(f"u{size}") for size in (1, 2, 4, 8)}
 _FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
 
 
@@ -115,9 +115,7 @@ class Sparse(Lists):
         coords = [items_at(x, child) for x in self._columns(arrays)]
         if is_everything(window[kept:], dims[kept:]):
             return counts, coords, child
-        wanted = inside(window, coords)
-        pointers = np.append(0, np.cumsum(wanted))[np.append(0, np.cumsum(counts))]
-        return pointers, [x[wanted] for x in coords], as_array(child)[wanted]
+        return in_window(counts, coords, child, window)
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
         column, wanted = arrays["idx0"], window[0]
@@ -163,7 +161,7 @@ class Sparse(Lists):
             if not len(wanted):
                 return range(0), np.zeros(len(starts), np.int64), 0
             reach = _reach(wanted)
-            kept = int(isinstance(wanted, range) and wanted.step == 1)
+            kept = int(isinstance(wanted, range) and wanted.step == 1 and in_memory)
             if in_memory:
                 arguments = *map(kernels.readable, (starts, ends, column)), reach.start, reach.stop
                 entries = int((ends - starts).sum())
@@ -176,9 +174,8 @@ class Sparse(Lists):
                 kernels.fibers.narrow(*arguments, most, narrowed)
                 starts, ends = narrowed
             else:
-                bounds = list(zip(starts.tolist(), ends.tolist(), strict=True))
-                starts = np.array([bisect(column, reach.start, *place) for place in bounds])
-                ends = np.array([bisect(column, reach.stop, *place) for place in bounds])
+                fibers = zip(starts.tolist(), ends.tolist(), strict=True)
+                starts, ends = np.array([_searched_in(column, reach, *fiber) for fiber in fibers]).T
         counts = ends - starts
         if len(starts) < 2 or (everything and isinstance(positions, range) and positions.step == 1):
             return (range(int(starts[0]), int(ends[-1])) if len(starts) else range(0)), counts, kept
@@ -191,10 +188,7 @@ class Sparse(Lists):
         # Kernels count faults; numpy finds their places. Sound arrays need the kernels only, few entries numpy only.
         pointers, columns = self.pointers(arrays), self._columns(arrays)
         n_entries = len(columns[0])
-        if not kernels.worth(n_entries):
-            if n_entries and _seem_sound(pointers, columns, dims, order=order):
-                return
-        elif not _faults(arrays, pointers, columns, dims, order=order):
+        if kernels.worth(n_entries) and not _faults(arrays, pointers, columns, dims, order=order):
             return
         sound = True
         if "ptr" in arrays:
@@ -246,6 +240,14 @@ def _find(pointers: memoryview, *columns: memoryview, place: Sequence[int]) -> i
     return low if low < high else -1
 
 
+def _searched_in(column: Array, reach: range, low: int, high: int) -> tuple[int, int]:
+    """Where the children of a fiber of a file that lie in a window begin and end; all of a short one, not searched."""
+    if is_short(low, high):
+        return low, high
+    disorder = Problem("idx0", f"the coordinates of a fiber are not in ascending order ({REMEDY})")
+    return bisect(column, reach.start, low, high, disorder), bisect(column, reach.stop, low, high, disorder)
+
+
 def _reach(wanted: Positions) -> range:
     """All coordinates from the first wanted one to the last."""
     return range(int(wanted[0]), int(wanted[-1]) + 1) if len(wanted) else range(0)
@@ -293,21 +295,6 @@ def _faults(arrays: Arrays, pointers: Array, columns: Sequence[Array], dims: Seq
     return any(outside or (order and descents) for outside, descents in found)
 
 
-def _seem_sound(pointers: Array, columns: Sequence[Array], dims: Sequence[int], *, order: bool) -> bool:
-    """Whether a few entries are sound, in half the time that it takes to name faults. True only where they are."""
-    # To look for an octet is the fastest way to ask whether any of few booleans is true.
-    if pointers[0] != 0 or pointers[-1] != len(columns[0]) or 1 in (pointers[1:] < pointers[:-1]).tobytes():
-        return False
-    for x, size in zip(columns, dims, strict=True):
-        if not x.dtype.isnative:
-            return False
-        most = min(size, 1 << (8 * x.itemsize - 1)) if x.dtype.kind == "i" else size  # negative numbers show as larger
-        as_unsigned = x.view(_UNSIGNED[x.itemsize])
-        if as_unsigned[as_unsigned.argmax()] >= most:  # in half the time of a comparison of all
-            return False
-    return not order or 1 not in _behind(pointers, columns).tobytes()
-
-
 def _behind(pointers: Array, columns: Sequence[Array]) -> Array:
     """Whether each entry does not come after the one before it in its fiber. Precondition: sound pointers."""
     behind = np.empty(len(columns[0]) + 1, bool)
@@ -338,6 +325,7 @@ def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Probl
         place = ", ".join(str(x[q]) for x in columns)
         equal = all(x[q] == x[q - 1] for x in columns)
         fault = "repeats the coordinate before it" if equal else "does not come after the coordinate before it"
-        yield Problem(f"idx0[{q}]", f"{place} {fault}{in_fiber(pointers, q)}")
+        remedy = f" ({REMEDY})" if not equal and q == bad[0] else ""
+        yield Problem(f"idx0[{q}]", f"{place} {fault}{remedy}{in_fiber(pointers, q)}")
     if len(bad) > SHOWN:
         yield Problem("idx0", f"{len(bad)} in all are out of order or repeated")

@@ -1,4 +1,4 @@
-"""SVG pictures: a small level tree with its arrays and pointers, the density of a large tensor, bars, two measures.
+"""SVG pictures: a small level tree with its arrays, the density of a large tensor, two measures.
 
 Text may come from a file, so all text is escaped, and characters that XML forbids are spelled out.
 """
@@ -40,14 +40,17 @@ _AT_ONCE = 2**20  # entries that are counted at once
 _DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
 
 
-def draw(tensor: Tensor, dimensions: Sequence[Dimension] | None = None, side: int = _BINS) -> str:
+def draw(tensor: Tensor, dimensions: Dimension | Sequence[Dimension] | None = None, side: int = _BINS) -> str:
     """`Tensor.draw`. side: the most cells along a side of a spy plot."""
     if dimensions is None:
         tree = tensor._tree if tensor._held.viewed else tensor._source
         if not tensor.ndim or is_small(tree):
             return draw_tree(tensor._tree, tensor.format.order)
-    asked = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
-    chosen = [dimension_of(tensor, k) for k in asked]
+    asked: Any = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
+    one = isinstance(asked, str | int | np.integer)
+    if isinstance(asked, np.ndarray) and not asked.ndim:
+        raise OptionError(Problem("dimensions", f"expected one or two dimensions, got {asked!r:.40}"))
+    chosen = [dimension_of(tensor, k) for k in ([asked] if one else asked)]
     if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
         raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))
     return spy(tensor, chosen, side)
@@ -57,8 +60,12 @@ def html_of(tensor: Tensor) -> str:
     """`Tensor._repr_html_`: text that wraps, and a picture that scrolls where it is wide."""
     unread = tensor._held.viewed or tensor._source.lazy
     drawn = "" if unread or tensor.number_of_stored_values > _DRAWN_UNASKED else draw(tensor)
-    text = f'<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{escaped(repr(tensor))}</pre>'
-    return text + (f'<div style="overflow-x: auto">{drawn}</div>' if drawn else "")
+    return text_of(tensor) + (f'<div style="overflow-x: auto">{drawn}</div>' if drawn else "")
+
+
+def text_of(tensor: Tensor) -> str:
+    """The representation of a tensor as HTML."""
+    return f'<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{escaped(repr(tensor))}</pre>'
 
 
 def is_small(tree: Tree) -> bool:
@@ -86,23 +93,23 @@ class _Row(NamedTuple):
 def draw_tree(tree: Tree, order: Sequence[int]) -> str:
     """Draw the level tree, and its arrays below.
 
-    A node is a coordinate; it is dashed if it is computed, not stored. A line leads from each pointer to the start of
-    its fiber in the next array. order: stored dimension k is the tensor's order[k]. Precondition: the tree is small.
+    A node is a coordinate; it is dashed if it is computed, not stored. The nodes of a level are spread evenly.
+    order: stored dimension k is the tensor's order[k]. Precondition: the tree is small.
     """
     rows = list(_rows(tree, order))
     leaves = [clipped(x) for x in items_at(tree.values, rows[-1].positions if rows else np.zeros(1, int))]
-    arrays = _arrays(tree)
-    words = [*leaves, *(label for row in rows for label in row.labels), *(x for _, items, _ in arrays for x in items)]
+    arrays = list(_arrays(tree))
+    words = [*leaves, *(label for row in rows for label in row.labels), *(x for _, items in arrays for x in items)]
     pitch = max([2, *map(len, words)]) * _CHARACTER + 10
-    margin = max([8, *(len(name) for name, *_ in arrays), *(len(row.title) for row in rows)]) * 6.5 + 16
-    nodes, slots = _slots(rows)
+    margin = max([8, *(len(name) for name, _ in arrays), *(len(row.title) for row in rows)]) * 6.5 + 16
+    room = max([1, *(len(row.labels) for row in rows)]) * pitch
     body: list[str] = []
     y = 10.0
-    above = [margin + slots * pitch / 2]
-    for row, (starts, widths) in zip(rows, nodes, strict=True):
+    above = [margin + room / 2]
+    for row in rows:
         y += 2 * _BOX
         body.append(_text(margin - 8, y + 14, row.title, "end"))
-        xs = (margin + (starts + widths / 2) * pitch).tolist()
+        xs = [margin + (k + 0.5) * room / len(row.labels) for k in range(len(row.labels))]
         for x, label, parent in zip(xs, row.labels, row.parents, strict=True):
             body.append(_line(above[parent], y - (_BOX if row is not rows[0] else 8), x, y))
             body.append(_box(x, y, pitch, label, "" if row.stored else "soft"))
@@ -111,18 +118,12 @@ def draw_tree(tree: Tree, order: Sequence[int]) -> str:
     body.append(_text(margin - 8, y + 14, "values", "end"))
     for x, label in zip(above, leaves, strict=True):
         body += [_line(x, y - _BOX, x, y), _text(x, y + 14, label, "mono mid")]
-    y += 2 * _BOX
-    widest = slots
-    for name, items, pointers in arrays:
+    y += _BOX / 2
+    for name, items in arrays:
+        y += 1.5 * _BOX
         body.append(_text(margin - 8, y + 14, name, "end"))
-        for k, label in enumerate(items):
-            x = margin + (k + 0.5) * pitch
-            body.append(_box(x, y, pitch, label, ""))
-            if pointers is not None:
-                body.append(_line(x, y + _BOX, margin + pointers[k] * pitch, y + 2 * _BOX, "pointer"))
-        widest = max(widest, len(items))
-        y += (2 if pointers is not None else 1.25) * _BOX
-    return _svg(margin + widest * pitch + 10, y + 6, body)
+        body += [_box(margin + (k + 0.5) * pitch, y, pitch, label, "") for k, label in enumerate(items)]
+    return _svg(margin + max(room, *(len(items) * pitch for _, items in arrays)) + 10, y + 1.5 * _BOX, body)
 
 
 def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
@@ -137,39 +138,14 @@ def _rows(tree: Tree, order: Sequence[int]) -> Iterator[_Row]:
         yield _Row(title, labels, at, parents, bool(place.arrays))
 
 
-def _slots(rows: Sequence[_Row]) -> tuple[list[tuple[Array, Array]], int]:
-    """The starts and the widths of the nodes of each row, and the width of all.
-
-    A node is as wide as its children together, and at least 1.
-    """
-    counts = [1, *(len(row.labels) for row in rows)]
-    below = np.ones(counts[-1], int)
-    widths: list[Array] = []
-    for row, above in zip(reversed(rows), reversed(counts[:-1]), strict=True):
-        widths.insert(0, below)
-        below = np.maximum(np.bincount(row.parents, below, minlength=above).astype(int), 1)
-    slots, starts = [], np.zeros(1, int)
-    for row, width in zip(rows, widths, strict=True):
-        before = np.cumsum(width) - width
-        siblings = np.searchsorted(row.parents, row.parents)  # the first child of the same node; parents ascend
-        starts = starts[row.parents] + before - before[siblings]
-        slots.append((starts, width))
-    return slots, int(below[0])
-
-
-def _arrays(tree: Tree) -> list[tuple[str, list[str], Any]]:
-    """Each array with its items as text; pointers are numbers too."""
-    drawn = []
-    for place, arrays, _ in tree.walk():
-        pointers = {role for role, spec in place.arrays.items() if spec.holds == "pointer"}
-        ends = {x for role in pointers for x in arrays[role][-1:].tolist()}
-        # Below pointers stands the array that they point into: of this level, or else of the next.
-        roles = sorted(arrays, key=lambda role: 1 if role in pointers else 2 * (len(arrays[role]) in ends))
-        for role in roles:
-            points = arrays[role].tolist() if role in pointers else None
-            drawn.append((place.arrays[role].name, [clipped(x) for x in arrays[role]], points))
-    values = [clipped(x) for x in (tree.values[:1] if tree.iso else tree.values)]
-    return [*drawn, ("values (iso)" if tree.iso else "values", values, None)]
+def _arrays(tree: Tree) -> Iterator[tuple[str, list[str]]]:
+    """Each array with its items as text."""
+    for name, array in tree.arrays.items():
+        yield name, [clipped(x) for x in array]
+    yield (
+        ("values (iso)" if tree.iso else "values"),
+        [clipped(x) for x in (tree.values[:1] if tree.iso else tree.values)],
+    )
 
 
 # A large tensor
@@ -223,36 +199,6 @@ def _strips(chosen: Array) -> Iterator[str]:
     ends = np.nonzero(edges == -1)[1]
     for y, begin, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
         yield f"M{begin} {y}h{end - begin}v1h{begin - end}z"
-
-
-# Bars
-
-
-class Bar(NamedTuple):
-    """A bar of a chart: its name, the lengths of its parts, and the text behind them."""
-
-    label: str
-    parts: tuple[float, float]
-    text: str
-
-
-def bars(legend: tuple[str, str], rows: Sequence[Bar]) -> str:
-    """Draw a bar of two parts for each row, with proportional lengths."""
-    longest = max((sum(row.parts) for row in rows), default=0)
-    left = max([8, *(len(row.label) for row in rows)]) * 6.5 + 16
-    room, right = 300, max([0, *(len(row.text) for row in rows)]) * 6.5 + 16
-    body = [_text(left + 14, 14, legend[0], "small"), f'<rect class="ink" x="{left:g}" y="5" width="10" height="10"/>']
-    at = left + 14 + 6.5 * len(legend[0])
-    body += [f'<rect class="rest" x="{at:g}" y="5" width="10" height="10"/>', _text(at + 14, 14, legend[1], "small")]
-    for k, row in enumerate(rows):
-        y, x = 24 + k * _BOX, left
-        body.append(_text(left - 8, y + 12, row.label, "end"))
-        for part, style in zip(row.parts, ("ink", "rest"), strict=True):
-            width = room * part / longest if longest else 0
-            body.append(f'<rect class="{style}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="{_BOX - 6}"/>')
-            x += width
-        body.append(_text(x + 6, y + 12, row.text))
-    return _svg(left + room + right, 24 + len(rows) * _BOX + 4, body)
 
 
 # Two measures

@@ -1,9 +1,10 @@
-"""The levels of a tensor in numbers: fibers, their lengths, gaps between coordinates, and the information limit."""
+"""The levels of a tensor in numbers: fibers, their lengths, and the information limit."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -14,13 +15,10 @@ from ..engine.tree import Tree
 from ..errors import within_memory
 from ..levels import Level, Place
 from ..levels.positions import Array, cells
-from ..limits import INT64_MAX
 from ..tensors.tensor import Tensor
 from .tables import clipped
 
 _AT_ONCE = 2**20  # children in memory at a time
-_CLASSES = 64  # of lengths and gaps, by their bits
-_EXACT = 4096  # lengths below this are counted one by one
 _FEW = 256  # factors of a binomial coefficient that are summed one by one
 
 
@@ -37,17 +35,12 @@ class LevelStatistics:
     children : the number of positions of the level below.
     listed : the number of coordinates that are stored, padding among them.
     nbytes : the bytes of the level's arrays in memory.
-    longest : the length of the longest fiber.
-    lengths : how many fibers have a length of 0, of 1, of 2 or 3, of 4 to 7, and so on.
-    gaps : how many coordinates are 1 behind the previous in their fiber, 2 or 3 behind, and so on, from index 1. The
-        first of a fiber is counted from -1. None where a fiber has more than 2**63 cells.
+    counts : the number of fibers by their length.
 
     >>> from binsparse_levels import levels_of, pack
     >>> dense, sparse = levels_of(pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR"))
     >>> sparse.positions, sparse.children, sparse.longest, sparse.quantile(0.5), round(sparse.limit, 2)
     (3, 3, 2, 1, 7.78)
-    >>> "lengths" in repr(dense), repr(dense).endswith("longest=3)")
-    (False, True)
     """
 
     level: Level
@@ -57,15 +50,20 @@ class LevelStatistics:
     children: int
     listed: int = 0
     nbytes: int = 0
-    longest: int = 0
-    lengths: Array = field(default_factory=lambda: np.zeros(_CLASSES, np.int64), repr=False)
-    gaps: Array | None = field(default_factory=lambda: np.zeros(_CLASSES + 1, np.int64), repr=False)
-    _tally: Array = field(default_factory=lambda: np.zeros(_EXACT, np.int64), repr=False)
+    counts: Mapping[int, int] = field(default_factory=Counter, repr=False)
 
     @property
-    def computed(self) -> bool:
-        """Whether the level has no arrays."""
-        return not self.nbytes and self.listed == self.positions * cells(self.sizes)
+    def longest(self) -> int:
+        """The length of the longest fiber."""
+        return max(self.counts, default=0)
+
+    @property
+    def lengths(self) -> Array:
+        """How many fibers have a length of 0, of 1, of 2 or 3, of 4 to 7, and so on."""
+        made = np.zeros(64, np.int64)
+        for length, count in self.counts.items():
+            made[length.bit_length()] += count
+        return made
 
     @property
     def fill(self) -> float:
@@ -78,37 +76,14 @@ class LevelStatistics:
         """The information limit in bits: log2 of the number of ways to choose the listed cells among all cells."""
         return limit(self.positions * cells(self.sizes), self.listed)
 
-    @property
-    def to_win(self) -> float:
-        """The bits that the arrays take above the limit. Kinds that hold few patterns, such as bands, are below it."""
-        return 8 * self.nbytes - self.limit
-
     def quantile(self, share: float) -> int:
-        """The length that this share of the fibers does not exceed: exact up to 4095, then the power of two above."""
-        at = share * self.positions
-        reached = np.cumsum(self._tally)
-        if len(reached) and reached[-1] >= at:
-            return int(np.searchsorted(reached, max(at, 1)))
-        above = int(np.searchsorted(np.cumsum(self.lengths), at))
-        return min((1 << above) - 1, self.longest)
-
-    def _add_lengths(self, lengths: Array) -> None:
-        if len(lengths):
-            self.longest = max(self.longest, int(lengths.max()))
-            self.lengths += np.bincount(_bits(lengths), minlength=_CLASSES)
-            self._tally += np.bincount(lengths[lengths < _EXACT].astype(np.int64), minlength=_EXACT)
-
-    def _add_gaps(self, coords: Sequence[Array], starts: Array, before: int | None = None) -> None:
-        """Add the gaps of coordinates. starts: where fibers begin. before: the coordinate that came last."""
-        if self.gaps is None or not coords or not len(coords[0]):
-            return
-        if cells(self.sizes) > INT64_MAX:
-            self.gaps = None
-            return
-        at = _ravelled(coords, self.sizes)
-        gaps = np.diff(at, prepend=-1 if before is None else before)
-        gaps[starts] = at[starts] + 1
-        self.gaps += np.bincount(_bits(np.abs(gaps)), minlength=_CLASSES + 1)  # a kind may list fibers in any order
+        """The length that this share of the fibers does not exceed."""
+        reached = 0
+        for length in sorted(self.counts):
+            reached += self.counts[length]
+            if reached >= share * self.positions:
+                return length
+        return self.longest
 
 
 @within_memory
@@ -125,32 +100,25 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
 
     >>> from binsparse_levels import levels_of, pack
     >>> for level in levels_of(pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR")):
-    ...     print(level.level, level.positions, level.children, level.nbytes, round(level.to_win, 1))
+    ...     print(level.level, level.positions, level.children, level.nbytes, round(level.limit, 1))
     dense 1 3 0 0.0
-    sparse 3 3 28 216.2
+    sparse 3 3 28 7.8
     """
     tree, order = tensor._source if tensor._source.regular else tensor.stored._tree, tensor.stored.format.order
     return list(_statistics(tree, order))
 
 
-def facts_of(level: LevelStatistics) -> dict[str, Any]:
-    """The numbers of a level in a table. The information limit is in whole bytes."""
-    return {
-        "level": str(level.level), "fibers": level.positions, "positions": level.children,
-        "median": level.quantile(0.5), "longest": level.longest, "fill": None if math.isnan(level.fill) else level.fill,
-        "bytes": level.nbytes, "limit": math.ceil(level.limit / 8),
-    }  # fmt: skip
-
-
 def table(levels: Sequence[LevelStatistics], names: Sequence[str] | None = None) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of the table of levels. names: of the dimensions."""
+    """The head and the rows of the table of levels. names: of the dimensions. The limit is in whole bytes."""
     rows: list[list[str]] = []
-    for level in levels:
-        name, *numbers = facts_of(level).values()
-        covered = zip(level.dimensions, level.sizes, strict=True)
+    for x in levels:
+        covered = zip(x.dimensions, x.sizes, strict=True)
         sizes = ", ".join(f"{k if names is None else names[k]} ({size:,})" for k, size in covered)
-        told = ("" if x is None else f"{x:.3g}" if isinstance(x, float) else f"{x:,}" for x in numbers)
-        rows.append([clipped(name, 60), clipped(sizes, 120), *told])
+        counts = [x.positions, x.children, x.quantile(0.5), x.longest]
+        fill = "" if math.isnan(x.fill) else f"{x.fill:.3g}"
+        nbytes = [x.nbytes, math.ceil(x.limit / 8)]
+        numbers = [*(f"{n:,}" for n in counts), fill, *(f"{n:,}" for n in nbytes)]
+        rows.append([clipped(x.level, 60), clipped(sizes, 120), *numbers])
     return ["level", "dimension (size)", "fibers", "positions", "median", "longest", "fill", "bytes", "limit"], rows
 
 
@@ -163,44 +131,39 @@ def _statistics(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
         covered = order[place.depth : place.depth + place.level.rank]
         facts = LevelStatistics(place.level, tuple(covered), tuple(place.dims), n, count, count, _nbytes(arrays))
         if not tree.regular:
-            _, coords, pointers, positions = next(steps)
+            _, _, pointers, positions = next(steps)
             facts.listed = len(positions)
-            facts._add_lengths(np.diff(pointers))
-            facts._add_gaps(coords, pointers[:-1][np.diff(pointers) > 0])
+            facts.counts = _counted([np.diff(pointers)])
         elif place.arrays:
-            _add_in_parts(facts, place, arrays)
+            facts.counts = _counted(_lengths_in_parts(place, arrays, n, count))
+            facts.counts[0] += n - facts.counts.total()  # empty fibers at both ends, and between parts
         elif n:
-            facts.longest = count // n
-            facts.lengths[facts.longest.bit_length()] += n
-            facts._tally[min(facts.longest, _EXACT - 1)] += n * (facts.longest < _EXACT)
-            if facts.gaps is not None:
-                facts.gaps[1] += count
+            facts.counts = Counter({count // n: n})
         yield facts
 
 
-def _add_in_parts(facts: LevelStatistics, place: Place, arrays: Mapping[str, Any]) -> None:
-    """Add lengths and gaps from the children in parts. The last fiber of a part may go on in the next."""
-    last, carried, before = -1, 0, None
-    for start in range(0, facts.children, _AT_ONCE):
-        part = range(start, min(start + _AT_ONCE, facts.children))
-        owners = place.level.above(arrays, place.dims, facts.positions, part)
-        fibers, counts = owners.fibers, owners.counts
-        lengths = np.full(len(fibers), counts) if isinstance(counts, int) else counts.copy()
-        starts = (np.cumsum(lengths) - lengths)[lengths > 0]
-        goes_on = fibers[0] == last
-        facts._add_gaps(owners.coords, starts[1:] if goes_on else starts, before)
-        if owners.coords and cells(place.dims) <= INT64_MAX:
-            before = int(_ravelled([x[-1:] for x in owners.coords], place.dims)[0])
-        if goes_on:
-            lengths[0] += carried
+def _counted(parts: Iterable[Array]) -> Counter[int]:
+    """How often each number occurs."""
+    counts: Counter[int] = Counter()
+    for part in parts:
+        found, times = np.unique(part, return_counts=True)
+        counts.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
+    return counts
+
+
+def _lengths_in_parts(place: Place, arrays: Mapping[str, Any], n: int, children: int) -> Iterator[Array]:
+    """The lengths of fibers, from the children in parts. The last fiber of a part may go on in the next."""
+    last, carried = -1, np.zeros(0, np.int64)
+    for start in range(0, children, _AT_ONCE):
+        owners = place.level.above(arrays, place.dims, n, range(start, min(start + _AT_ONCE, children)))
+        lengths = np.broadcast_to(owners.counts, len(owners.fibers)).astype(np.int64)
+        if owners.fibers[0] == last:
+            lengths[0] += carried[0]
         else:
-            facts._add_lengths(np.array([carried] if carried else [], np.int64))
-        facts._add_lengths(lengths[:-1])
-        last, carried = fibers[-1], int(lengths[-1])
-    facts._add_lengths(np.array([carried] if carried else [], np.int64))
-    empty = facts.positions - int(facts.lengths.sum())  # at both ends, and between parts
-    facts.lengths[0] += empty
-    facts._tally[0] += empty
+            yield carried
+        yield lengths[:-1]
+        last, carried = owners.fibers[-1], lengths[-1:]
+    yield carried
 
 
 def limit(places: int, chosen: int) -> float:
@@ -218,19 +181,6 @@ def limit(places: int, chosen: int) -> float:
     nats = few * math.log(places / few) + rest * math.log1p(few / rest)
     nats += 0.5 * (math.log(places / rest) - math.log(2 * math.pi * few)) + (1 / places - 1 / few - 1 / rest) / 12
     return nats / math.log(2)
-
-
-def _bits(numbers: Array) -> Array:
-    """The number of binary digits of each."""
-    bits: Array = np.frexp(numbers.astype(np.float64))[1]
-    return bits
-
-
-def _ravelled(coords: Sequence[Array], sizes: Sequence[int]) -> Array:
-    at = np.zeros(len(coords[0]), np.int64)
-    for x, size in zip(coords, sizes, strict=True):
-        at = at * size + x
-    return at
 
 
 def _nbytes(arrays: Mapping[str, Any]) -> int:

@@ -1,18 +1,22 @@
-"""The size of every format to the byte, from counts alone: distinct coordinates by subset of the dimensions.
+"""The size of every format to the byte, from counts alone, and the formats that take the fewest bytes.
 
-A count tells how many children a level has in any chain; dense levels above multiply it.
+The counts are those of distinct coordinates by subset of the dimensions. A count tells how many children a level has in
+any chain; dense levels above multiply it. So the cost of a level depends only on the set of dimensions above it, and on
+its positions, and the cheapest formats are found subset by subset, from the leaves up.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+import heapq
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
-from itertools import product
+from functools import cache, cached_property
+from itertools import combinations
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..engine import packing
+from ..engine import packing, sorting
 from ..engine.tree import index_dtype
 from ..formats.format import Format, in_order
 from ..levels import Level, full, listing
@@ -20,18 +24,25 @@ from ..limits import INT64_MAX, Limits
 from ..tensors.tensor import Tensor
 from ..tensors.validation import mirror_problems
 
+MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank one order is tried; 2^8 counts take 70 sorts
+# By rank: levels, and whether a level equals several of rank 1, so that two of its kind are never neighbours.
+Choices: TypeAlias = dict[int, list[tuple[Level, bool]]]
+
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
     """The numbers that all sizes follow from.
 
-    counts: distinct coordinates by subset of the dimensions, a bit for each. value_size: bytes of a value. alike:
-    whether the padding of an iso tensor equals its value.
+    counts: distinct coordinates by subset of the dimensions, a bit for each. by: the dimension of slices, or None.
+    order: the only one that is tried, or None. value_size: bytes of a value. alike: whether the padding of an iso
+    tensor equals its value.
     """
 
     shape: tuple[int, ...]
     entries: int
     counts: Mapping[int, int]
+    by: int | None
+    order: tuple[int, ...] | None
     value_size: int
     iso: bool
     alike: bool
@@ -46,16 +57,11 @@ class Sizes:
         """Whether `n` positions are within the limits. Packing has the same rule."""
         return n <= self.entries + 1 or 8 * n <= min(self.limits.dense_bytes, INT64_MAX)
 
-    def dims(self, covered: Sequence[int]) -> list[int]:
-        return [self.shape[k] for k in covered]
-
-    def step(
-        self, level: Level, covered: Sequence[int], above: int, n: int, by: int | None
-    ) -> tuple[int, int, int] | None:
-        """The bytes of a level of `n` positions that all slices along dimension `by` read together, all its bytes, and
-        its children; None if counts do not tell.
+    def step(self, level: Level, covered: Sequence[int], above: int, n: int) -> tuple[int, int, int] | None:
+        """The bytes of a level of `n` positions that all slices read together, all its bytes, and its children; None if
+        counts do not tell.
         """
-        dims, root = self.dims(covered), not above
+        dims, root, by = [self.shape[k] for k in covered], not above, self.by
         distinct = self.counts.get(above | bits(covered))
         children = None if distinct is None else level.children(dims, n, distinct)
         size = None if children is None else level.nbytes(dims, n, children, root=root, itemsize=self.itemsize)
@@ -69,28 +75,35 @@ class Sizes:
             read = self.shape[by] * size
         return None if read is None else (read, size, children)
 
-    def values(self, n: int, padded: bool, by: int | None) -> tuple[int, int]:
+    def values(self, n: int, padded: bool) -> tuple[int, int]:
         """The same for the values at `n` positions, which have no children. padded: some may be padding."""
         stays_iso = self.iso and (n == self.entries or self.alike or not padded)
         size = self.value_size * (1 if stays_iso else n)
-        times = self.shape[by] if by is not None and self.iso and size == self.value_size else 1
+        times = self.shape[self.by] if self.by is not None and self.iso and size == self.value_size else 1
         return times * size, size
 
+    def blocks(self, above: int) -> list[tuple[int, ...]]:
+        """The dimensions that a level may cover below these. That of the slices comes first in its level."""
+        if self.order is not None:
+            left = self.order[above.bit_count() :]
+            return [left[:end] for end in range(1, len(left) + 1)]
+        every = [k for k in range(len(self.shape)) if not above >> k & 1]
+        parts = [part for r in range(1, len(every) + 1) for part in combinations(every, r)]
+        return [tuple(sorted(part, key=lambda k: (k != self.by, k))) for part in parts]
 
-def sizes_of(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]] | None, limits: Limits) -> Sizes:
+
+def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -> Sizes:
     own = tensor.format.order
     listed = tensor.convert(in_order(listing(tensor.ndim), own), limits=limits)
     tree = listed._tree
     columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
     entries = len(positions) if tensor.ndim else tensor.nnz  # a list without coordinates would always have an entry
     counts = {0: min(entries, 1)}
-    for order in (
-        orders if orders is not None else [tuple(own[k] for k in part) for part in covering_orders(tensor.ndim)]
-    ):
-        relative = [own.index(k) for k in order]
+    every = tensor.ndim <= MAX_RANK
+    for relative in covering_orders(tensor.ndim) if every else [tuple(range(tensor.ndim))]:
         prefixes = packing.count_prefixes([tree.dims[k] for k in relative], [columns[k] for k in relative], relative)
         for depth in range(tensor.ndim):
-            counts[bits(order[: depth + 1])] = prefixes[depth]
+            counts[bits(own[k] for k in relative[: depth + 1])] = prefixes[depth]
     pad = tensor._pad()
     dense = Format(full(tensor.ndim))
     held = tensor._tree.values  # where no entry is left, an iso tensor may know its value all the same
@@ -99,6 +112,8 @@ def sizes_of(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]]
         shape=tensor.shape,
         entries=entries,
         counts=counts,
+        by=by,
+        order=None if every else own,
         value_size=tensor.dtype.itemsize,
         iso=has_values and tensor.iso,
         alike=packing.alike(pad, value),
@@ -107,27 +122,56 @@ def sizes_of(tensor: Tensor, has_values: bool, orders: Sequence[tuple[int, ...]]
     )
 
 
-def covering_orders(rank: int) -> Iterator[tuple[int, ...]]:
+def covering_orders(rank: int) -> list[tuple[int, ...]]:
     """The fewest orders, C(rank, rank // 2), such that each subset of the dimensions begins one of them.
 
-    Each order is a symmetric chain: dimensions out of and in a subset match like brackets. Matched dimensions stay, and
-    the others enter from left to right.
+    They are symmetric chains of subsets: what is in all of a chain, then what joins one by one, then the rest. With
+    another dimension, a chain becomes one that it joins last, and one that it is in from the start.
     """
-    for taken in product((False, True), repeat=rank):
-        opening: list[int] = []
-        first: list[int] = []
-        last: list[int] = []
-        for k, is_taken in enumerate(taken):
-            if not is_taken:
-                opening.append(k)
-            elif opening:
-                first.append(k)
-                last.append(opening.pop())
-            else:  # not the smallest subset of its chain
-                break
-        else:
-            yield (*first, *opening, *sorted(last))
+    chains: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
+    for k in range(rank):
+        chains = [(first, (*joining, k)) for first, joining in chains] + [
+            ((*first, k), joining[:-1]) for first, joining in chains if joining
+        ]
+    return [(*first, *joining, *sorted({*range(rank)} - {*first, *joining})) for first, joining in chains]
 
 
 def bits(dimensions: Iterable[int]) -> int:
     return sum(1 << k for k in dimensions)
+
+
+class _Chain(NamedTuple):
+    """The levels of a format from some level down, and the dimensions that they cover."""
+
+    cost: tuple[int, int, int]  # bytes that slices read, all bytes, levels
+    levels: tuple[Level, ...]
+    order: tuple[int, ...]
+
+
+def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
+    """The formats of the fewest bytes, or of the fewest that slices read."""
+    everything, blocks = (1 << len(sizes.shape)) - 1, cache(sizes.blocks)
+
+    @cache
+    def below(above: int, n: int, outer: str | None, padded: bool) -> list[_Chain]:
+        if above == everything:
+            return [_Chain((*sizes.values(n, padded), 0), (), ())]
+        longer = []
+        for covered in blocks(above):
+            reached = above | bits(covered)
+            for level, whole in choices[len(covered)]:
+                if (whole and level.kind == outer) or (reached == everything and level.padded and not sizes.may_pad):
+                    continue
+                told = sizes.step(level, covered, above, n)
+                if told is None or not sizes.fits(told[2]):
+                    continue
+                read, size, children = told
+                pads = sizes.iso and (padded or level.padded)  # which is all the same to other values
+                for chain in below(reached, children, level.kind if whole else None, pads):
+                    first, second, depth = chain.cost
+                    longer.append(((first + read, second + size, depth + 1), level, covered, chain))
+        best = heapq.nsmallest(count, longer, key=lambda x: x[0])
+        return [_Chain(cost, (level, *rest.levels), covered + rest.order) for cost, level, covered, rest in best]
+
+    found = [in_order(levels, order).canonical() for _, levels, order in below(0, 1, None, False)]
+    return list(dict.fromkeys(found))

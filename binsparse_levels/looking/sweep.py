@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import platform
 import tempfile
@@ -15,9 +16,8 @@ import numba
 import numpy as np
 
 from ..compute import einsum
-from ..containers.replacing import write_text
-from ..errors import ArrayError, BinsparseError, OptionError, Problem, needing, within_memory
-from ..formats.format import FormatLike, parse_format
+from ..errors import BinsparseError, OptionError, Problem, needing, within_memory
+from ..formats.format import FormatLike
 from ..io import open as open_tensor
 from ..io import read, write
 from ..limits import as_integer
@@ -29,15 +29,14 @@ from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..version import __version__
 from . import drawing
+from .advice import named_formats
 from .fibers import limit
-from .stored import Stored, index_bytes
 from .tables import as_html, as_text
 
 MEASURES = ("bits", "narrow", "bitpacked", "limit", "padding", "pack", "convert", "point", "slice:0", "ij,j->i")
 MEASURED = ("bits", "narrow", "bitpacked", "limit", "padding")  # unless others are named
 _WIDTH = 16  # the size of dimensions that the tensor does not have, and the coordinates of a slice
 _POINTS = 200  # places that are looked up
-_BITS: dict[str, Stored] = {"bits": "memory", "narrow": "narrow", "bitpacked": "bitpacked"}
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,10 @@ class Row:
 
     Parameters
     ----------
-    tensor, format : its name, and the notation as it was passed.
+    tensor, format : its name, and the notation or the name as it was passed.
     entries : the number of stored entries, without the padding of the format.
     measures : by name; empty where the format refuses the tensor.
-    refused : why, or an empty text.
+    refused : why the format, or one of the measures, refuses the tensor; or an empty text.
     """
 
     tensor: str
@@ -98,7 +97,10 @@ class Sweep:
         return as_html(*self._table)
 
     def to_pandas(self) -> Any:
-        """A DataFrame of pandas, whose `attrs` hold the record. What was not measured is NaN."""
+        """A DataFrame of pandas, whose `attrs` hold the record. What was not measured is NaN.
+
+        pandas writes it as other tables: `to_csv`, `to_latex`.
+        """
         with needing("pandas"):
             import pandas  # type: ignore[import-untyped]
 
@@ -106,23 +108,6 @@ class Sweep:
         frame = pandas.DataFrame([{**vars(row), **row.measures} for row in self.rows], columns=columns)
         frame.attrs.update(self.record)
         return frame
-
-    def to_csv(self, path: str | os.PathLike[str] | None = None, *, overwrite: bool = False) -> str:
-        """The table as CSV, with the record in comments before it; also written into a file, where a path is passed.
-
-        Raises FileExistsError unless `overwrite`; ContainerError.
-        """
-        record = "".join(f"# {name}: {value}\n" for name, value in self.record.items())
-        text = record + str(self.to_pandas().to_csv(index=False, lineterminator="\n"))
-        if path is not None:
-            write_text(path, text, overwrite)
-        return text
-
-    def to_latex(self) -> str:
-        """The table as a `tabular` of LaTeX. Formats that refuse a tensor have a dash for each measure."""
-        frame = self.to_pandas().drop(columns="refused")
-        with needing("pandas"):
-            return str(frame.to_latex(index=False, na_rep="--", escape=True, float_format="%.4g"))
 
     def pareto(self, x: str, y: str, tensor: str | None = None) -> str:
         """Draw two measures of all formats of a tensor as an SVG, on logarithmic axes, with the line of the best ones.
@@ -149,30 +134,29 @@ class Sweep:
 @within_memory
 def sweep(
     tensors: Any,
-    formats: Iterable[FormatLike],
-    measure: Sequence[str] = MEASURED,
+    formats: FormatLike | Iterable[FormatLike] | Mapping[str, FormatLike],
+    measure: str | Sequence[str] = MEASURED,
     *,
     repeat: int = 5,
     seed: int = 0,
-    progress: Callable[[str, int, int], None] | None = None,
 ) -> Sweep:
     """Store tensors in formats, and measure bits and times. A format that refuses a tensor is a row with its reason.
 
     Times are minima of rounds; a round measures every format once. The first call compiles, and is not counted. What
-    does not apply to a tensor of its rank is left out.
+    does not apply to a tensor of its rank is left out. A measure that fails leaves the others of its row.
 
     Parameters
     ----------
     tensors : a tensor, a list, or a mapping from names. A tensor may be an array of another library, or the path of
         any file that `open` takes, such as .mtx and .tns.gz.
-    formats : notations, such as "CSR" or "dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4".
+    formats : a notation, a list, or a mapping from names, such as "CSR" or "dense, sparse, dense(2) through 0/4, 1/4,
+        0%4, 1%4".
     measure : bits of index arrays for each entry, in memory ("bits") and in files ("narrow", "bitpacked"), and the
         information limit of the entries ("limit"); values for each entry ("padding"). Milliseconds to "pack" entries,
         to "convert" the tensor, to look up one entry ("point"), to load 16 coordinates in the middle of a dimension
         from a file ("slice:0"), and of an `einsum` whose first operand is the tensor, such as "ij,j->i".
     repeat : rounds.
     seed : of the dense operands, and of the entries that are looked up.
-    progress : called with the name of a tensor, the number of finished rounds, and their total.
 
     Raises
     ------
@@ -195,10 +179,10 @@ def sweep(
     rounds = as_integer(repeat)
     if rounds is None or rounds < 1:
         raise OptionError(Problem("repeat", f"expected a number from 1 on, got {repeat!r:.40}"))
+    wanted = named_formats(formats)
     rows: list[Row] = []
-    wanted = list(formats)
     for name, source in _named(tensors):
-        rows += _rows(name, source, wanted, measure, rounds, seed, progress)
+        rows += _rows(name, source, wanted, measure, rounds, seed)
     return Sweep(tuple(rows), tuple(measure), _record(seed, rounds))
 
 
@@ -208,10 +192,9 @@ def _sliced(name: str) -> bool:
 
 
 def _named(tensors: Any) -> Iterator[tuple[str, Tensor]]:
-    if not isinstance(tensors, Mapping):
-        listed = tensors if isinstance(tensors, list | tuple) else [tensors]
-        tensors = {_name(k, x): x for k, x in enumerate(listed)}
-    for name, x in tensors.items():
+    listed = tensors if isinstance(tensors, list | tuple) else [tensors]
+    pairs = tensors.items() if isinstance(tensors, Mapping) else [(_name(k, x), x) for k, x in enumerate(listed)]
+    for name, x in pairs:
         tensor = read(x) if isinstance(x, str | os.PathLike) else as_tensor(x)
         yield str(name), expanded(tensor.load()).without_map()
 
@@ -221,12 +204,24 @@ def _name(number: int, tensor: Any) -> str:
 
 
 @dataclass
-class _Timed:
-    """A format: its measures so far, what is timed, and why it refuses the tensor."""
+class _Measured:
+    """A format: its measures so far, what is timed, and what refuses the tensor."""
 
     measures: dict[str, float] = field(default_factory=dict)
     calls: dict[str, Callable[[], Any]] = field(default_factory=dict)
-    refused: str = ""
+    refused: list[str] = field(default_factory=list)
+
+    def begin(self, name: str, measure: Callable[[], Any]) -> None:
+        """Note a number, or what is timed, which is called once so that it compiles."""
+        try:
+            made = measure()
+            if callable(made):
+                made()
+                self.calls[name] = made
+            elif made is not None:
+                self.measures[name] = made
+        except BinsparseError as error:
+            self.refused.append(f"{name}: {error.problems[0]}")
 
     def time(self) -> None:
         for name, call in self.calls.items():
@@ -237,75 +232,75 @@ class _Timed:
 
 
 def _rows(
-    name: str, source: Tensor, formats: Sequence[FormatLike], measure: Sequence[str], rounds: int, seed: int,
-    progress: Callable[[str, int, int], None] | None,
-) -> list[Row]:  # fmt: skip
-    operands = _operands(measure, source, seed)
-    results: dict[str, Any] = {}  # of the first format
+    name: str, source: Tensor, formats: Sequence[tuple[str, FormatLike]], measure: Sequence[str], rounds: int, seed: int
+) -> list[Row]:
+    found = [_Measured() for _ in formats]
     with tempfile.TemporaryDirectory() as folder:
-        timed = []
-        for number, format in enumerate(formats):
+        for number, (row, (_, format)) in enumerate(zip(found, formats, strict=True)):
             try:
                 tensor = source.convert(format)
-                calls = _calls(source, tensor, format, measure, operands, f"{folder}/{number}.h5", seed)
-                for spec, call in calls.items():
-                    result = call()  # which compiles
-                    if spec in operands:
-                        _compare(spec, result, results)
-                timed.append(_Timed(_sizes(source, tensor, measure), calls))
             except BinsparseError as error:
-                timed.append(_Timed(refused=str(error.problems[0])))
-        for done in range(rounds):
-            for x in timed:
-                x.time()
-            if progress is not None:
-                progress(name, done + 1, rounds)
-        for x in timed:
-            x.calls = {}  # which close the files
+                row.refused.append(str(error.problems[0]))
+                continue
+            for what in measure:
+                row.begin(what, partial(_measure, what, source, tensor, format, f"{folder}/{number}.h5", seed))
+        for _ in range(rounds):
+            for row in found:
+                row.time()
+        for row in found:
+            row.calls = {}  # which close the files
     rows = []
-    for format, x in zip(formats, timed, strict=True):
-        label = format if isinstance(format, str) else str(parse_format(format))
-        measures = {key: x.measures[key] for key in measure if key in x.measures}
-        rows.append(Row(name, label, source.number_of_stored_values, measures, x.refused))
+    for (label, _), row in zip(formats, found, strict=True):
+        measures = {what: row.measures[what] for what in measure if what in row.measures}
+        rows.append(Row(name, label, source.number_of_stored_values, measures, "; ".join(row.refused)))
     return rows
 
 
-def _sizes(source: Tensor, tensor: Tensor, measure: Sequence[str]) -> dict[str, float]:
-    """What needs no clock."""
-    entries = source.number_of_stored_values
-    count = max(entries, 1)
-    made = {name: 8 * index_bytes(tensor, how) / count for name, how in _BITS.items() if name in measure}
-    return made | {"limit": limit(source.size, entries) / count, "padding": len(tensor.stored.values) / count}
+@within_memory
+def _measure(
+    name: str, source: Tensor, tensor: Tensor, format: FormatLike, path: str, seed: int
+) -> float | Callable[[], Any] | None:
+    """A number that needs no clock, what is timed, or None for what does not apply to the tensor."""
+    entries, random = source.number_of_stored_values, np.random.default_rng(seed)
+    if name == "limit":
+        return limit(source.size, entries) / max(entries, 1)
+    if name == "padding":
+        return len(tensor.stored.values) / max(entries, 1)
+    if name in ("bits", "narrow", "bitpacked"):
+        return 8 * _index_bytes(tensor, name) / max(entries, 1)
+    if name == "pack":
+        return partial(pack, *source.unpack(), source.shape, format)
+    if name == "convert":
+        return partial(source.convert, format)
+    if name == "point":
+        coords, values = source.unpack()
+        if not len(values):
+            return None
+        at = random.integers(0, len(values), _POINTS)
+        return partial(_look_up, tensor, list(zip(*(x[at].tolist() for x in coords), strict=True)))
+    if _sliced(name):
+        dimension = int(name.partition(":")[2])
+        return _slice(tensor, dimension, path) if dimension < tensor.ndim else None
+    first, *others = name.replace(" ", "").partition("->")[0].split(",")
+    if len(first) != tensor.ndim:
+        return None
+    sizes = dict(zip(first, tensor.shape, strict=True))
+    operands = []
+    for letters in others:
+        shape = [sizes.get(letter, _WIDTH) for letter in letters]
+        tensor.limits.hold("dense_bytes", 8 * math.prod(shape), letters, "the size in bytes of the operand")
+        operands.append(random.random(shape))
+    return partial(einsum, name, tensor, *operands)
 
 
-def _calls(
-    source: Tensor, tensor: Tensor, format: FormatLike, measure: Sequence[str], operands: Mapping[str, list[Any]],
-    path: str, seed: int,
-) -> dict[str, Callable[[], Any]]:  # fmt: skip
-    """What is timed."""
-    coords, values = source.unpack()
-    calls: dict[str, Callable[[], Any]] = {}
-    for name in measure:
-        if name == "pack":
-            calls[name] = partial(pack, coords, values, source.shape, format)
-        elif name == "convert":
-            calls[name] = partial(source.convert, format)
-        elif name == "point" and len(values):
-            at = np.random.default_rng(seed).integers(0, len(values), _POINTS)
-            places = list(zip(*(x[at].tolist() for x in coords), strict=True))
-            calls[name] = partial(_look_up, tensor, places)
-        elif _sliced(name) and int(name.partition(":")[2]) < tensor.ndim:
-            calls[name] = _slice(tensor, int(name.partition(":")[2]), path)
-        elif name in operands:
-            calls[name] = partial(einsum, name, tensor, *operands[name])
-    return calls
-
-
-def _compare(spec: str, result: Any, results: dict[str, Any]) -> None:
-    """Raise ArrayError where a result is not that of the first format."""
-    dense = result.to_dense() if isinstance(result, Tensor) else result
-    if not np.allclose(dense, results.setdefault(spec, dense), rtol=1e-4, equal_nan=True):
-        raise ArrayError(Problem(spec, "the result is not that of the first format; please report it"))
+def _index_bytes(tensor: Tensor, how: str) -> int:
+    """The bytes of all arrays but the values, in memory, or as `write` stores them with the option of that name."""
+    arrays: dict[str, Any] = dict(tensor.stored.arrays)
+    if how == "bits":
+        return sum(x.nbytes for x in arrays.values())
+    store: dict[str, Any] = {}
+    write(store, tensor, narrow=how == "narrow", bitpacked=how == "bitpacked")
+    return sum(x.nbytes for name, x in store.items() if name in arrays)
 
 
 def _look_up(tensor: Tensor, places: Sequence[tuple[int, ...]]) -> None:
@@ -319,18 +314,6 @@ def _slice(tensor: Tensor, dimension: int, path: str) -> Callable[[], Any]:
     middle = tensor.shape[dimension] // 2
     view = open_tensor(path)[(slice(None),) * dimension + (slice(middle, middle + _WIDTH),)]
     return lambda: view[...].load()
-
-
-def _operands(measure: Sequence[str], tensor: Tensor, seed: int) -> dict[str, list[Any]]:
-    """Dense operands of each einsum whose first operand has the rank of the tensor."""
-    random = np.random.default_rng(seed)
-    operands = {}
-    for spec in measure:
-        first, *others = spec.replace(" ", "").partition("->")[0].split(",")
-        if "->" in spec and len(first) == tensor.ndim:
-            sizes = dict(zip(first, tensor.shape, strict=True))
-            operands[spec] = [random.random([sizes.get(letter, _WIDTH) for letter in letters]) for letters in others]
-    return operands
 
 
 def _record(seed: int, rounds: int) -> dict[str, Any]:

@@ -57,19 +57,6 @@ def clipped(item: Any, longest: int = LONGEST) -> str:
     return text if len(text) <= longest else text[: longest - 1] + "…"
 
 
-def size_of(count: float) -> str:
-    """A number of bytes for people.
-
-    >>> size_of(950), size_of(123_456_789)
-    ('950 B', '123 MB')
-    """
-    for unit in ("B", "kB", "MB", "GB", "TB"):
-        if count < 999.5 or unit == "TB":
-            break
-        count /= 1000
-    return f"{count:,.0f} {unit}" if unit == "B" or count >= 99.95 else f"{count:.3g} {unit}"
-
-
 def _of_numbers(rows: Sequence[Sequence[str]]) -> list[bool]:
     """Whether each column contains numbers alone, some at least."""
     columns = ([cell for cell in column if cell] for column in zip(*rows, strict=True))

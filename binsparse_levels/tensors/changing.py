@@ -1,28 +1,38 @@
-"""Other formats, maps and structures for the same entries."""
+"""Other formats, maps and structures for the same entries; the entries in order, and all cells."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any, TypeVar
 
 import numpy as np
+import numpy.typing as npt
 
 from ..arrays import repeat_one
 from ..engine import packing
-from ..engine.tree import Tree, index_dtype
-from ..errors import ArrayError, FormatError, Problem, raise_if
-from ..formats.format import Format, FormatLike, coordinates
+from ..engine.dense import scatter_tree
+from ..engine.tree import Tree, index_dtype, same
+from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
+from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
-from .contents import Contents
-from .held import Held, Listed, Stored, packed
-from .trees import entries_of, one_value
-from .validation import check_value_type, checked_format, fitting_format, mirror_problems
-from .views import Mapped
+from .contents import Contents, labels_of
+from .held import Listed, Stored, entries_of, one_value, packed
+from .validation import (
+    check_value_type,
+    checked_fill,
+    checked_format,
+    checked_values,
+    differ,
+    fitting_format,
+    mirror_problems,
+)
+from .views import Mapped, around
 
 T = TypeVar("T", bound=Contents)
 
@@ -30,14 +40,9 @@ T = TypeVar("T", bound=Contents)
 def with_tree(tensor: T, format: Format, tree: Tree, **changes: Any) -> T:
     """A tensor with another stored tree below the same map. changes: in the metadata, or the structure."""
     own = tensor._held.own(tensor._pad())
-    structure = changes.pop("structure", own.stored.structure)
-    return _around(tensor, own, format, tree, structure, **changes)
-
-
-def _around(tensor: T, own: Held, format: Format, tree: Tree, structure: str | None, **changes: Any) -> T:
-    """`with_tree` of a tensor whose entries are `own`."""
     stored = own.stored
-    made = own.around(Stored(format, tree, stored.limits, structure, shared=stored.shared))
+    structure = changes.pop("structure", stored.structure)
+    made = around(own, Stored(format, tree, stored.limits, structure, shared=stored.shared))
     return tensor._of(made, replace(tensor._metadata, **changes) if changes else tensor._metadata)
 
 
@@ -59,9 +64,11 @@ def with_entries(
     return tensor._of(stored if map is None else Mapped(stored, map), replace(tensor._metadata, **changes))
 
 
-def _entries(tensor: Contents) -> Listed:
-    """The stored entries in stored order."""
-    return tensor._held.entries(tensor._pad())
+def entries(tensor: Contents, dtype: str | None = None, own: npt.DTypeLike = np.int64) -> Listed:
+    """`Tensor.unpack`. own: the type of coordinates that are not asked for as they are stored. Raises OptionError."""
+    if dtype not in (None, "stored"):
+        raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of coordinates; pass 'stored', or leave it out"))
+    return tensor._held.entries(tensor._pad(), own if dtype is None else None)
 
 
 def permuted(tensor: T, order: Sequence[int]) -> T:
@@ -88,12 +95,22 @@ def without_map(tensor: T, format: FormatLike | None, limits: Limits | None) -> 
         return tensor if format is None else _of_stored(tensor, format, tensor.limits if limits is None else limits)
     if format is None:  # a list without coordinates would always have an entry
         format = tensor.format if tensor.ndim == tensor.format.rank == 0 else coordinates(tensor.ndim)
-    return with_entries(tensor, *_entries(tensor), format, limits)
+    return with_entries(tensor, *entries(tensor), format, limits)
+
+
+def reformatted(tensor: T, format: FormatLike) -> T:
+    """The same entries in a format, which names their map if they have one."""
+    levels, map = with_map(format, None)
+    return without_map(tensor, levels, None) if map is None else converted(tensor, levels, map, tensor.limits)
 
 
 def converted(tensor: T, format: FormatLike, map: MapLike | None, limits: Limits) -> T:
     """`Tensor.convert`."""
-    return _of_stored(tensor, format, limits) if map is None else _through(tensor, format, map, limits)
+    if map is None:
+        return _of_stored(tensor, format, limits)
+    target, whole = parse_map(map, tensor.shape), expanded(tensor)
+    coords, values = entries(whole)
+    return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 
 
 def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
@@ -104,26 +121,19 @@ def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
     parsed = fitting_format(format, stored.shape, limits, mapped=own.map is not None)
     order = _order_between(stored.format, parsed)
     if order is None:
-        return _around(tensor, own, parsed, stored.tree, stored.structure)
+        return with_tree(tensor, parsed, stored.tree)
     if stored.structure is not None:
         raise_if(FormatError, mirror_problems(stored.structure, parsed, pad))
         if stored.format.padded:
-            return with_entries(tensor, *_entries(tensor), parsed, limits)
+            return with_entries(tensor, *entries(tensor), parsed, limits)
     made = packing.convert_tree(stored.tree, parsed.levels, order, pad, limits)
-    return _around(tensor, own, parsed, made, stored.structure)
+    return with_tree(tensor, parsed, made)
 
 
 @lru_cache(256)
 def _order_between(old: Format, new: Format) -> tuple[int, ...] | None:
     """The stored dimensions of a format by their number in another; None where both store the same bytes."""
     return None if new.canonical() == old.canonical() else tuple(map(old.order.index, new.order))
-
-
-def _through(tensor: T, format: FormatLike, map: MapLike, limits: Limits) -> T:
-    """The same entries through another map."""
-    target, whole = parse_map(map, tensor.shape), expanded(tensor)
-    coords, values = _entries(whole)
-    return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 
 
 def astype(tensor: T, dtype: np.dtype[Any]) -> T:
@@ -144,13 +154,31 @@ def astype(tensor: T, dtype: np.dtype[Any]) -> T:
     return with_tree(tensor, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
 
 
+def with_values(tensor: T, values: Any, fill_value: Any) -> T:
+    """`Tensor.with_values`."""
+    tree, stored = tensor._tree, tensor._held.own(tensor._pad()).stored
+    given = checked_values(values)
+    if given.ndim and len(given) != len(tree.values):
+        raise ArrayError(Problem("values", f"expected a scalar or {len(tree.values)} values, got {len(given)}"))
+    raise_if(FormatError, structure_problems(stored.structure, stored.shape, given.dtype) if stored.structure else ())
+    whole = given if given.ndim else repeat_one(given.reshape(1), len(tree.values))
+    fill = checked_fill(tensor.fill_value if fill_value is None else fill_value, given.dtype)
+    made = with_tree(tensor, stored.format, tree.with_values(whole, not given.ndim), fill_value=fill)
+    raise_if(ArrayError, made._held.stored.diagonal_problems())
+    return made
+
+
+def is_dense(tensor: Contents) -> bool:
+    """Whether all cells are stored, as in an array of numpy."""
+    return tensor.ndim > 0 and not tensor._source.arrays
+
+
 def drop_fill(tensor: T) -> T:
     """`Tensor.drop_fill`."""
     pad = tensor._pad()
     stored = tensor._held.own(pad).stored
     coords, values = stored.entries(pad)
-    with np.errstate(invalid="ignore"):
-        left = ~((values == pad) | ((values != values) & bool(pad != pad)))
+    left = differ(values, pad)
     if left.all():
         return tensor
     kept = [x[left] for x in coords]
@@ -174,10 +202,10 @@ def without_structure(tensor: T) -> T:
     listed = tensor._held.entries(tensor._pad(), index_dtype(tensor.shape, 2 * len(tree.values)))
     coords, values = expand(name, *listed, mirrored_first=above)
     iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
-    entries = entries_of(format, tensor.shape, coords, one_value(values).reshape(1) if iso else values, iso)
+    whole = entries_of(format, tensor.shape, coords, values, iso)
     if all(level.ordered for level in format.levels):
-        entries = replace(entries, ordered_dims=1, trusted=True)
-    made = packing.pack_entries(format.levels, entries, tensor._pad(), "error", limits)
+        whole = replace(whole, ordered_dims=1, trusted=True)
+    made = packing.pack_entries(format.levels, whole, tensor._pad(), "error", limits)
     return with_tree(tensor, format, made, structure=None)
 
 
@@ -221,11 +249,51 @@ def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> t
 def in_order(tensor: Contents) -> Listed:
     """All entries in lexicographic order, the structure expanded."""
     if not tensor.ndim:  # a list without coordinates would always have one entry
-        return _entries(tensor)
+        return entries(tensor)
     listed = coordinates(tensor.ndim)
     if tensor.structure is None:
-        return _entries(without_map(tensor, listed, None))
-    coords, values = expand(tensor.structure, *_entries(tensor))
+        return entries(without_map(tensor, listed, None))
+    coords, values = expand(tensor.structure, *entries(tensor))
     unsorted = entries_of(listed, tensor.shape, coords, values, False)
     tree = packing.pack_entries(listed.levels, unsorted, tensor._pad(), "error", tensor.limits)
     return tuple(packing.unpack_tree(tree)[0]), tree.values
+
+
+def equal(a: Contents, b: Contents) -> bool:
+    """`Tensor.equals`."""
+    if a.shape != b.shape:
+        return False
+    try:
+        with np.errstate(invalid="ignore"):  # NaN may be of the kind that signals
+            if not same(a._pad(), b._pad()):
+                return False
+            (mine, values), (others, other_values) = in_order(a), in_order(b)
+            if len(values) != len(other_values) or not all(map(np.array_equal, mine, others)):
+                return False
+            for x, y in zip(*([labels_of(t, k) for k in range(t.ndim)] for t in (a, b)), strict=True):
+                if x is not None and y is not None and not np.array_equal(x.array(), y.array()):
+                    return False
+            return bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
+    except TypeError:  # types that numpy does not compare
+        return False
+
+
+def to_dense(tensor: Contents, rest: Any, limits: Limits) -> Array:
+    """`Tensor.to_dense`. rest: the value of cells that are not stored."""
+    held = tensor._held
+    shape, dtype, size = held.shape, held.dtype, math.prod(held.shape)
+    if len(shape) > 64:
+        raise LimitError(Problem("shape", f"numpy has no arrays of {len(shape)} dimensions; slice it"))
+    limits.hold("dense_bytes", size * dtype.itemsize, "shape", "the size in bytes of the dense array")
+    if held.map is not None:
+        tensor = without_map(tensor, None, limits)
+    if held.structure is not None:
+        tensor = without_structure(converted(tensor, coordinates(2), None, tensor.limits))
+    stored = tensor._held.own(tensor._pad()).stored
+    tree, order = stored.tree, stored.format.order
+    if not tree.arrays and len(tree.values) == size:
+        cells = tree.values.reshape(tree.dims)
+        return np.array(cells.transpose(np.argsort(order)) if order else cells, order="C")
+    blank = np.zeros((), dtype)
+    blank[...] = rest
+    return scatter_tree(tree, [math.prod(shape[k + 1 :]) for k in order], shape, blank)

@@ -5,22 +5,22 @@ from __future__ import annotations
 import hashlib
 import math
 import pickle
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Any, Self, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 
 from ..engine.tree import Tree
-from ..errors import within_memory
+from ..errors import OptionError, Problem, within_memory
 from ..formats.format import Format, notation
 from ..formats.index_map import IndexMap
 from ..levels.positions import Array
 from ..limits import Limits
 from .held import Held
-from .labels import Column, Labels
-from .origin import reopened
+from .labels import Column, Labels, column_of
 from .refusing import Refusals
 from .validation import checked_dimension, checked_json, pad_of
 
@@ -175,7 +175,7 @@ class Contents(Refusals):
 
     @property
     def dims(self) -> tuple[str, ...] | None:
-        """The names of the dimensions of a tensor that `from_table` or `write_from` made of a table, or None."""
+        """The names of the dimensions, as a table, a file or `with_labels` gave them, or None."""
         return None if self._metadata.labels is None else self._metadata.labels.dims
 
     def labels(self, dimension: Dimension) -> Array | None:
@@ -199,8 +199,42 @@ class Contents(Refusals):
         >>> tensor.dims, tensor.shape, tensor.labels("item").tolist()
         (('user', 'item'), (10, 2), ['pen', 'ink'])
         """
-        column = column_of(self, dimension_of(self, dimension))
+        column = labels_of(self, dimension_of(self, dimension))
         return None if column is None else column.array()
+
+    def with_labels(
+        self, labels: Mapping[Dimension, npt.ArrayLike | None] | None = None, *, dims: Sequence[str] | None = None
+    ) -> Self:
+        """The same tensor with labels of coordinates and names of dimensions. The arrays are shared.
+
+        Parameters
+        ----------
+        labels : an array of texts, numbers, booleans or times by dimension; others keep their labels. None in place of
+            an array removes the labels of a dimension.
+        dims : the names of all dimensions. By default they stay, or are `dim_0` and so on.
+
+        Raises
+        ------
+        ArrayError : there are more labels than coordinates, or no labels have this type.
+        OptionError, IndexError : the names do not fit, or no dimension has this name.
+
+        >>> from binsparse_levels import pack_dense
+        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR").with_labels({"item": ["pen", "ink"]}, dims=["user", "item"])
+        >>> tensor.sel(item="ink").to_dense().tolist()
+        [2, 0]
+        """
+        known = self._metadata.labels or Labels(tuple(f"dim_{k}" for k in range(self.ndim)))
+        names = known.dims if dims is None else tuple(dims)
+        if len(set(names)) != self.ndim or len(names) != self.ndim or not all(isinstance(x, str) for x in names):
+            raise OptionError(Problem("dims", f"expected {self.ndim} different names, got {names!s:.60}"))
+        columns = {new: known.columns[old] for old, new in zip(known.dims, names, strict=True) if old in known.columns}
+        named = self._labelled(Labels(names, columns, known.values))
+        for dimension, array in (labels or {}).items():
+            k = dimension_of(named, dimension)
+            columns.pop(names[k], None)
+            if array is not None:
+                columns[names[k]] = column_of(array, names[k], self.shape[k])
+        return named
 
     @property
     def iso(self) -> bool:
@@ -246,9 +280,8 @@ class Contents(Refusals):
 
     def __reduce__(self) -> tuple[Any, ...]:
         labels = self._metadata.labels
-        if labels is not None:
-            labels = labels.loaded() if self._held.stored.origin is None else labels.detached()
-        return _unpickled, (type(self), self._held, replace(self._metadata, labels=labels))
+        metadata = self._metadata if labels is None else replace(self._metadata, labels=labels.loaded())
+        return type(self)._of, (self._held, metadata)
 
     def __dask_tokenize__(self) -> str:
         """What tells tensors apart: of an opened tensor the file, its token and the steps of the view."""
@@ -257,14 +290,6 @@ class Contents(Refusals):
         for buffer in buffers:
             digest.update(buffer.raw())
         return digest.hexdigest()
-
-
-def _unpickled(kind: type[Contents], held: Held, metadata: Metadata) -> Contents:
-    labels, stored = metadata.labels, held.stored
-    if labels is not None and stored.origin is not None:
-        there = reopened(stored.origin, stored.limits)._metadata.labels
-        metadata = replace(metadata, labels=labels.attached(there))
-    return kind._of(held, metadata)
 
 
 def dimension_of(tensor: Contents, asked: Any) -> int:
@@ -278,7 +303,7 @@ def dimension_of(tensor: Contents, asked: Any) -> int:
     return names.index(asked)
 
 
-def column_of(tensor: Contents, k: int) -> Column | None:
+def labels_of(tensor: Contents, k: int) -> Column | None:
     """The labels of a dimension."""
     labels = tensor._metadata.labels
     return None if labels is None else labels.columns.get(labels.dims[k])

@@ -1,17 +1,18 @@
-"""Objects of other libraries as tensors: a table says which function takes the types of a library."""
+"""Objects of other libraries as tensors: a table says which function takes their types. What others can represent."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..arrays import Array
-from ..errors import OptionError, within_memory
+from ..errors import FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import FormatLike
 from .above import above
+from .changing import reformatted
 from .tensor import Tensor
 
 # The module that the types of a library begin with; the function that takes them; whether it can share.
@@ -28,11 +29,7 @@ _HINTS = {
     "anndata": "pass one of its matrices, such as adata.X",
     "builtins": "pass entries to pack, or cells to from_numpy",
     "dask": "call from_dask, or compute it",
-    "duckdb": _TABLE,
     "h5py": "call open or read with the file or group",
-    "pandas": _TABLE,
-    "polars": _TABLE,
-    "pyarrow": _TABLE,
     "xarray": "call write_dataset, or pass the data of a variable, such as array.data",
     "zarr": "call open or read with the group",
 }
@@ -71,7 +68,9 @@ def as_tensor(
     tensor = thing if isinstance(thing, Tensor) else _converted(thing, copy)
     if attributes is not None:
         tensor = tensor.with_attributes(attributes)
-    return tensor if format is None else tensor.convert(format)
+    if format is None:
+        return tensor
+    return tensor.convert(format) if isinstance(thing, Tensor) else reformatted(tensor, format)
 
 
 def _converted(thing: Any, copy: bool) -> Tensor:
@@ -82,12 +81,42 @@ def _converted(thing: Any, copy: bool) -> Tensor:
             return _called(function, thing, **({"copy": copy} if shares else {}))
     if hasattr(thing, "__binsparse__"):
         return _called("from_binsparse", thing, copy=copy)
+    if hasattr(thing, "__dlpack__"):
+        return _called("from_numpy", thing)
     name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
     if isinstance(thing, str | os.PathLike):
         raise OptionError(f"expected a Tensor or an array of another library, got the path {str(thing)!r:.80}; open it")
     streams = _TABLE if hasattr(thing, "__arrow_c_stream__") else _HINTS["builtins"]
     hint = _row(_HINTS, type(thing)) or streams
     raise OptionError(f"expected a Tensor or an array of another library, got {name}; {hint}")
+
+
+def check_representable(
+    tensor: Tensor,
+    target: str,
+    path: str | None = None,
+    *,
+    ranks: Collection[int] | None = None,
+    type_fits: bool = True,
+    structures: bool = False,
+) -> None:
+    """Raise FormatError if a target cannot represent the tensor. No target has another fill value than zero.
+
+    path: of a file, for errors, which else name the attribute. ranks: the numbers of dimensions that the target holds.
+    type_fits: whether it holds the type of the values. structures: whether it holds structures.
+    """
+    problems = []
+    if ranks is not None and tensor.ndim not in ranks:
+        problems.append(Problem(path or "shape", f"{target} holds no tensors of {tensor.ndim} dimensions; slice it"))
+    if tensor.structure is not None and not structures:
+        what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
+        problems.append(Problem(path or "structure", what))
+    if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype)[()]:
+        what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
+        problems.append(Problem(path or "fill_value", what))
+    if not type_fits:
+        problems.append(Problem(path or "values", f"{target} holds no {tensor.dtype} values; call astype() first"))
+    raise_if(FormatError, problems)
 
 
 def qualified(thing: Any) -> str:

@@ -18,7 +18,8 @@ import numpy.typing as npt
 from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.blocks import Block, blocks_of, read_block
-from ..engine.selection import View, find_in, locate_in
+from ..engine.packing import Entries
+from ..engine.selection import View, locate_in
 from ..engine.tree import Tree
 from ..engine.views import Selection, all_of
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
@@ -34,8 +35,7 @@ from ..formats.structure import (
 )
 from ..levels.positions import Array, items_at
 from ..limits import Limits
-from .origin import Origin, reopened
-from .trees import entries_of, frozen, one_value
+from .above import Origin, reopened
 
 Check: TypeAlias = Literal["full", "trusted", "none"]  # every invariant; all but the order of entries; nothing
 Listed: TypeAlias = tuple[tuple[Array, ...], Array]  # an array of coordinates for each dimension, and the values
@@ -48,24 +48,12 @@ class Held(ABC):
 
     __slots__ = ()
 
+    shape: tuple[int, ...]  # the sizes of the dimensions
+    format: Format  # the levels and the transpose of the stored tensor
+    stored: Stored  # the tree that has the arrays, which may be those of a larger tensor
     structure: str | None = None  # of a matrix that stores one triangle
     map: IndexMap | None = None  # from the tensor to the stored tensor, where the transpose is not all
     viewed = False  # whether the arrays are those of a larger tensor
-
-    @property
-    @abstractmethod
-    def shape(self) -> tuple[int, ...]:
-        """The sizes of the dimensions."""
-
-    @property
-    @abstractmethod
-    def format(self) -> Format:
-        """The levels and the transpose of the stored tensor."""
-
-    @property
-    @abstractmethod
-    def stored(self) -> Stored:
-        """The tree that has the arrays, which may be those of a larger tensor. Nothing is read."""
 
     @property
     def dtype(self) -> np.dtype[Any]:
@@ -79,13 +67,9 @@ class Held(ABC):
         Raises ArrayError, FormatError, LimitError.
         """
 
-    @abstractmethod
     def perhaps_lazy(self, pad: Any) -> Tree:
         """The tree of the same entries, lazy where it may stay so."""
-
-    @abstractmethod
-    def around(self, stored: Stored) -> Held:
-        """Another tree below the same map."""
+        return self.own(pad).stored.tree
 
     @abstractmethod
     def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
@@ -103,9 +87,9 @@ class Held(ABC):
         for start in range(0, max(len(values), 1), size):
             yield [x[start : start + size] for x in coords], values[start : start + size]
 
-    @abstractmethod
     def count(self, pad: Any) -> int:
         """The number of stored entries."""
+        return len(self.entries(pad)[1])
 
     @abstractmethod
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
@@ -115,9 +99,9 @@ class Held(ABC):
     def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
         """The values at coordinates in range, which are arrays of one length."""
 
-    @abstractmethod
     def locate(self, coords: Sequence[Array], pad: Any) -> Array:
         """The positions of entries among the values of `own`, -1 where nothing is stored."""
+        return self.own(pad).locate(coords, pad)
 
     @abstractmethod
     def permuted(self, order: Sequence[int]) -> Held:
@@ -144,8 +128,6 @@ class Stored(Held):
     """
 
     __slots__ = ("_looked_up", "_views", "format", "limits", "origin", "shape", "shared", "structure", "tree")
-    format: Format
-    shape: tuple[int, ...]
 
     def __init__(
         self,
@@ -156,15 +138,13 @@ class Stored(Held):
         origin: Origin | None = None,
         shared: bool = False,
     ) -> None:
-        self.shape = tree.dims
-        if format.transpose is not None:
-            sizes = dict(zip(format.order, tree.dims, strict=True))
-            self.shape = tuple(map(sizes.__getitem__, range(len(sizes))))
+        order = format.order
+        self.shape = tuple([tree.dims[k] for k in sorted(range(len(order)), key=order.__getitem__)])
         self._looked_up = 0  # places, while the tree is lazy
         self._views: dict[tuple[tuple[int, ...], ...], View] = {}
         self.format = format
         self.limits = limits
-        self.tree = tree if tree.lazy else frozen(format, tree)
+        self.tree = tree if tree.lazy else _frozen(format, tree)
         self.structure = structure
         self.origin = origin
         self.shared = shared
@@ -173,12 +153,11 @@ class Stored(Held):
         if self.origin is not None:
             return _opened, (self.origin, self.limits, self.format, self.structure)
         tree = self.own(None).tree
-        values = tree.values[:1] if tree.iso else tree.values
-        arrays = (tree.dims, dict(tree.arrays), values, len(tree.values), tree.iso)
-        return _unpickled, (self.format, self.limits, self.structure, *arrays)
+        values, count = (tree.values[:1], len(tree.values)) if tree.iso else (tree.values, None)
+        return _unpickled, (self.format, self.limits, self.structure, tree.dims, dict(tree.arrays), values, count)
 
     @property
-    def stored(self) -> Stored:
+    def stored(self) -> Stored:  # type: ignore[override]
         return self
 
     def own(self, pad: Any) -> Stored:
@@ -203,17 +182,12 @@ class Stored(Held):
     def view(self, selection: Selection) -> View:
         """The view for this selection, which is kept for others like it."""
         views, key = self._views, selection[1:]
-        try:
-            return views[key]
-        except KeyError:
-            views[key] = made = View(self.tree, self.format, self.structure, selection)
-            return made
+        if key not in views:
+            views[key] = View(self.tree, self.format, self.structure, selection)
+        return views[key]
 
     def perhaps_lazy(self, pad: Any) -> Tree:
         return self.tree
-
-    def around(self, stored: Stored) -> Stored:
-        return stored
 
     def check(self, check: Check) -> None:
         """Check a tree in memory and its structure. Raises ArrayError, FormatError, OptionError."""
@@ -260,23 +234,17 @@ class Stored(Held):
 
     def count(self, pad: Any) -> int:
         if self.structure is not None and self.format.padded:
-            return len(self.entries(pad)[1])
+            return super().count(pad)
         if not self.tree.gaps and not self.tree.shares:
             return len(self.tree.values)
         return self.own(pad).tree.count()
 
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
-        tree, order, name = self.sound(), self.format.order, self.structure
-        mirrored = name is not None and not in_triangle(name, place)
-        position = find_in(tree, [int(place[k]) for k in (order[::-1] if mirrored else order)])
-        if position < 0:
-            return pad
-        value = tree.values[position : position + 1]
-        if name is None:
-            return value[0]
-        if tree.lazy and tree.padded:
-            raise_if(ArrayError, diagonal_problems(name, [np.array([x]) for x in place], value))
-        return (STRUCTURES[name].mirrored(value) if mirrored else value)[0]
+        if self.structure is not None:
+            return self.values_at([np.array([x]) for x in place], pad)[0]
+        tree = self.sound()
+        (position,) = locate_in(tree, [np.array([place[k]], np.int64) for k in self.format.order])
+        return pad if position < 0 else tree.values[position : position + 1][0]
 
     def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
         count = len(coords[0])
@@ -301,7 +269,7 @@ class Stored(Held):
 
     def _tree_for(self, places: int) -> Tree:
         """The tree to look up so many places in: while that costs less than a whole read, the lazy tree."""
-        if self.tree.lazy and self.structure is None:
+        if self.tree.lazy and not (self.structure and self.format.padded):
             self._looked_up += places
             chunk = max(getattr(array, "chunk", 1) for array in (*self.tree.arrays.values(), self.tree.values))
             if self._looked_up * max(2 * chunk, _PER_PLACE) <= len(self.tree.values):
@@ -326,9 +294,38 @@ def packed(
 ) -> Stored:
     """Unique entries in any order as a tree. iso: all values are equal, so that the first stands for all."""
     iso = iso and bool(coords or len(values))
-    entries = entries_of(format, shape, coords, one_value(values).reshape(1) if iso else values, iso)
+    entries = entries_of(format, shape, coords, values, iso)
     tree = packing.pack_entries(format.levels, entries, pad, "error", limits)
     return Stored(format, tree, limits, structure)
+
+
+# Entries and trees as tensors make and hold them
+
+
+def entries_of(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
+    """Entries by stored dimension, for the engine."""
+    order, held = format.order, one_value(values).reshape(1) if iso else values
+    return Entries(tuple([shape[k] for k in order]), tuple([coords[k] for k in order]), held, iso, order)
+
+
+def one_value(values: Array) -> Array:
+    """The value of an iso tensor, as an array without dimensions."""
+    return values[0:1].reshape(()) if len(values) else np.zeros((), values.dtype)
+
+
+def _frozen(format: Format, tree: Tree) -> Tree:
+    """The tree with read-only arrays, and the levels as they were spelled."""
+    if tree.levels is format.levels and True not in [x.flags.writeable for x in (*tree.arrays.values(), tree.values)]:
+        return tree
+    arrays = {name: _read_only(x) for name, x in tree.arrays.items()}
+    return Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
+
+
+def _read_only(array: Array) -> Array:
+    if array.flags.writeable:
+        array = array.view()
+        array.setflags(write=False)
+    return array
 
 
 # What another process makes of a pickle
@@ -341,10 +338,10 @@ def _unpickled(
     dims: tuple[int, ...],
     arrays: Mapping[str, Array],
     values: Array,
-    count: int,
-    iso: bool,
+    count: int | None,
 ) -> Stored:
-    whole = repeat_one(values, count) if iso else values
+    iso = count is not None
+    whole = values if count is None else repeat_one(values, count)
     return Stored(format, Tree(format.levels, dims, arrays, whole, iso), limits, structure)
 
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -22,7 +22,6 @@ from ..formats.json import RESERVED
 KEY = f"{RESERVED}labels"
 TEXT = "text"
 AT_ONCE = 2**16  # labels that are checked or compared at once
-_NOTHING = np.empty(0, np.uint8)
 _PLAIN = {*INTEGERS, "float32", "float64"}
 TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # a zone stands behind the unit
 
@@ -63,17 +62,6 @@ class Column:
         raise_if(ArrayError, list(_faults(octets, offsets)))
         return Column(self.type, octets, offsets)
 
-    def check(self) -> None:
-        """Compare the labels of the whole with their checksums and each other, in parts.
-
-        Raises ArrayError, ContainerError.
-        """
-        for array in (self.items, self.offsets):
-            if isinstance(array, LazyArray):
-                array.verify()
-        for start in range(0, max(len(self), 1), AT_ONCE):
-            self.part(start, start + AT_ONCE)
-
     def loaded(self) -> Column:
         """The same labels in memory, checked. Raises ArrayError."""
         whole = self.part(0, len(self))
@@ -81,21 +69,15 @@ class Column:
             return whole
         items, offsets = whole.items[:], None if whole.offsets is None else whole.offsets[:]
         at = np.asarray(self.at, np.int64)
-        known = at < len(self)
-        last = int(np.count_nonzero(known))
-        if not known[:last].all():
+        at, _ = np.split(at, [np.count_nonzero(at < len(self))])
+        if (at >= len(self)).any():
             raise ArrayError(Problem("labels", "coordinates without labels stand among others; select without them"))
-        at = at[:last]
         if offsets is None:
             return Column(self.type, items[at])
         lengths = np.diff(offsets)[at]
         ends = np.append(0, np.cumsum(lengths))
         octets = items[np.arange(ends[-1]) + np.repeat(offsets[at] - ends[:-1], lengths)]
         return Column(self.type, octets, ends)
-
-    def unviewed(self) -> Column:
-        """The same labels without `at`: those of a view in memory."""
-        return self if self.at is None else self.loaded()
 
     def array(self) -> Array:
         """The labels as an array of numpy, text with its type of strings."""
@@ -150,35 +132,24 @@ class Labels:
     def check(self) -> None:
         """Compare labels that lie in a file with their checksums and each other. Raises ArrayError, ContainerError."""
         for column in self.columns.values():
-            if isinstance(column.items, LazyArray):
-                column.check()
+            if not isinstance(column.items, LazyArray):
+                continue
+            for array in (column.items, column.offsets):
+                if isinstance(array, LazyArray):
+                    array.verify()
+            for start in range(0, max(len(column), 1), AT_ONCE):
+                column.part(start, start + AT_ONCE)
 
     def loaded(self) -> Labels:
         """The same in memory, checked. Raises ArrayError."""
         return replace(self, columns={name: column.loaded() for name, column in self.columns.items()})
-
-    def around(self, wrap: Callable[[Sliceable], Sliceable]) -> Labels:
-        """The same labels around other arrays: those that `wrap` makes of the arrays."""
-
-        def wrapped(x: Column) -> Column:
-            return replace(x, items=wrap(x.items), offsets=None if x.offsets is None else wrap(x.offsets))
-
-        return replace(self, columns={name: wrapped(x) for name, x in self.columns.items()})
-
-    def detached(self) -> Labels:
-        """The names, and which labels these are, without the labels: for another process, which opens the file."""
-        return replace(self, columns={k: replace(x, items=_NOTHING, offsets=None) for k, x in self.columns.items()})
-
-    def attached(self, there: Labels) -> Labels:
-        """The same selection of the labels that the file has. there: those of the tensor that was opened again."""
-        return replace(self, columns={k: replace(there.columns[k], at=x.at) for k, x in self.columns.items()})
 
     def arrays(self) -> dict[str, Sliceable]:
         """The arrays by stored name."""
         arrays: dict[str, Sliceable] = {}
         for k, name in enumerate(self.dims):
             if (column := self.columns.get(name)) is not None:
-                column = column.unviewed()
+                column = column if column.at is None else column.loaded()
                 arrays[f"labels_{k}"] = column.items
                 if column.offsets is not None:
                     arrays[f"labels_{k}_offsets"] = column.offsets
@@ -188,6 +159,25 @@ class Labels:
         """The JSON, under KEY."""
         types = [self.columns[name].type if name in self.columns else None for name in self.dims]
         return {"dims": list(self.dims), "values": self.values, "labels": types}
+
+
+def column_of(labels: Any, name: str, size: int) -> Column:
+    """Labels of a dimension, an array of texts, numbers, booleans or times, as they are stored. Raises ArrayError."""
+    array = np.array(labels)
+    if array.ndim != 1 or len(array) > size:
+        raise ArrayError(Problem(name, f"expected at most {size} labels in one dimension, got shape {array.shape}"))
+    type = TEXT if array.dtype.kind in "UTO" else array.dtype.name
+    if type == TEXT:
+        try:
+            texts = [text.encode() for text in array.tolist()]
+        except (AttributeError, UnicodeEncodeError):
+            raise ArrayError(
+                Problem(name, "expected texts, numbers, booleans or times; give labels of one type")
+            ) from None
+        return Column(TEXT, np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
+    if not (type in _PLAIN or type == "bool" or TIMES.fullmatch(type)):
+        raise ArrayError(Problem(name, f"no labels have the type {type}; cast them"))
+    return Column(type, array.astype(array.dtype.newbyteorder("=")).view(stored_type(type)))
 
 
 def stored_type(type: str) -> np.dtype[Any]:

@@ -2,19 +2,19 @@
 
 from __future__ import annotations
 
-import bisect
 import datetime
 import difflib
 import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
-from ..errors import ArrayError, LabelError, OptionError, Problem
+from ..errors import LabelError, OptionError, Problem
 from ..levels.positions import Array
 from ..limits import as_integer
-from .contents import Contents, column_of
+from .contents import Contents, labels_of
 from .contents import Dimension as Dimension
 from .contents import dimension_of as dimension_of
 from .labels import Column
@@ -23,8 +23,6 @@ from .selecting import select, view
 _LIKENED = 2**14  # labels that are compared by their spelling
 _SHOWN = 3  # labels in an error
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
-_Side: TypeAlias = Literal["left", "right"]
-_BISECT = {"left": bisect.bisect_left, "right": bisect.bisect_right}
 
 
 def numbered(tensor: Contents, asked: Iterable[Any]) -> list[Any]:
@@ -41,7 +39,7 @@ def sel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
         return select(tensor, ...)
     for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
         name, label = at[k]
-        index = _index(column_of(tensor, k), tensor.shape[k], label, str(name))
+        index = _index(labels_of(tensor, k), tensor.shape[k], label, str(name))
         whole = [slice(None)] * (tensor.ndim - 1)
         alone = isinstance(index, int) and not whole
         tensor = select(tensor, index) if alone else view(tensor, [*whole[:k], index, *whole[k:]])
@@ -49,76 +47,71 @@ def sel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
 
 
 def _index(column: Column | None, size: int, label: Any, name: str) -> int | slice | Array:
-    """The coordinates of a label, of a list of labels, or of a slice with both its ends."""
+    """The coordinates of a label, of several labels, or of a slice with both its ends."""
+    known = None if column is None else column.array()
     if isinstance(label, slice):
-        return _range(column, size, label, name)
-    several = isinstance(label, list | tuple | np.ndarray) and np.ndim(label) > 0
+        return _range(known, size, label, name)
+    several = hasattr(label, "__iter__") and not isinstance(label, str | bytes) and getattr(label, "ndim", 1) > 0
     wanted = list(label) if several else [label]
-    places = _places(column, size, wanted)
+    places = _places(known, size, wanted)
     for one, there in zip(wanted, places, strict=True):
         if not len(there):
-            raise LabelError(Problem(name, f"no label {_told(one)}{_near(column, size, one)}"))
+            raise LabelError(Problem(name, f"no label {_told(one)}{_near(known, size, one)}"))
     if several:
         return np.concatenate([np.empty(0, np.int64), *places])
     return int(places[0][0]) if len(places[0]) == 1 else places[0]
 
 
-def _places(column: Column | None, size: int, wanted: Sequence[Any]) -> list[Array]:
+def _places(known: Array | None, size: int, wanted: Sequence[Any]) -> list[Array]:
     """The coordinates that have each label."""
-    if column is None:
+    if known is None:
         numbers = map(as_integer, wanted)
         return [np.array([] if x is None or not 0 <= x < size else [x], np.int64) for x in numbers]
-    known = column.array()
     ascending = bool((known[:-1] <= known[1:]).all())
     order = np.arange(len(known)) if ascending else np.argsort(known, kind="stable")
-    keys = [_as_label(x, known.dtype) for x in wanted]
-    sides: tuple[_Side, _Side] = ("left", "right")
-    ends = [(0, 0) if x is None else [_search(known, x, side, order) for side in sides] for x in keys]
-    return [order[a:b] for a, b in ends]
+    places = []
+    for label in wanted:
+        nearest = _nearest(label, known.dtype)
+        if nearest is None or nearest[1]:
+            places.append(order[:0])
+        else:  # numpy's searchsorted finds no texts that are long
+            ends = [side(order, nearest[0], key=known.__getitem__) for side in (bisect_left, bisect_right)]
+            places.append(order[slice(*ends)])
+    return places
 
 
-def _search(known: Array, key: Any, side: _Side, order: Array) -> int:
-    """`numpy.searchsorted`, which does not search among texts that are long."""
-    if known.dtype.kind == "T":
-        return _BISECT[side](order, key, key=known.__getitem__)
-    return int(np.searchsorted(known, key, side, order))
-
-
-def _range(column: Column | None, size: int, asked: slice, name: str) -> slice:
-    """The coordinates from one label to another, both included; of a text for times, all of its period."""
+def _range(known: Array | None, size: int, asked: slice, name: str) -> slice | Array:
+    """The coordinates whose labels lie from one label to another, both included."""
     if asked.step is not None:
         raise OptionError(Problem(name, "a slice of labels has no step; slice the result"))
-    known: Any = range(size) if column is None else column.array()  # coordinates without labels are their own
-    dtype = np.dtype(np.int64) if column is None else known.dtype
-    if column is not None and not (known[:-1] <= known[1:]).all():
-        raise ArrayError(Problem(name, "its labels do not ascend, so that they have no slices; pass a list"))
-    bounds = [0, len(known)]
-    for k, label in enumerate((asked.start, asked.stop)):
-        if label is None:
-            continue
-        bound = _bound(label, dtype, upper=bool(k))
-        if bound is None:
-            raise LabelError(Problem(name, f"{_told(label)} is not of the type of its labels, {dtype}"))
-        key, side = bound
-        bounds[k] = _BISECT[side](range(len(known)), key, key=known.__getitem__)
-    return slice(bounds[0], max(bounds))
+    dtype = np.dtype(np.int64) if known is None else known.dtype
+    first, last = _end(asked.start, dtype, name), _end(asked.stop, dtype, name, upper=True)
+    if known is None:  # coordinates without labels are their own
+        begin = 0 if first is None else first[0] + (first[1] < 0)
+        end = size if last is None else last[0] + (last[1] <= 0)
+        return slice(max(int(begin), 0), max(int(end), 0))
+    inside = np.ones(len(known), bool)
+    if first is not None:
+        inside &= known > first[0] if first[1] < 0 else known >= first[0]
+    if last is not None:
+        inside &= known < last[0] if last[1] > 0 else known <= last[0]
+    places = np.flatnonzero(inside)
+    if not len(places):
+        return slice(0, 0)
+    together = places[-1] - places[0] < len(places)
+    return slice(int(places[0]), int(places[-1]) + 1) if together else places
 
 
-def _bound(label: Any, dtype: np.dtype[Any], *, upper: bool) -> tuple[Any, _Side] | None:
-    """What labels are compared with at an end of a slice, and the side of its equals that is the end."""
-    side: _Side = "right" if upper else "left"
-    if dtype.kind == "M" and upper and isinstance(label, str) and (begin := _as_time(label)) is not None:
-        label, side = begin + 1, "left"  # the period that a text names has ended there
-    if (nearest := _nearest(label, dtype)) is None:
+def _end(label: Any, dtype: np.dtype[Any], name: str, *, upper: bool = False) -> tuple[Any, int] | None:
+    """The end of a slice as `_nearest` gives it; None where the slice has none. A text for times is a period."""
+    if label is None:
         return None
-    item, order = nearest
-    return item, side if not order else "left" if order > 0 else "right"
-
-
-def _as_label(label: Any, dtype: np.dtype[Any]) -> Any:
-    """A label as an item of a type; None where no item equals it."""
-    nearest = _nearest(label, dtype)
-    return None if nearest is None or nearest[1] else nearest[0]
+    if dtype.kind == "M" and upper and isinstance(label, str) and (begin := _as_time(label)) is not None:
+        item, order = _nearest_time(begin + 1, dtype)
+        return item, order or 1  # the period has ended there
+    if (nearest := _nearest(label, dtype)) is None:
+        raise LabelError(Problem(name, f"{_told(label)} is not of the type of its labels, {dtype}"))
+    return nearest
 
 
 def _nearest(label: Any, dtype: np.dtype[Any]) -> tuple[Any, int] | None:
@@ -127,26 +120,19 @@ def _nearest(label: Any, dtype: np.dtype[Any]) -> tuple[Any, int] | None:
     The number says whether the item is less (-1), equal (0) or greater (1).
     """
     if dtype.kind == "T":
-        return (label, 0) if isinstance(label, str) else None
+        return (label, 0) if isinstance(label, str) and label.encode(errors="ignore").decode() == label else None
     if dtype.kind == "M":
         return None if (time := _as_time(label)) is None else _nearest_time(time, dtype)
     if not isinstance(label, _NUMBERS) or label != label:
         return None
     number: Any = label.item() if isinstance(label, np.generic) else label
-    if dtype.kind != "f" or abs(number) != math.inf:
-        least, greatest = _ends(dtype)
-        item = dtype.type(min(max(number, least), greatest))
+    if dtype.kind == "f":
+        most = float(np.finfo(dtype).max)
+        item = dtype.type(number if abs(number) == math.inf else min(max(number, -most), most))
     else:
-        item = dtype.type(number)
+        least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
+        item = dtype.type(min(max(number, least), most))
     return item, (item.item() > number) - (item.item() < number)
-
-
-def _ends(dtype: np.dtype[Any]) -> tuple[float, float]:
-    """The least and the greatest finite number of a type."""
-    if dtype.kind == "b":
-        return 0, 1
-    ends: Any = np.finfo(dtype) if dtype.kind == "f" else np.iinfo(dtype)
-    return (float(ends.min), float(ends.max)) if dtype.kind == "f" else (ends.min, ends.max)
 
 
 def _nearest_time(time: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
@@ -161,29 +147,29 @@ def _nearest_time(time: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
 
 def _as_time(label: Any) -> Any:
     """A text, a date or a time as numpy's, in UTC where it has a zone; None for anything else."""
-    if hasattr(label, "to_datetime64"):  # pandas has nanoseconds
-        label = label.to_datetime64()
-    elif isinstance(label, datetime.datetime) and label.tzinfo is not None:
-        label = label.astimezone(datetime.UTC).replace(tzinfo=None)
     try:
+        if hasattr(label, "to_datetime64"):  # pandas has nanoseconds
+            label = label.to_datetime64()
+        elif isinstance(label, datetime.datetime) and label.tzinfo is not None:
+            label = label.astimezone(datetime.UTC).replace(tzinfo=None)
         time = np.datetime64(label)
-    except (TypeError, ValueError):
+    except (TypeError, ValueError, OverflowError):
         return None
     return time if time == time else None
 
 
-def _near(column: Column | None, size: int, label: Any) -> str:
+def _near(known: Array | None, size: int, label: Any) -> str:
     """The labels that are spelled like it, or the first and the last."""
-    known: Any = range(size) if column is None else column.array()
-    if not len(known):
+    labels: Any = range(size) if known is None else known
+    if not len(labels):
         return "; there are none"
-    if column is not None and isinstance(label, str) and known.dtype.kind == "T":  # a slip leaves one half as it is
+    if known is not None and known.dtype.kind == "T" and _nearest(label, known.dtype):  # a slip leaves a half as it is
         folded, half = np.strings.lower(known), len(label) // 2
         first, last = label[: len(label) - half].lower(), label[len(label) - half :].lower()
         alike = known[np.strings.startswith(folded, first) | np.strings.endswith(folded, last or first)]
         if near := difflib.get_close_matches(label, alike[:_LIKENED].tolist(), _SHOWN):
             return f"; did you mean {' or '.join(map(_told, near))}?"
-    return f"; there are {len(known):,}, from {_told(known[0])} to {_told(known[-1])}"
+    return f"; there are {len(labels):,}, from {_told(labels[0])} to {_told(labels[-1])}"
 
 
 def _told(label: Any) -> str:

@@ -19,9 +19,8 @@ from ..formats.structure import structure_problems, triangle_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from .changing import with_tree
 from .encoding import Metadata
-from .held import Stored
+from .held import Stored, entries_of, one_value
 from .tensor import Tensor
-from .trees import entries_of, one_value
 from .validation import (
     check_duplicates,
     check_value_type,
@@ -31,6 +30,7 @@ from .validation import (
     checked_format,
     checked_json,
     checked_sizes,
+    differ,
     mirror_problems,
     pad_of,
     split_mask,
@@ -90,7 +90,7 @@ def pack(
     columns, stored = checked_entries(coords, values, len(sizes))
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
     iso = stored.ndim == 0
-    entries = entries_of(parsed, sizes, columns, stored.reshape(-1) if iso else stored, iso)
+    entries = entries_of(parsed, sizes, columns, stored.reshape(-1), iso)
     fill = checked_fill(fill_value, stored.dtype)
     pad = pad_of(fill, stored.dtype)
     metadata = Metadata(fill, checked_json(attributes, limits))
@@ -167,8 +167,7 @@ def pack_dense(
     fill = checked_fill(fill_value, dense.dtype)
     pad = pad_of(fill, dense.dtype)
     if pattern is None:
-        with np.errstate(invalid="ignore"):
-            mask = dense != pad if pad == pad else dense == dense
+        mask = differ(dense, pad)
     else:
         mask = sound_booleans(checked_array(pattern, "pattern"))
         if mask.dtype != bool or mask.shape != dense.shape:

@@ -6,39 +6,30 @@ from collections.abc import Callable
 from typing import Any
 
 from ..levels.positions import Array
+from .above import functions
 
-# Names of other libraries, and what to use here.
-_ELSEWHERE = {
-    "asformat": "convert(format)",
-    "attrs": "attributes",
-    "close": "the tensor of open() in a with block",
-    "compute": "load()",
-    "coords": "unpack()",
-    "copy": "the tensor itself, which is immutable",
-    "data": "values",
-    "dot": "tensor @ array, or einsum",
-    "indices": "arrays['indices_1'], and so on for each level",
-    "indptr": "arrays['pointers_to_1'], and so on for each level",
-    "item": "tensor[()] of a scalar",
-    "nonzero": "unpack()",
-    "nse": "number_of_stored_values",
-    "numpy": "to_dense()",
-    "reshape": "to_sparse(tensor).reshape(shape), or convert(format, map=…)",
-    "save": "write(path, tensor)",
-    "swapaxes": "permute(axes)",
-    "toarray": "to_dense()",
-    "tocoo": "to_scipy(tensor, 'coo')",
-    "tocsc": "to_scipy(tensor, 'csc')",
-    "tocsr": "to_scipy(tensor, 'csr')",
-    "todense": "to_dense()",
-    "tolist": "to_dense().tolist()",
-    "transpose": "permute(axes), or T",
-    **{
-        how: f"reduce(tensor, axis, {how!r})"
-        for how in ("all", "any", "max", "mean", "min", "prod", "std", "sum", "var")
-    },
+# What to use here, and the names of other libraries for it.
+_NAMES = {
+    "arrays['indices_1'], arrays['pointers_to_1'], and so on for each level": "indices indptr",
+    "attributes": "attrs",
+    "convert(format)": "asformat",
+    "load()": "compute persist",
+    "number_of_stored_values": "nse",
+    "permute(axes)": "transpose swapaxes moveaxis",
+    "tensor @ array, or einsum": "dot matmul",
+    "the tensor itself, which is immutable": "copy",
+    "the tensor of open() in a with block": "close",
+    "to_dense()": "toarray todense numpy tolist item",
+    "to_scipy(tensor, format)": "tocoo tocsc tocsr tobsr",
+    "to_sparse(tensor).reshape(shape), or convert(format, map=…)": "reshape",
+    "to_table(tensor), which pandas and polars take": "to_pandas to_polars to_frame",
+    "unpack()": "coords nonzero",
+    "values": "data",
+    "write(path, tensor)": "save",
 }
-_FUNCTIONS = ("advise", "einsum", "foreach", "levels_of", "reduce", "statistics", "sweep", "write")
+_REDUCED = ("all", "any", "max", "mean", "min", "prod", "std", "sum", "var")
+_ELSEWHERE = {name: use for use, names in _NAMES.items() for name in names.split()}
+_ELSEWHERE |= {how: f"reduce(tensor, axis, {how!r})" for how in _REDUCED}
 
 
 class Refusals:
@@ -59,8 +50,9 @@ class Refusals:
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError; for names that other libraries use, say what to call."""
-        function = f"the function {name}(tensor)" if name.startswith("to_") or name in _FUNCTIONS else ""
-        hint = f"; use {use}" if (use := _ELSEWHERE.get(name, function)) else ""
+        call = f"{name}(tensor)" if name.startswith("to_") else f"binsparse_levels.{name}"
+        public = f"the function {call}" if name in functions() else ""
+        hint = f"; use {use}" if (use := _ELSEWHERE.get(name, public)) else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __eq__(self, other: object) -> bool:

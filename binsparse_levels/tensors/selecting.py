@@ -26,6 +26,8 @@ T = TypeVar("T", bound=Contents)
 def select(tensor: Contents, key: Any) -> Any:
     """`tensor[key]`."""
     shape = tensor._held.shape
+    if type(key) is tuple and len(key) == len(shape) and list(map(type, key)) == [int] * len(key):
+        return _cell(tensor, key)
     indices, apart = parse_key(key, shape)
     kinds = list(map(type, indices))
     arrays = kinds.count(np.ndarray)
@@ -35,8 +37,14 @@ def select(tensor: Contents, key: Any) -> Any:
         return _gather(tensor, indices, apart)
     if slice in kinds or (not indices and key != ()):
         return view(tensor, indices, apart)
-    place = [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, shape, strict=True))]
-    return tensor._held.value_at(place, tensor._pad())
+    return _cell(tensor, indices)
+
+
+def _cell(tensor: Contents, indices: Sequence[int]) -> Any:
+    """The value at integers, which may count from the end."""
+    held = tensor._held
+    place = [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, held.shape, strict=True))]
+    return held.value_at(place, tensor._pad())
 
 
 def view(tensor: T, indices: Sequence[Any], apart: bool = False) -> T:

@@ -14,13 +14,12 @@ from ..formats.index_map import DimensionMap, IndexMap, MapLike
 from ..formats.shapes import checked_axes
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
-from . import changing, describing, listing, naming, selecting
+from . import changing, naming, selecting
 from .contents import Dimension, Metadata
 from .encoding import encode_tensor
 from .held import Check, Stored
-from .trees import tree_of, writable
 from .upper import Upper
-from .validation import checked_fill, checked_format, checked_json, checked_places, checked_type
+from .validation import checked_fill, checked_format, checked_json, checked_places, checked_type, tree_of, writable
 
 
 @within_memory
@@ -85,9 +84,6 @@ class Tensor(Upper):
         self._held.stored.shared = False
         return self
 
-    def __repr__(self) -> str:
-        return describing.text_of(self)
-
     def __enter__(self) -> Tensor:
         """The tensor itself. At the end of the block, the file that `open` has opened is closed."""
         return self
@@ -137,9 +133,9 @@ class Tensor(Upper):
     def sel(self, labels: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
         """Select by label, with xarray's conventions; otherwise as an index does.
 
-        A label removes its dimension, and a list of labels keeps its order. A slice has both its ends, and needs labels
-        that ascend; in a slice of times, "2026-03" is the whole month. A label of several coordinates selects them all.
-        Coordinates without labels are their own labels.
+        A label removes its dimension, and several labels keep their order. A slice has both its ends, and selects the
+        labels between them, whatever their order; in a slice of times, "2026-03" is the whole month. A label of several
+        coordinates selects them all. Coordinates without labels are their own labels.
 
         Parameters
         ----------
@@ -149,7 +145,7 @@ class Tensor(Upper):
         ------
         LabelError : no coordinate has a label. It is a KeyError, too.
         IndexError : no dimension has this name.
-        ArrayError : a slice of labels that do not ascend, or damaged labels.
+        ArrayError : damaged labels.
 
         >>> import pyarrow
         >>> from binsparse_levels import from_table
@@ -256,7 +252,7 @@ class Tensor(Upper):
         >>> [x.tolist() for x in coords], values.tolist()
         ([[0, 1], [1, 0]], [2, 3])
         """
-        return listing.entries(self, dtype)
+        return changing.entries(self, dtype)
 
     def to_dense(self, fill: Any = None, *, limits: Limits | None = None) -> Array:
         """A numpy array of the tensor's shape and type. A structure is expanded.
@@ -275,7 +271,7 @@ class Tensor(Upper):
         [1, 7, 2]
         """
         limits = self.limits if limits is None else limits
-        return listing.to_dense(self, self._pad() if fill is None else checked_fill(fill, self.dtype), limits)
+        return changing.to_dense(self, self._pad() if fill is None else checked_fill(fill, self.dtype), limits)
 
     def with_map(self, map: IndexMap) -> Tensor:
         """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
@@ -378,11 +374,30 @@ class Tensor(Upper):
         """
         return changing.astype(self, checked_type(dtype))
 
+    def with_values(self, values: npt.ArrayLike, *, fill_value: Any = None) -> Tensor:
+        """The same tensor with other values at the same places, such as a function of `values`. The rest is shared.
+
+        Parameters
+        ----------
+        values : an array as long as `values`, or a scalar for all.
+        fill_value : by default the same number.
+
+        Raises
+        ------
+        ArrayError, FormatError : the length differs, or no tensor, or none of this structure, has the type.
+
+        >>> from binsparse_levels import pack
+        >>> tensor = pack([[0, 2]], [4.0, 9.0], 3, "CVEC")
+        >>> tensor.with_values(np.sqrt(tensor.values)).to_dense().tolist()
+        [2.0, 0.0, 3.0]
+        """
+        return changing.with_values(self, values, fill_value)
+
     def equals(self, other: Tensor) -> bool:
         """Whether both have the same shape, entries and fill value, in whatever formats and through whatever maps.
 
         NaN equals NaN. Types do not matter, only values, as in numpy. No fill value is zero. A stored fill value counts
-        as an entry.
+        as an entry. Labels of a dimension count where both tensors have some.
 
         Parameters
         ----------
@@ -393,7 +408,7 @@ class Tensor(Upper):
         >>> tensor.equals(tensor.convert("COO")), tensor.equals(tensor.T)
         (True, False)
         """
-        return isinstance(other, Tensor) and listing.equal(self, other)
+        return isinstance(other, Tensor) and changing.equal(self, other)
 
     def expand_structure(self) -> Tensor:
         """The same matrix without a structure: it stores the entries of both triangles in the same format.

@@ -1,4 +1,4 @@
-"""Check arguments and bring them into one form: formats and shapes, coordinates, values, fill values, JSON."""
+"""Check arguments and bring them into one form: formats and shapes, coordinates, values, fill values, JSON, arrays."""
 
 from __future__ import annotations
 
@@ -10,16 +10,17 @@ from typing import Any, get_args
 import numpy as np
 import numpy.typing as npt
 
+from ..arrays import repeat_one
 from ..engine.emission import Duplicates
-from ..engine.tree import same
+from ..engine.tree import Tree, count_positions, same
 from ..errors import ArrayError, DescriptorError, FormatError, OptionError, Problem, raise_if
-from ..formats.descriptor import NAMESPACE
+from ..formats.descriptor import NAMESPACE, array_classes
 from ..formats.dtypes import is_masked_array, sound_booleans
 from ..formats.format import Format, FormatLike, parse_format
 from ..formats.json import RESERVED, load_json
 from ..formats.shapes import checked_shape, range_problems
 from ..formats.structure import STRUCTURES
-from ..levels.base import Array
+from ..levels.base import Array, wrong_type
 from ..limits import Limits, as_integer
 
 _DUPLICATES = get_args(Duplicates)
@@ -59,6 +60,12 @@ def pad_of(fill: Any, dtype: np.dtype[Any]) -> Any:
 @lru_cache(64)  # each slice asks
 def _zero(dtype: np.dtype[Any]) -> Any:
     return np.zeros((), dtype)[()]
+
+
+def differ(values: Array, pad: Any) -> Array:
+    """Which values differ from that of cells that are not stored. NaN equals NaN."""
+    with np.errstate(invalid="ignore"):
+        return values != pad if pad == pad else values == values  # type: ignore[no-any-return]
 
 
 def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
@@ -120,7 +127,7 @@ def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
     if isinstance(items, list | tuple) and _holds_mask(items):
         raise ArrayError(Problem(path, "a list holds masked items, whose masks numpy drops; give one masked array"))
     try:
-        array = np.asarray(items)
+        array = np.asarray(with_memory(items))
     except ValueError as error:
         raise ArrayError(Problem(path, f"numpy makes no array of it: {error}; give an array")) from None
     if not is_masked_array(items):
@@ -129,6 +136,17 @@ def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
     octets = np.ascontiguousarray(mask).view(np.uint8).reshape(*mask.shape, mask.dtype.itemsize)  # of records several
     masked: Array = octets.max(axis=-1) != 0
     return array, masked if masked.any() else None
+
+
+def with_memory(items: Any) -> Any:
+    """What numpy makes an array of: an object that has DLPack alone becomes an array that shares its memory."""
+    if not hasattr(items, "__dlpack__") or hasattr(items, "__array__"):
+        return items
+    try:
+        return np.from_dlpack(items)
+    except (RuntimeError, BufferError, TypeError, ValueError) as error:
+        what = f"numpy.from_dlpack takes no {type(items).__name__}: {error}; copy it to the processor's memory"
+        raise ArrayError(Problem("", what)) from None
 
 
 def _holds_mask(items: Any) -> bool:
@@ -145,7 +163,8 @@ def _masked_error(masked: Array, path: str) -> ArrayError:
 
 def check_value_type(dtype: np.dtype[Any]) -> None:
     """Raise ArrayError for types that no tensor holds: objects, texts, and types of no size."""
-    if dtype.hasobject or dtype.kind in "SU" or not dtype.itemsize:
+    no_unit = dtype.kind == "M" and np.datetime_data(dtype)[0] == "generic"
+    if dtype.hasobject or dtype.kind in "SU" or not dtype.itemsize or no_unit:
         what = f"expected numbers, or another type of fixed size but no texts, got {dtype}; store codes in their place"
         raise ArrayError(Problem("values", what))
 
@@ -171,6 +190,7 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
 
 def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
     """An array of integers for each dimension, as long as the values. Raises ArrayError."""
+    coords = with_memory(coords)
     shape = getattr(coords, "shape", None)
     if shape is not None and len(shape) == 2 and shape[0] != ndim == shape[1]:
         what = f"expected a row for each of {ndim} dimensions, got shape {shape}; pass coords.T"
@@ -237,3 +257,37 @@ def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:
         return []
     what = f"{pad} would be {mirrored} in the other triangle of {structure}; choose a format without padding"
     return [Problem("fill_value", what)]
+
+
+# One's own arrays
+
+
+def tree_of(format: Format, shape: Sequence[int], arrays: Mapping[str, npt.ArrayLike], values: npt.ArrayLike) -> Tree:
+    """The tree of one's own arrays; a scalar as values stands for all.
+
+    Only lengths and types are checked. Raises ArrayError.
+    """
+    dims = tuple(shape[k] for k in format.order)
+    classes = array_classes(format)
+    raise_if(
+        ArrayError,
+        [Problem(str(name), f"the format {format} has no such array") for name in arrays if name not in classes],
+    )
+    named = {name: checked_array(arrays[name], name) for name in classes if name in arrays}
+    for name, x in named.items():
+        if classes[name] == "bool" and wrong_type("bool", x.dtype) is None:
+            named[name] = x.view(bool)
+    checked = checked_values(values)
+    iso = checked.ndim == 0
+    count = count_positions(format.levels, dims, named, None if iso else len(checked))
+    return Tree(format.levels, dims, named, repeat_one(checked.reshape(1), count) if iso else checked, iso)
+
+
+def writable(array: Array) -> bool:
+    """Whether somebody can write to the memory of an array."""
+    base: object = array
+    while isinstance(base, np.ndarray):
+        if base.flags.writeable:
+            return True
+        base = base.base
+    return base is not None and not isinstance(base, bytes)

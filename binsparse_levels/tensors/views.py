@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any
@@ -23,8 +24,7 @@ from .held import Held, Listed, Stored, packed
 class Mapped(Held):
     """A map over what is held: the entries of a stored tensor at other coordinates."""
 
-    __slots__ = ("base", "map")
-
+    __slots__ = ("base", "format", "map", "shape", "stored", "viewed")
     map: IndexMap
 
     def __init__(self, base: Held, map: IndexMap) -> None:
@@ -32,25 +32,13 @@ class Mapped(Held):
             raise FormatError(Problem("structure", "a tensor with a map has none; call expand_structure() first"))
         self.base = base
         self.map = map
-
-    @property
-    def viewed(self) -> bool:  # type: ignore[override]
-        return self.base.viewed
+        self.shape = map.shape
+        self.format = base.format
+        self.stored = base.stored
+        self.viewed = base.viewed
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapped, (self.base, self.map)
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return self.map.shape
-
-    @property
-    def format(self) -> Format:
-        return self.base.format
-
-    @property
-    def stored(self) -> Stored:
-        return self.base.stored
 
     def beneath(self, pad: Any) -> Held:
         return self.base
@@ -61,9 +49,6 @@ class Mapped(Held):
 
     def perhaps_lazy(self, pad: Any) -> Tree:
         return self.base.perhaps_lazy(pad)
-
-    def around(self, stored: Stored) -> Mapped:
-        return Mapped(stored, self.map)
 
     def dm(self) -> DimensionMap:
         return self.map.dm()
@@ -88,7 +73,7 @@ class Mapped(Held):
             yield self.seen(coords, values)
 
     def count(self, pad: Any) -> int:
-        return len(self.entries(pad)[1]) if self.map.padded else self.base.count(pad)
+        return super().count(pad) if self.map.padded else self.base.count(pad)
 
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
         return self.base.value_at([x[0] for x in self.map.forward([[x] for x in place])], pad)
@@ -106,14 +91,13 @@ class Mapped(Held):
 class Viewed(Held):
     """A view: the entries of what is held in a selection of its cells. It has no structure."""
 
-    __slots__ = ("_own", "base", "selection", "stored")
-    stored: Stored
-
+    __slots__ = ("_own", "base", "selection", "shape", "stored")
     viewed = True
 
     def __init__(self, base: Held, selection: Selection) -> None:
         self.base = base
         self.selection = selection
+        self.shape = selection.shape
         self.stored = base.stored
         self._own: Held | None = None
 
@@ -121,15 +105,11 @@ class Viewed(Held):
         return Viewed, (self.base, self.selection)
 
     @property
-    def shape(self) -> tuple[int, ...]:
-        return self.selection.shape
-
-    @property
     def map(self) -> IndexMap | None:  # type: ignore[override]
         return self._restricted(self.base)[0] if isinstance(self.base, Mapped) else None
 
     @property
-    def format(self) -> Format:
+    def format(self) -> Format:  # type: ignore[override]
         if type(self.base) is Mapped:  # to ask an abstract class takes longer
             return self._restricted(self.base)[1]
         return self.stored.view(self.selection).format
@@ -164,12 +144,6 @@ class Viewed(Held):
                 self._own = Stored(view.format, tree, stored.limits, shared=stored.shared)
         return self._own
 
-    def perhaps_lazy(self, pad: Any) -> Tree:
-        return self.own(pad).stored.tree
-
-    def around(self, stored: Stored) -> Held:
-        return stored if self.map is None else Mapped(stored, self.map)
-
     def dm(self) -> DimensionMap:
         if not isinstance(self.base, Mapped):
             return super().dm()
@@ -193,7 +167,15 @@ class Viewed(Held):
         return Viewed(listed, self.selection)
 
     def count(self, pad: Any) -> int:
-        return len(self.entries(pad)[1]) if isinstance(self.base, Mapped) else self.own(pad).count(pad)
+        if isinstance(self.base, Mapped):
+            return len(self.entries(pad)[1])
+        distinct, times = self.selection.distinct()
+        if not times:
+            return self.own(pad).count(pad)
+        coords, values = Viewed(self.base, distinct).entries(pad)
+        return int(
+            math.prod((counts[coords[k]] for k, counts in times.items()), start=np.ones(len(values), np.int64)).sum()
+        )
 
     def value_at(self, place: Sequence[Any], pad: Any) -> Any:
         return self.base.value_at(self.selection.places(place), pad)
@@ -202,14 +184,16 @@ class Viewed(Held):
         whole = np.broadcast_arrays(*self.selection.places(coords))
         return self.base.values_at(whole, pad)
 
-    def locate(self, coords: Sequence[Array], pad: Any) -> Array:
-        return self.own(pad).locate(coords, pad)
-
     def permuted(self, order: Sequence[int]) -> Viewed:
         return Viewed(self.base, self.selection.permuted(order))
 
     def cells(self) -> tuple[Held, Selection]:
         return (self.base, self.selection) if self._own is None else self._own.cells()
+
+
+def around(held: Held, stored: Stored) -> Held:
+    """Another tree below the map of what is held."""
+    return stored if held.map is None else Mapped(stored, held.map)
 
 
 def selected(held: Held, indices: Sequence[Any], apart: bool) -> Viewed:

@@ -2,11 +2,10 @@
 
 import datetime
 import os
-import subprocess
-import sys
 
 import duckdb
 import numpy as np
+import pandas as pd
 import polars as pl
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -15,6 +14,7 @@ from helpers.blocks import alike
 
 import binsparse_levels as bl
 from binsparse_levels.building import plan
+from binsparse_levels.building.columns import file_tables
 
 
 @pytest.fixture(autouse=True)
@@ -181,28 +181,71 @@ def test_tensors_are_merged_as_the_user_sees_them(format, structure):
         bl.write_from([one], {}, (3, 3), "CSR", fill_value=1.0)
 
 
-MEMORY = """
-import re, sys, binsparse_levels as bl
-def call(memory):
-    bl.build(sys.argv[1], sys.argv[2], None, "CSR", columns=["u", "i", "v"], memory=memory, overwrite=True)
-memory = 280 << 20
-try:
-    call(memory)
-except bl.LimitError as error:
-    memory = int(re.findall("at least ([0-9]+)", str(error))[0])
-    call(memory)
-status = open("/proc/self/status").read()
-print(memory >> 10, re.findall(r"VmHWM:\\s+(\\d+)", status)[0])
-"""
+# Files of texts, and batches without rows
+
+IDS = {
+    "numbers": (["1", "20", "3", "0"], None),
+    "zeros before": (["007", "7", "07"], ["007", "7", "07"]),
+    "a letter at the end": ([*map(str, range(90_000)), "043902348X"], [*map(str, range(90_000)), "043902348X"]),
+    "zeros before at the end": ([*map(str, range(90_000)), "00501"], [*map(str, range(90_000)), "00501"]),
+    "texts": (["a", "b"], ["a", "b"]),
+    "more digits than an integer has": (["1" * 18, "0" * 18], ["1" * 18, "0" * 18]),
+}
 
 
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_memory_of_a_fresh_process_with_labels(tmp_path):
-    rng, count = np.random.default_rng(0), 1_500_000
-    users = pa.array([f"user-{k}" for k in rng.permutation(count)])
-    table = pa.table({"u": users, "i": rng.integers(0, 1000, count), "v": rng.random(count)})
-    pq.write_table(table, tmp_path / "t.parquet")
-    command = [sys.executable, "-c", MEMORY, str(tmp_path / "t.parquet"), str(tmp_path / "a.zarr")]
-    allowed, peak = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
-    assert peak <= 1.05 * allowed
+@pytest.mark.parametrize("ids", IDS)
+def test_ids_of_csv_files_are_integers_or_texts_as_they_are_written(tmp_path, ids):
+    written, labels = IDS[ids]
+    place = tmp_path / "a.csv"
+    place.write_text("u,i,n\n" + "".join(f"{x},{k % 7},1.5\n" for k, x in enumerate(written)))
+    shape = (len(written) + 20, 7)
+    stored = {}
+    bl.write_from(file_tables(str(place), ["u", "i"]), stored, shape, "COO", dims=["u", "i"], values="n")
+    for made in (
+        bl.read(stored),
+        bl.from_table(file_tables(str(place), ["u", "i"]), ["u", "i"], "n", shape=shape),
+    ):
+        found = made.labels("u")
+        assert (None if found is None else found.tolist()) == labels
+        assert made.number_of_stored_values == len(written)
+        assert made.labels("i") is None
+        if labels is None:
+            assert sorted(made.unpack()[0][0].tolist()) == sorted(map(int, written))
+
+
+def test_a_csv_file_that_changes_its_types_is_an_error_of_ours(tmp_path):
+    place = tmp_path / "a.csv"
+    rows = [f"{k},{k % 7},2024-01-01\n" for k in range(100_000)]
+    place.write_text("u,i,d\n" + "".join(rows) + "3,3,never\n")
+    with pytest.raises(bl.ArrayError, match="never"):
+        bl.write_from(file_tables(str(place), ["d", "u"]), {}, (9, 10**6), "COO", dims=["d", "u"], values="i")
+
+
+@pytest.mark.parametrize("sizes", [(0, 3), (0, 0, 2, 0), (2, 0), (0,), (0, 0)], ids=str)
+@pytest.mark.parametrize("make", [pd.DataFrame, pl.DataFrame, pa.table], ids=["pandas", "polars", "pyarrow"])
+def test_batches_without_rows_change_nothing(sizes, make):
+    """Their columns have any type: pandas knows none."""
+
+    def columns(size):
+        return {"u": [f"u{k}" for k in range(size)], "i": list(range(size)), "v": [5] * size}
+
+    options = {"dims": ["u", "i"], "values": "v", "duplicates": "sum"}
+    stored = {}
+    some = max(sizes) > 0
+    bl.write_from(
+        (make(columns(k)) for k in sizes), stored, (5, 5), "CSR", **options, **({} if some else {"dtype": int})
+    )
+    made = bl.read(stored)
+    assert made.dtype == np.dtype(int)
+    assert made.number_of_stored_values == max(sizes)
+    assert (made.labels("u").tolist() if some else []) == [f"u{k}" for k in range(max(sizes))]
+
+
+@pytest.mark.parametrize("door", ["write_from", "build"])
+def test_chunks_without_entries_do_not_tell_the_type(tmp_path, door):
+    chunks = [([[], []], []), ([[], []], []), ([[1], [2]], [7 + 1j])]
+    if door == "build":
+        bl.build(lambda k: chunks[k], tmp_path / "a.zarr", (3, 3), "CSR", count=3)
+    else:
+        bl.write_from(chunks, tmp_path / "a.zarr", (3, 3), "CSR")
+    assert bl.read(tmp_path / "a.zarr").values.tolist() == [7 + 1j]

@@ -540,7 +540,7 @@ def test_progress_tells_every_stage(tmp_path):
             memory=1, duplicates="sum", progress=lambda *step: told.append(step),
         )  # fmt: skip
     names = list(dict.fromkeys(name for name, *_ in told))
-    assert names == ["rows", "sample", "split", "partition", "table", "again", "pack", "writing"]
+    assert names == ["rows", "sample", "split", "partition", "pack", "writing"]
     assert all(0 <= done <= total for _, done, total in told)
 
 

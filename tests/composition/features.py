@@ -191,6 +191,8 @@ def draw_labels(draw, shape):
 @st.composite
 def cases(draw, folder, *, max_rank=4):
     """Any tensor, in memory, read, or in a file in the folder that is open."""
+    if draw(st.integers(0, 7)) == 7:
+        return draw(foreign(folder))
     rank = draw(st.integers(0, max_rank))
     square = rank == 2 and draw(st.booleans())
     sizes = st.integers(0, 4)
@@ -236,6 +238,28 @@ def cases(draw, folder, *, max_rank=4):
             *chosen,
         }
     return Case(tensor, check(tensor, model), frozenset(features))
+
+
+@st.composite
+def foreign(draw, folder):
+    """A matrix in a file of scipy, whose entries may be in any order, as there they are."""
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=2, max_size=2)))
+    dtype = np.dtype(draw(st.sampled_from(("int8", "uint32", "int64", "float32", "float64", "complex128"))))
+    entries = draw_entries(draw, shape, None, dtype)
+    places = draw(st.permutations(sorted(entries)))
+    kind, origin = draw(st.sampled_from(("coo", "csr", "csc"))), draw(st.sampled_from(("read", "open")))
+    at = np.array(places, np.int32).reshape(-1, 2).T  # as scipy has them
+    arrays = {"row": at[0], "col": at[1]}
+    values = np.array([entries[place] for place in places], dtype)
+    if kind != "coo":
+        along = ("csr", "csc").index(kind)
+        by = np.argsort(at[along], kind="stable")
+        ends = np.cumsum([0, *np.bincount(at[along], minlength=shape[along])], dtype=np.int32)
+        arrays, values = {"indptr": ends, "indices": at[1 - along][by]}, values[by]
+    path = os.path.join(folder, f"{len(os.listdir(folder))}.npz")
+    np.savez(path, format=np.array(kind.encode()), shape=shape, data=values, **arrays)
+    features = {"unsorted", f"kind {kind} of scipy", f"from {origin}", f"type {dtype.kind}"}
+    return Case(getattr(bl, origin)(path), Model(shape, dtype, entries), frozenset(features))
 
 
 def draw_entries(draw, shape, structure, dtype):

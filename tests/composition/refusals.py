@@ -54,6 +54,11 @@ REFUSALS = (
         lambda model, tensor: any(kind.refuses for kind in LEVELS.values()),
     ),
     Refusal(
+        "any", "what reads blocks or all of an opened file", bl.ArrayError, "read\\(\\) files of other systems",
+        "entries in no order, in an opened file of another system", "`read`",
+        lambda model, tensor: tensor._held.stored.tree.lazy,
+    ),
+    Refusal(
         FILES, "every way into a file, and its protocol", bl.ArrayError, "no data type for numpy's",
         "a type of numpy that Binsparse has not", "`astype` before", other_type,
     ),

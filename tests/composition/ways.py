@@ -74,7 +74,7 @@ WITHOUT = {
     "ALIASES", "Advice", "Band", "Bitmap", "Bits", "Dense", "EliasFano", "Format", "Hashed", "IndexMap", "Level",
     "LevelStatistics", "Limits", "Mask", "NOfM", "Problem", "Run", "SYNONYMS", "Sparse", "Statistics", "Sweep",
     "get_threads", "list_plugins", "load_plugins", "parse_format", "parse_map", "register_anndata", "set_threads",
-    "command clean", "command completion", "command formats", "command warm-up",
+    "command completion", "command formats", "command warm-up",
 }  # fmt: skip
 
 
@@ -267,6 +267,16 @@ def expand_structure(tensor, model, draw, folder):
 @way("Tensor.without_map", drops="map", pads=True)
 def without_map(tensor, model, draw, folder):
     return tensor.without_map(draw_format(draw, len(model.shape)) if draw(st.booleans()) else None), model
+
+
+@way("Tensor.with_values", "Tensor.with_labels")
+def with_the_same(tensor, model, draw, folder):
+    """The same values and labels once more: those of each dimension are removed, and given anew by name or number."""
+    made = tensor.with_values(tensor.values[0] if tensor.iso and len(tensor.values) else tensor.values)
+    for k, dim in enumerate(tensor.dims or ()):
+        key = draw(st.sampled_from([k, dim]))
+        made = made.with_labels({key: None}).with_labels({key: tensor.labels(k)})
+    return made, model
 
 
 @way("Tensor.with_map", "Tensor.map", "Tensor.stored", drops="labels")

@@ -1,6 +1,7 @@
 """Reductions and products equal numpy's on the dense array, in memory and from a file, on any number of threads."""
 
 import contextlib
+import tracemalloc
 
 import h5py
 import numpy as np
@@ -445,6 +446,46 @@ def test_a_view_is_reduced():
     assert (tensor[1:].T @ [1, 2]).tolist() == (tensor.to_dense()[1:].T @ [1, 2]).tolist()
 
 
+@given(data=st.data())
+def test_a_view_that_repeats_coordinates_is_reduced(data):
+    tensor = drawn(data, max_size=4, dtypes=["float64", "int8", "complex64"])
+    assume(tensor.ndim > 1)
+    both = dense_and_stored(tensor)
+    for _ in range(2):
+        k = data.draw(st.integers(0, tensor.ndim - 1))
+        some = st.lists(st.integers(0, tensor.shape[k] - 1), max_size=20) if tensor.shape[k] else st.just([])
+        key = (slice(None),) * k + (np.array(data.draw(some), int),)
+        tensor, both = tensor[key], tuple(x[key] for x in both)
+    assert tensor.number_of_stored_values == len(tensor.unpack()[1])
+    with nests():
+        check_reduction(tensor, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS), both)
+
+
+@pytest.mark.slow
+def test_a_view_of_more_entries_than_memory_is_reduced():
+    n = 2**17
+    view = pack([np.zeros(n, int), np.arange(n)], np.arange(n) % 7 + 1.5, (1, n), "CSR")[np.zeros(n, int)]
+    for kept in (view, view.T):
+        assert kept.number_of_stored_values == reduce(kept, None, "count") == n * n
+        assert (reduce(kept, None, "min"), reduce(kept, None, "max")) == (1.5, 7.5)
+        np.testing.assert_allclose(reduce(kept, None, "mean"), np.mean(np.arange(n) % 7 + 1.5))
+        np.testing.assert_allclose(reduce(kept, None, "std"), np.std(np.arange(n) % 7))
+    assert reduce(view, 1, "count").tolist() == [n] * n
+
+
+@pytest.mark.parametrize("asked", ["int64", "int8", "uint16", "bool", "float32"])
+@pytest.mark.parametrize("given", ["float64", "int16", "bool"])
+@pytest.mark.parametrize("how", ["sum", "prod", "mean"])
+def test_each_value_is_cast_before_it_is_added(how, given, asked):
+    cells = np.array([[0.6, 0, 2.7], [1.6, 3.2, 0]]).astype(given)
+    for fill in (0, cells[0, 0]):
+        for axis in (0, 1, None):
+            with nests():
+                found = reduce(pack_dense(cells, "CSR", fill_value=fill), axis, how, dtype=asked)
+            np.testing.assert_allclose(found, getattr(np, how)(cells, axis, dtype=asked), rtol=1e-6)
+            assert found.dtype == asked
+
+
 MATRIX = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
 FAULTS = [
     (lambda: einsum("ij,j->i", MATRIX, np.ones(2)), ArrayError, "'j' has size 2 here and 3 before"),
@@ -509,10 +550,20 @@ def test_an_axis_has_a_name():
 
 
 def test_a_result_beyond_the_memory():
-    stored = {}
+    """It is refused before memory is taken: these results would have 2**50 bytes and more."""
+    stored, long = {}, {}
     bl.write(stored, MATRIX)
+    bl.write(long, pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 2**47), "DCSR"))
+    limits = Limits(dense_bytes=2**60)
     with pytest.raises(LimitError, match="larger memory="):
         reduce(bl.open(stored), 0, memory=10)
+    for call in (
+        lambda tensor, **options: reduce(tensor, 0, **options),
+        lambda tensor, **options: statistics(tensor, 0, **options),
+        lambda tensor, **options: einsum("ij,i->j", tensor, np.ones(2), **options),
+    ):
+        with pytest.raises(LimitError, match="larger memory="):
+            call(bl.open(long), memory=2**20, limits=limits)
 
 
 def test_fill_values_at_the_ends_of_their_types():
@@ -535,12 +586,47 @@ def test_entries_that_no_level_reaches_are_refused(tmp_path, format, name):
             call()
 
 
+def test_memory_is_asked_for_before_it_is_taken():
+    stored = {}
+    bl.write(stored, pack([[0, 1], [5, 2**26 - 1]], [1.0, 2.0], (4, 2**26), "CSR"))
+    for call in (lambda t: reduce(t, 0, "var", memory=2**24), lambda t: statistics(t, 0, memory=2**24)):
+        tensor = bl.open(stored)
+        tracemalloc.start()
+        with pytest.raises(LimitError, match="larger memory="):
+            call(tensor)
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("dtype", ["int8", "int64", "uint32"])
+@pytest.mark.parametrize("how", ["sum", "prod"])
+@pytest.mark.parametrize("fill", [None, 1.7])
+def test_a_sum_of_fractions_as_integers_is_that_of_numpy(how, dtype, fill):
+    dense = np.array([[0.6, 0, 2.9], [0.6, 1.2, 0], [0, 1.2, 3.5]])
+    dense[dense == 0] = fill or 0
+    tensor = pack_dense(dense, "CSR", fill_value=fill)
+    for axis in (None, 0, 1):
+        found = reduce(tensor, axis, how, dtype=dtype)
+        np.testing.assert_array_equal(found, getattr(dense, how)(axis, dtype=dtype))
+        assert found.dtype == dtype
+
+
+def test_what_needs_no_count_of_cells():
+    tensor = bl.pack([[1, 2], [3, 4], [5, 6]], [2.0, 4.0], (2**40,) * 3, "sparse, sparse, sparse", fill_value=1.0)
+    for how, right in {"min": 1, "max": 4, "any": True, "all": True, "mean": 1, "count": 2}.items():
+        assert reduce(tensor, None, how) == right
+
+
 def test_more_cells_than_an_integer_counts():
     tensor = bl.pack([[0], [0]], [3.0], (2**62, 2), "DCSR", fill_value=0)
     assert bl.reduce(tensor, None, "count") == 1
     assert bl.reduce(tensor) == 3
     assert bl.reduce(tensor, None, "min") == 0
     assert bl.reduce(tensor, None, "mean") == 3 / 2**63
+    ones = bl.pack([[0], [0]], [3.0], (2**62, 2), "DCSR", fill_value=1)
+    expected = {"min": 1, "max": 3, "any": True, "all": True, "mean": 1, "var": 0, "sum": 2.0**63, "count": 1}
+    assert {how: bl.reduce(ones, None, how) for how in expected} == pytest.approx(expected)
+    assert bl.reduce(ones.astype("int8"), None, "max") == 3
     with pytest.raises(bl.LimitError, match="reduce fewer dimensions"):
         bl.reduce(bl.pack([[0], [0]], [3], (2**62, 2), "DCSR", fill_value=1))
 

@@ -1,10 +1,14 @@
-"""HDF5: damaged files, attributes that hold no header, links that lead out of a group."""
+"""HDF5: damaged files, attributes that hold no header, links that lead out of a group, files that others write."""
+
+import contextlib
+import subprocess
+import sys
 
 import h5py
 import numpy as np
 import pytest
 
-from binsparse_levels import BinsparseError, ContainerError, UnsafeError, pack, pack_dense, read, write
+from binsparse_levels import BinsparseError, ContainerError, UnsafeError, convert, pack, pack_dense, read, write
 
 
 @pytest.mark.parametrize("attribute", [h5py.Empty("S1"), h5py.Empty("f8"), [1, 2], 1j])
@@ -42,3 +46,54 @@ def test_writing_stays_in_its_file(tmp_path, group, kind):
     with pytest.raises((UnsafeError, ContainerError)):
         write(f"{tmp_path}/a.h5:{group}", tensor, overwrite=True, kind=kind)
     assert before == [(tmp_path / name).read_bytes() for name in ("a.h5", "other.h5")]
+
+
+WRITER = """
+import h5py, sys
+with h5py.File(sys.argv[1], "r+") as file:
+    print("open", flush=True)
+    sys.stdin.readline()
+    file["results"] = [1, 2, 3]
+"""
+
+
+@contextlib.contextmanager
+def open_elsewhere(path):
+    """Another program has the file open for writing, and changes it at the end."""
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+    other = subprocess.Popen([sys.executable, "-c", WRITER, str(path)], **pipes)
+    assert other.stdout.readline() == b"open\n"
+    yield
+    other.communicate(b"\n")
+
+
+@contextlib.contextmanager
+def open_here(path):
+    """The same program has the file open for writing, and changes it at the end."""
+    with h5py.File(path, "r+") as file:
+        yield
+        file["results"] = [1, 2, 3]
+
+
+@pytest.mark.parametrize("opened", [open_elsewhere, open_here])
+@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.h5ad", "a.sscdf"])
+def test_what_another_writer_changes_is_never_lost(tmp_path, name, opened):
+    """Law: a file that someone has open for writing is not replaced, whatever is asked for."""
+    tensor = pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR")
+    path, source = tmp_path / name, tmp_path / "source.h5"
+    write(source, tensor)
+    write(path, tensor)
+    group = "layers/x" if name == "a.h5ad" else "x"
+    with opened(path):
+        for call in (
+            lambda: write(f"{path}:{group}", tensor),
+            lambda: write(path, tensor, overwrite=True),
+            lambda: write(path, tensor, overwrite="file"),
+            lambda: convert(source, f"{path}:{group}", "CSC", memory=2**28),
+        ):
+            with pytest.raises(BinsparseError):
+                call()
+    with h5py.File(path) as file:
+        assert file["results"][:].tolist() == [1, 2, 3]
+    with h5py.File(path):  # who only reads keeps what it has open
+        write(f"{path}:{group}", tensor)

@@ -6,9 +6,9 @@ import os
 import pytest
 from helpers.places import vector
 
-from binsparse_levels import ContainerError, pack, read, write
+import binsparse_levels as bl
+from binsparse_levels import BinsparseError, ContainerError, pack, read, write
 from binsparse_levels.containers import replacing
-from binsparse_levels.containers.replacing import clean_folder
 
 
 @pytest.mark.parametrize("name", ["a.zarr", "a.bspnpy"])
@@ -27,8 +27,7 @@ def test_what_is_not_on_the_disk_is_not_written(tmp_path, monkeypatch, name):
 
 
 @pytest.mark.skipif(not os.path.isdir("/proc/self/fd"), reason="does not tell the path of a descriptor")
-@pytest.mark.parametrize("begins", [True, False])
-def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch, begins):
+def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeypatch):
     flushed, real, exchange = [], os.fsync, replacing.exchange_folders
 
     def fsync(handle):
@@ -43,8 +42,6 @@ def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeyp
     write(tmp_path / "a.zarr", vector(1))
     monkeypatch.setattr(os, "fsync", fsync)
     monkeypatch.setattr(replacing, "exchange_folders", exchanged)
-    if not begins:
-        monkeypatch.setattr(ctypes, "CDLL", lambda *args, **kwargs: object())
     write(tmp_path / "a.zarr", vector(2), overwrite=True)
     assert read(tmp_path / "a.zarr").values[0] == 2
     assert flushed[-1] == str(tmp_path)
@@ -82,13 +79,21 @@ def test_a_folder_of_others_is_not_replaced_however_it_is_spelled(tmp_path):
     assert os.listdir(tmp_path / "a.zarr") == ["precious"]
 
 
-def test_what_cannot_be_cleaned_is_told(tmp_path):
-    (tmp_path / ".x.0-0123abcd.part").touch()
-    (tmp_path / f".{'y' * 200}.999999999-0123abcd.part.old").mkdir()
-    outcomes = dict(clean_folder(str(tmp_path)))
-    assert sorted(outcomes.values()) == ["kept, its own name was cut short", "removed"]
-    with pytest.raises(ContainerError, match="cannot be cleaned"):
-        clean_folder("\0")
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr", "a.bspnpy", "a.npz", "a.tns"])
+def test_what_a_killed_writer_left_is_removed_by_the_next_once_it_is_old(tmp_path, monkeypatch, name):
+    write(tmp_path / name, vector(1))
+    left = [f".{name}.1-01234567.part{end}" for end in ("", ".d", ".old")]
+    other = [".notes.part", f".b{name}.1-01234567.part", f".{name}.1-01234567.part.x"]
+    for folder in (left[1], left[2]):
+        (tmp_path / folder / "x").mkdir(parents=True)
+    for file in (left[0], *other):
+        (tmp_path / file).touch()
+    write(tmp_path / name, vector(1), overwrite=True)
+    assert {*left, *other} < {*os.listdir(tmp_path)}
+    monkeypatch.setattr(replacing, "_DAY", -1)
+    write(tmp_path / name, vector(2), overwrite=True)
+    assert {*os.listdir(tmp_path)} == {name, *other}
+    assert read(tmp_path / name).values[0] == 2
 
 
 @pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.h5ad", "a.zarr.zip"])
@@ -99,3 +104,29 @@ def test_an_error_names_the_path_and_not_its_copy(tmp_path, name):
     assert [fault.path for fault in told.value.problems] == [str(tmp_path / name)]
     assert os.listdir(tmp_path) == [name]
     assert (tmp_path / name).read_bytes() == b"hello"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("path", ["a\0b", "a\ud800", "a\0b/c.h5", "\0"])
+def test_what_cannot_be_a_path_is_refused_everywhere(tmp_path, monkeypatch, path):
+    monkeypatch.chdir(tmp_path)
+    tensor = pack([[0, 1], [1, 0]], [1.0, 2.0], (3, 4), "CSR")
+    write("a.h5", tensor)
+    calls = (
+        lambda: read(path),
+        lambda: bl.open(path),
+        lambda: bl.list_tensors(path),
+        lambda: write(path, tensor),
+        lambda: write(path, tensor, kind="zarr"),
+        lambda: bl.convert("a.h5", path, "CSC"),
+        lambda: bl.convert(path, "b.h5", "CSC"),
+        lambda: bl.append(path, tensor),
+        lambda: bl.concatenate(["a.h5", path], "b.h5"),
+        lambda: bl.build(["a.h5"], "b.zarr", (3, 4), "CSC", work=path),
+        lambda: bl.repair("a.h5", path),
+        lambda: tensor.report().write(path),
+    )
+    for call in calls:
+        with pytest.raises(BinsparseError):
+            call()
+    assert os.listdir(tmp_path) == ["a.h5"]

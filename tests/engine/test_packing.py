@@ -349,12 +349,13 @@ def test_the_index_type_is_the_narrowest_of_two():
 def small_steps(monkeypatch):
     """Three threads even for few entries; short runs."""
     for module, name, value in [
-        (parallel, "_threads", 3),
-        (parallel, "_GRAIN", 50),
+        (parallel, "GRAIN", 50),
         (sorting, "_BUCKET", 20),
         (sorting, "_RUN", 64),
     ]:
         monkeypatch.setattr(module, name, value)
+    with parallel.using_threads(3):
+        yield
 
 
 @pytest.mark.sampled(7)
@@ -398,15 +399,15 @@ def assert_same_entries(tensor, expected, padded):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_entries_are_placed_as_they_are_sorted(target, values, threads, monkeypatch):
     """Of few columns: they need no sorting."""
-    monkeypatch.setattr(parallel, "_GRAIN", 1)
-    monkeypatch.setattr(parallel, "_threads", threads)
+    monkeypatch.setattr(parallel, "GRAIN", 1)
     dims = (3000, 50, 70)[: 1 + target.count(",", 0, target.index("@")) + target.count("(2)")]
     generator = np.random.default_rng(2)
     flat = np.unique(generator.zipf(1.2, 5000) % np.prod(dims))
     numbers = generator.integers(1, 100, len(flat)).astype(values) if values else np.ones(len(flat))
     coords = np.unravel_index(flat, dims)
     tensor = pack(coords, numbers, dims, "sparse" + ", sparse" * (len(dims) - 1))
-    turned = tensor.convert(target)
+    with parallel.using_threads(threads):
+        turned = tensor.convert(target)
     turned.check()
     assert entries_of(turned) == pairs([x.tolist() for x in coords], numbers.tolist())
 

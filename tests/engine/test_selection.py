@@ -9,6 +9,7 @@ from hypothesis import strategies as st
 
 import binsparse_levels
 from binsparse_levels import BinsparseError, Tensor, pack, pack_dense, read, testing, write
+from binsparse_levels.engine import selection
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -213,3 +214,20 @@ def test_a_row_of_a_dense_matrix_is_turned_round():
     for key in (np.s_[:1, ::-1], np.s_[:1, ::-2], np.s_[::-1, :1]):
         for name in ("DMATR", "DMATC"):
             assert np.array_equal(pack_dense(cells, name)[key].to_dense(), cells[key])
+
+
+@pytest.mark.parametrize(("format", "fast"), [("CSR", True), ("CSC", True), ("dense(2), sparse", True),
+    ("dense, dense, dense", True), ("dense, sparse, dense", True), ("dense, sparse, sparse", True),
+    ("sparse(3)", True), ("dense, hashed", False),
+    ("sparse, dense, sparse", True), ("dense, bitmap(2)", False)])  # fmt: skip
+def test_which_formats_are_read_by_fibers(tmp_path, format, fast, monkeypatch):
+    shape = (6, 10) if format in ("CSR", "CSC", "dense, hashed") else (3, 4, 5)
+    tensor = pack(np.unravel_index(np.arange(60), shape), np.arange(60.0), shape, format)
+    write(tmp_path / "a.h5", tensor)
+    asked, listed = [], selection._selected
+    monkeypatch.setattr(selection, "_selected", lambda *given: asked.append(given) or listed(*given))
+    key = (slice(None), slice(1, 3)) if format == "CSC" else slice(1, 3)
+    for held in (binsparse_levels.open(tmp_path / "a.h5"), tensor):
+        for _ in range(2):
+            np.testing.assert_array_equal(held[key].load().to_dense(), tensor.to_dense()[key])
+    assert len(asked) == (0 if fast else 4)

@@ -119,13 +119,13 @@ def test_nothing_beside_a_chunk_is_written(codec):
 
 @pytest.mark.parametrize("codec", NAMED.values())
 def test_threads_change_nothing(codec, monkeypatch):
-    monkeypatch.setattr(parallel, "_GRAIN", 100)
+    monkeypatch.setattr(parallel, "GRAIN", 100)
     values = np.random.default_rng(0).integers(0, 2**20, 2000).astype(np.uint32)
     found = []
     for count in (1, 2, 5):
-        monkeypatch.setattr(parallel, "_threads", count)
-        encoded = bitpacked.encode(values, codec)
-        assert np.array_equal(stream(encoded, codec, len(values))[3:], values[3:])
+        with parallel.using_threads(count):
+            encoded = bitpacked.encode(values, codec)
+            assert np.array_equal(stream(encoded, codec, len(values))[3:], values[3:])
         found.append([part.tobytes() for part in encoded])
     assert found[0] == found[1] == found[2]
 

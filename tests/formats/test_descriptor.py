@@ -138,6 +138,22 @@ def test_lenient_parsing_mends_and_tells(changes):
     assert len(descriptor.repairs) == 1
 
 
+@pytest.mark.parametrize(
+    ("format", "arrays"), [("CVEC", {"indices_0": "uint64"}), ("DVEC", {}), ("cvec", {"indices_0": "int64"})]
+)
+@pytest.mark.parametrize("values", ["float64", "iso[float64]"])
+def test_vectors_of_two_dimensions_are_those_of_older_writers(format, arrays, values):
+    inner = {"version": "0.1", "format": format, "shape": [5, 1], "data_types": {**arrays, "values": values}}
+    header = {"binsparse": {**inner, "number_of_stored_values": 5}}
+    with pytest.raises(DescriptorError, match="lenient=True"):
+        parse_descriptor(header, Limits())
+    found = parse_descriptor(header, Limits(), lenient=True)
+    assert (str(found.format), found.shape) == (format.upper(), (5,))
+    header["binsparse"]["shape"] = [5, 2]
+    with pytest.raises(DescriptorError, match="expected 1 dimensions"):
+        parse_descriptor(header, Limits(), lenient=True)
+
+
 def test_an_unknown_key_is_no_attribute():
     descriptor = parse(lenient=True, colour={"a": 1}, number_of_diagonal_elements=3, attributes={"b": 2})
     assert descriptor.attributes == {"b": 2}
@@ -258,3 +274,19 @@ HEADER = {"version": "0.1", "number_of_stored_values": 0, "data_types": {"values
 def test_hostile_descriptors(changes, lenient):
     with pytest.raises(BinsparseError):
         parse_descriptor({"binsparse": {**HEADER, **changes}}, Limits(), lenient=lenient)
+
+
+@pytest.mark.parametrize("format", ["CVEC", "DVEC"])
+def test_a_vector_of_one_column_is_read_leniently(format):
+    types = {"indices_0": "int64"} if format == "CVEC" else {}
+    changes = {
+        "format": format,
+        "shape": [5, 1],
+        "number_of_stored_values": 5,
+        "data_types": types | {"values": "int8"},
+    }
+    assert parse(lenient=True, **changes).shape == (5,)
+    with pytest.raises(DescriptorError, match="lenient=True"):
+        parse(**changes)
+    with pytest.raises(DescriptorError, match="expected 1 dimensions"):
+        parse(lenient=True, **changes | {"shape": [5, 2]})

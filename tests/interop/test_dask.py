@@ -135,6 +135,18 @@ def test_distributed_workers_open_the_path(place, cells):
         assert (dense(bl.to_dask(place, chunks=(16, 43))[5:30]) == cells[5:30]).all()
 
 
+@pytest.mark.slow
+def test_blocks_between_processes_keep_their_fill_value(tmp_path):
+    distributed = pytest.importorskip("distributed")
+    tensor = bl.pack([[0, 3], [1, 2]], [1.0, 2.0], (4, 4), "CSR", fill_value=7)
+    bl.write(tmp_path / "a.h5", tensor)
+    array = bl.to_dask(tmp_path / "a.h5", chunks=(2, 4))
+    options = {"n_workers": 1, "processes": True, "dashboard_address": None, "local_directory": str(tmp_path)}
+    with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
+        assert (dense(array) == tensor.to_dense()).all()
+        assert dense(array.sum()) == tensor.to_dense().sum()
+
+
 def test_a_file_that_was_replaced_is_refused(place, cells):
     pickled = pickle.dumps(bl.to_dask(place))
     bl.write(place, bl.pack_dense(cells * 2, "CSR"), overwrite=True)

@@ -11,6 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from numba.core.errors import NumbaError
 
+import binsparse_levels as bl
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
@@ -93,6 +94,39 @@ def test_what_scipy_lets_pass():
         from_scipy(outside)
     with pytest.raises(TypeError):
         from_scipy(MATRIX)
+
+
+@given(data=st.data())
+def test_blocks_of_scipy(data):
+    """bsr and back with the same blocks: out of order, repeated, views and other types."""
+    block = data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    grid = data.draw(st.tuples(st.integers(1, 4), st.integers(1, 4)))
+    shape = tuple(n * size for n, size in zip(grid, block, strict=True))
+    each = data.draw(st.lists(st.lists(st.integers(0, grid[1] - 1), max_size=5), min_size=grid[0], max_size=grid[0]))
+    indices = np.array([x for row in each for x in row], int)
+    values = np.random.default_rng(0).integers(0, 3, (len(indices), *block)).astype(data.draw(st.sampled_from("fdbD")))
+    matrix = scipy.sparse.bsr_array((values, indices, np.cumsum([0, *map(len, each)])), shape=shape)
+    tensor = from_scipy(matrix)
+    again = to_scipy(tensor)
+    assert (again.format, again.blocksize) == ("bsr", block)
+    np.testing.assert_array_equal(again.toarray(), matrix.toarray())
+    np.testing.assert_array_equal(tensor.to_dense(), matrix.toarray())
+    np.testing.assert_array_equal(to_scipy(tensor, "csr").toarray(), matrix.toarray())
+    np.testing.assert_array_equal(from_scipy(matrix, "CSC").to_dense(), matrix.toarray())
+    if shape[0] > 1:
+        np.testing.assert_array_equal(to_scipy(tensor[1:]).toarray(), matrix.toarray()[1:])
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["CSR", "CSC"])
+@pytest.mark.parametrize("dtype", ["u1", "u4", "i2"])
+def test_gcxs_is_sliced_whatever_the_index_type(name, dtype):
+    dense = np.array([[0.0, 1.5, 0], [2.5, 0, 4]])
+    tensor = pack_dense(dense, name)
+    arrays = {role: x.astype(dtype) for role, x in tensor.arrays.items()}
+    gcxs = to_gcxs(Tensor(name, dense.shape, arrays, tensor.values))
+    for key in (0, slice(0, 1), (slice(None), slice(1, None))):
+        np.testing.assert_array_equal(gcxs[key].todense(), dense[key])
 
 
 def test_coordinates_of_any_rank():
@@ -291,3 +325,30 @@ def test_a_structure_whose_mirror_the_kind_refuses():
     assert same_dense(to_sparse(tensor).todense(), whole)
     assert same_dense(to_gcxs(tensor).todense(), whole)
     assert [part.shape for _, part in tensor.slabs(0, max_bytes=1 << 20)] == [(3, 3)]
+
+
+@given(st.data())
+def test_blocks_of_scipy_and_back(data):
+    """Blocks stay blocks, whatever their order and how often they are there; another format has no blocks."""
+    sparse = pytest.importorskip("scipy.sparse")
+    block = data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    grid = data.draw(st.tuples(st.integers(1, 3), st.integers(1, 3)))
+    cells = list(np.ndindex(grid))
+    chosen = sorted(data.draw(st.lists(st.sampled_from(cells), max_size=5)), key=lambda cell: cell[0])
+    pointers = np.searchsorted([row for row, _ in chosen], range(grid[0] + 1)) if chosen else np.zeros(grid[0] + 1, int)
+    values = np.arange(1.0, 1 + len(chosen) * block[0] * block[1]).reshape(-1, *block)
+    shape = grid[0] * block[0], grid[1] * block[1]
+    given = sparse.bsr_array((values, [column for _, column in chosen], pointers), shape=shape)
+    tensor = bl.from_scipy(given)
+    tensor.check()
+    np.testing.assert_array_equal(tensor.to_dense(), given.toarray())
+    assert str(tensor.map) == str(bl.IndexMap.blocks(shape, block))
+    back = bl.to_scipy(tensor)
+    assert (back.format, back.blocksize) == ("bsr", block)
+    np.testing.assert_array_equal(back.toarray(), given.toarray())
+    for made in (bl.from_scipy(given, "CSC"), bl.as_tensor(given, "CSC"), bl.as_tensor(given, "CSC", attributes={})):
+        assert (made.notation, made.to_dense().tolist()) == ("CSC", given.toarray().tolist())
+    named = "CSR through 1, 0"
+    assert bl.from_scipy(given, named).notation == bl.as_tensor(given, named).notation == named
+    for other in ("csr", "coo"):
+        assert bl.to_scipy(tensor, other).format == other

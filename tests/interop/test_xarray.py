@@ -54,7 +54,7 @@ def path(request, tmp_path_factory):
     """A Dataset on the disk, which no test changes."""
     kind = request.param if request.param == "zarr2" else None
     found = tmp_path_factory.mktemp("xarray") / ("a.zarr" if kind else request.param)
-    made().binsparse.write(found, formats={"b": "dense, sparse, sparse, sparse"}, kind=kind)
+    bl.write_dataset(found, made(), {"b": "dense, sparse, sparse, sparse"}, kind=kind)
     return found
 
 
@@ -379,3 +379,15 @@ def test_what_cannot_be_written_is_told(tmp_path):
     with pytest.raises(BinsparseError):
         bl.write_dataset(path, dataset, overwrite=True)
     assert (path / "important").exists()
+
+
+def test_a_dataset_does_not_replace_a_file_that_is_open_for_writing(tmp_path):
+    h5py = pytest.importorskip("h5py")
+    path = tmp_path / "a.nc"
+    bl.write_dataset(path, made())
+    with h5py.File(path, "r+") as file:
+        with pytest.raises(BinsparseError, match="open for writing"):
+            bl.write_dataset(path, made(), overwrite=True)
+        file["results"] = [1, 2, 3]
+    with h5py.File(path) as file:
+        assert file["results"][:].tolist() == [1, 2, 3]

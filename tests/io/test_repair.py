@@ -1,14 +1,14 @@
-"""What is told of a faulty tensor, what `repair` mends, and what `clean` takes away."""
+"""What is told of a faulty tensor, what `repair` mends, and what killed writers leave."""
 
 import os
 import subprocess
 import sys
+import time
 
 import numpy as np
 import pytest
 
 from binsparse_levels import ArrayError, LimitError, Tensor, cli, pack, read, repair, write
-from binsparse_levels.containers.replacing import clean_folder, replacing
 from binsparse_levels.errors import PathExistsError
 from binsparse_levels.io import write_arrays
 from binsparse_levels.limits import Limits
@@ -108,38 +108,14 @@ with {0}(sys.argv[1], False) as part:
 """
 
 
-@pytest.mark.parametrize("way", ["replacing", "replacing_folder"])
-def test_what_a_killed_process_left_is_removed(tmp_path, way):
-    run = subprocess.run([sys.executable, "-c", KILLED.format(way), str(tmp_path / "a.h5")])
+@pytest.mark.parametrize(("way", "name"), [("replacing", "a.h5"), ("replacing_folder", "a.zarr")])
+def test_what_a_killed_process_left_is_removed(tmp_path, monkeypatch, way, name):
+    run = subprocess.run([sys.executable, "-c", KILLED.format(way), str(tmp_path / name)])
     assert run.returncode < 0
-    (tmp_path / ".notes.part").touch()
-    (tmp_path / "b.h5").touch()
-    (leftover,) = [name for name in os.listdir(tmp_path) if name.startswith(".a.h5.")]
-    assert clean_folder(str(tmp_path)) == [(str(tmp_path / leftover), "removed")]
-    assert sorted(os.listdir(tmp_path)) == [".notes.part", "b.h5"]
-
-
-def test_what_is_being_written_is_kept(tmp_path, capsys):
-    with replacing(str(tmp_path / "a.h5"), False) as part:
-        assert cli.main(["clean", str(tmp_path)]) == 0
-        assert f"kept, process {os.getpid()} is writing it" in capsys.readouterr().out
-        assert os.path.exists(part)
-    assert os.listdir(tmp_path) == ["a.h5"]
-
-
-def test_a_tensor_that_stood_aside_is_put_back(tmp_path):
-    process = subprocess.run([sys.executable, "-c", "import os; print(os.getpid())"], capture_output=True, text=True)
-    number = process.stdout.strip()
-    (tmp_path / f".a.zarr.{number}-01234567.part").mkdir()
-    (tmp_path / f".a.zarr.{number}-01234567.part.old").mkdir()
-    outcomes = [outcome for _, outcome in clean_folder(str(tmp_path))]
-    assert outcomes == ["removed", f"put back as {tmp_path / 'a.zarr'}"]
-    assert os.listdir(tmp_path) == ["a.zarr"]
-
-
-def test_only_folders_are_cleaned(tmp_path, capsys):
-    assert cli.main(["clean", str(tmp_path / "nothing")]) == 1
-    assert "cannot be cleaned" in capsys.readouterr().err
+    (left,) = os.listdir(tmp_path)
+    monkeypatch.setattr(time, "time", lambda: os.lstat(tmp_path / left).st_ctime + 86_500)
+    write(tmp_path / name, pack([[0]], [1.0], (2,), "CVEC"))
+    assert os.listdir(tmp_path) == [name]
 
 
 # Cases that hostile use found

@@ -106,10 +106,54 @@ def test_the_upper_triangle_is_written_as_the_lower(tmp_path):
 
 def test_upper_entries_are_an_upper_structure(tmp_path):
     text = "%%MatrixMarket matrix coordinate integer symmetric\n2 2 2\n1 2 5\n2 2 6\n"
-    assert read(written(tmp_path / "a.mtx", text)).structure == "symmetric_upper"
+    tensor = read(written(tmp_path / "a.mtx", text))
+    assert tensor.structure == "symmetric_lower"
+    assert tensor.to_dense().tolist() == [[0, 5], [5, 6]]
     mixed = text.replace("2 2 2\n", "2 2 3\n") + "2 1 5\n"
-    with pytest.raises(ArrayError, match="both triangles"):
+    with pytest.raises(ArrayError, match="more than once"):
         read(written(tmp_path / "a.mtx", mixed))
+    assert read(tmp_path / "a.mtx", duplicates="first").to_dense().tolist() == [[0, 5], [5, 6]]
+
+
+@pytest.mark.parametrize("symmetry", ["symmetric", "skew-symmetric", "hermitian"])
+@given(st.integers(0, 99))
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_an_entry_of_either_triangle_stands_for_both(tmp_path, symmetry, seed):
+    rng = np.random.default_rng(seed)
+    field, column = ("complex", " 2 3") if symmetry == "hermitian" else ("real", " 5")
+    pairs = {tuple(sorted(pair)): pair for pair in rng.integers(1, 6, (6, 2)).tolist() if pair[0] != pair[1]}
+    lines = "".join(f"{i} {j}{column}\n" for i, j in pairs.values())
+    text = f"%%MatrixMarket matrix coordinate {field} {symmetry}\n5 5 {len(pairs)}\n{lines}"
+    path = written(tmp_path / "a.mtx", text)
+    assert np.array_equal(read(path).to_dense(), mmread(path).toarray())
+    convert(path, tmp_path / "a.h5", memory=2**30, overwrite=True)
+    assert np.array_equal(read(tmp_path / "a.h5").to_dense(), mmread(path).toarray())
+
+
+@pytest.mark.parametrize(
+    ("head", "body", "dense"),
+    [
+        ("vector coordinate real general\n4 2\n", "1 1.5\n3 2\n", [1.5, 0, 2, 0]),
+        ("vector array integer general\n3\n", "4\n0\n6\n", [4, 0, 6]),
+        ("tensor coordinate integer general\n%\n2 1 2 2\n", "1 1 1 3\n2 1 2 4\n", [[[3, 0]], [[0, 4]]]),
+        ("tensor array real general\n2 3\n", "1\n2\n3\n4\n5\n6\n", [[1, 3, 5], [2, 4, 6]]),
+        ("matrix coordinate integer hermitian\n2 2 1\n", "2 1 1\n", [[0, 1], [1, 0]]),
+    ],
+)
+@pytest.mark.parametrize("mark", ["%", "%%"])
+def test_any_rank_and_one_percent_sign(tmp_path, head, body, dense, mark):
+    path = written(tmp_path / "a.mtx", f"{mark}MatrixMarket {head}{body}")
+    assert read(path).to_dense().tolist() == dense
+    convert(path, tmp_path / "a.h5", memory=2**30)
+    assert read(tmp_path / "a.h5").to_dense().tolist() == dense
+
+
+@pytest.mark.parametrize("form", ["coordinate", "array"])
+def test_a_diagonal_is_its_own_mirror_image(tmp_path, form):
+    entries = {"coordinate": "2 2 1\n1 1 7\n", "array": "2 2\n1 5\n2 3\n4 0\n"}[form]
+    kind = {"coordinate": "real skew-symmetric", "array": "complex hermitian"}[form]
+    with pytest.raises(ArrayError, match="mirror image"):
+        read(written(tmp_path / "a.mtx", f"%%MatrixMarket matrix {form} {kind}\n{entries}"))
 
 
 def test_a_pattern_is_iso_and_back(tmp_path):
@@ -135,7 +179,8 @@ def test_integers_of_any_size_are_exact(tmp_path):
     [
         ("", ContainerError),
         ("%%MatrixMarket\n", ContainerError),
-        ("%%MatrixMarket vector coordinate real general\n", ContainerError),
+        ("%%MatrixMarket vector coordinate real general\n2 2 1\n", ContainerError),
+        ("%%MatrixMarket vector coordinate real symmetric\n2 1\n1 1\n", ContainerError),
         ("%%MatrixMarket matrix coordinate quaternion general\n1 1 0\n", ContainerError),
         ("%%MatrixMarket matrix array pattern general\n1 1\n", ContainerError),
         (HEAD, ContainerError),
@@ -153,7 +198,7 @@ def test_integers_of_any_size_are_exact(tmp_path):
         ("%%MatrixMarket matrix array real general\n2 2\n1\n2\n3\n", ArrayError),
         ("%%MatrixMarket matrix array real symmetric\n2 3\n1\n2\n3\n", ArrayError),
     ],
-    ids=range(19),
+    ids=range(20),
 )
 def test_malformed_mtx(tmp_path, text, error):
     with pytest.raises(error):
@@ -282,9 +327,11 @@ def test_complex_infinities_and_zeros(tmp_path):
 
 
 def test_the_diagonal_is_not_mirrored(tmp_path):
-    tensor = pack([[0, 0], [0, 1]], [3.0, 4.0], (2, 2), "COOR", structure="skew_symmetric_upper")
+    tensor = pack([[0], [1]], [4.0], (2, 2), "COOR", structure="skew_symmetric_upper")
     write(tmp_path / "a.mtx", tensor)
     assert np.array_equal(read(tmp_path / "a.mtx").to_dense(), tensor.to_dense())
+    with pytest.raises(FormatError, match="mirror image"):
+        write(tmp_path / "b.mtx", pack([[0], [0]], [3.0], (2, 2), "COOR", structure="skew_symmetric_upper"))
     with pytest.raises(FormatError, match="unsigned"):
         write(tmp_path / "b.mtx", tensor.astype(np.uint8))
 

@@ -10,7 +10,8 @@ from composition.kinds import PLUGINS
 from helpers import kinds
 
 from binsparse_levels import einsum, open, pack_dense, reduce, testing, write
-from binsparse_levels.levels import LEVELS, register
+from binsparse_levels.levels import LEVELS, Level, register
+from binsparse_levels.levels.pointers import Pointed
 from binsparse_levels.testing.kinds import _LAWS
 
 
@@ -104,3 +105,18 @@ def test_a_loop_knows_its_positions_and_calls_its_helpers():
     for given in (tensor, open(stored)):
         assert reduce(given, 1, "sum").tolist() == dense.sum(1).tolist()
         assert einsum("ij,j->i", given, np.arange(4.0)).tolist() == (dense @ np.arange(4.0)).tolist()
+
+
+@pytest.mark.parametrize(
+    "kind", [kind for kind in LEVELS.values() if issubclass(kind, Pointed)], ids=lambda kind: kind.kind
+)
+def test_a_kind_with_pointers_need_not_read_parts(kind):
+    """A kind without `part` is read whole."""
+    register(whole := variant(kind, kind="whole", part=Level.part))
+    dense = (np.random.default_rng(0).random((9, 12)) < 0.4) * np.arange(1, 13)
+    stored = {}
+    write(stored, pack_dense(dense, f"dense, {whole.kind}"))
+    tensor = open(stored)
+    np.testing.assert_array_equal(tensor[3:7].to_dense(), dense[3:7])
+    np.testing.assert_array_equal(reduce(tensor, 0), dense.sum(0))
+    np.testing.assert_array_equal(np.vstack([slab.to_dense() for _, slab in tensor.slabs(0, max_bytes=300)]), dense)

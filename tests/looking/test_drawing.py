@@ -46,35 +46,16 @@ def test_any_small_tensor(tensor):
         assert any(word.startswith(f"{level}: {'dimension' if level.rank else 'no dimension'}") for word in words)
 
 
-def test_nodes_arrays_and_pointers():
+def test_nodes_and_arrays():
     tensor = pack([[0, 2, 0], [1, 0, 3], [4, 4, 1]], [1.5, 2.5, 3.5], (3, 4, 5), "dense, sparse, sparse")
     found = drawn(tensor.draw())
     arrays = sum(map(len, tensor.arrays.values())) + 3
     assert len(found["rect"]) == arrays + 3 + 3 + 3  # the items, and a node for each coordinate
     assert len([r for r in found["rect"] if r.get("class") == "soft"]) == 3  # those that are computed
-    pointers = [line for line in found["line"] if line.get("class") == "pointer"]
-    assert len(pointers) == 4 + 4
     words = texts(tensor.draw())
     assert words.count("1.5") == 2  # below its node, and in the array
-    # Pointer p leads to the left edge of item pointers[p] in the array that follows.
-    edge = float(min(found["rect"], key=lambda r: float(r.get("x"))).get("x")) - 1
-    pitch = float(found["rect"][0].get("width")) + 2
-    ends = [(float(line.get("x2")) - edge) / pitch for line in pointers]
-    assert np.allclose(ends, [0, 2, 2, 3, 0, 1, 2, 3], atol=0.02)
-
-
-@pytest.mark.parametrize(
-    ("format", "names"),
-    [
-        ("dense, sparse", ["pointers_to_1", "indices_1"]),
-        ("dense, run", ["pointers_to_1", "run_starts_1", "run_ends_1"]),
-        ("dense, band", ["band_starts_1", "pointers_to_1"]),
-    ],
-)
-def test_pointers_stand_above_what_they_lead_to(format, names):
-    tensor = pack([[0, 0, 1, 1, 2], [0, 1, 1, 2, 3]], [1, 1, 3, 4, 5], (3, 4), format)
-    words = texts(tensor.draw())
-    assert [word for word in words if word in names] == names
+    stored = [*tensor.arrays, "values (iso)" if tensor.iso else "values"]
+    assert [word for word in words if word in stored][-len(stored) :] == stored
 
 
 @pytest.mark.parametrize("shape", [(), (0,), (5,), (3, 0), (2, 0, 4)])
@@ -147,6 +128,15 @@ def test_a_spy_plot_of_dimensions_of_any_size():
     assert set(cells_of(tensor.draw([0, 1]))) == {(0, 1), (64, 5), (127, 0)}
     assert set(cells_of(tensor.draw([0]))) == {(0, 0), (0, 64), (0, 127)}
     assert len(cells_of(tensor.draw([2, 1]))) == 3
+
+
+def test_one_dimension_is_a_list_of_one():
+    pyarrow = pytest.importorskip("pyarrow")
+    tensor = bl.from_table(
+        pyarrow.table({"day": [0, 1, 1], "site": [2, 1, 0], "v": [1, 2, 3]}), ["day", "site"], "v", "CSR"
+    )
+    for one in (1, np.int64(1), "site", -1):
+        assert tensor.draw(one) == tensor.draw([one]) == tensor.draw([1])
 
 
 def test_wrong_dimensions():

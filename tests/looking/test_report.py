@@ -11,15 +11,19 @@ from helpers.golden import GOLDEN
 from hypothesis import given
 
 import binsparse_levels as bl
-from binsparse_levels import BinsparseError, LimitError, from_table, pack, pack_dense, testing, write
+from binsparse_levels import BinsparseError, from_table, pack, pack_dense, testing, write
 from binsparse_levels.engine import packing
-from binsparse_levels.errors import PathMissingError
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking import fibers
-from binsparse_levels.looking.report import report
+from binsparse_levels.looking.report import report_on
 
 MALFORMED = sorted((GOLDEN / "malformed").glob("*.h5"))
 VOID = {"meta", "link", "path", "line", "rect"}
+
+
+def report(place):
+    with bl.open(place) as tensor:
+        return report_on(tensor, getattr(place, "name", "Tensor"))
 
 
 class Page(HTMLParser):
@@ -65,11 +69,7 @@ def test_any_tensor_has_a_report(tensor):
     assert made.faults == ()
     text = Page(made.html).text
     assert "✓ sound" in text
-    for shape in (f"{tensor.shape[0]:,}",) if tensor.ndim else ("scalar",):
-        assert shape in text
-    assert f"entries {len(tensor.unpack()[1]):,} " in text
-    if tensor.ndim and len(tensor.unpack()[1]):
-        assert "whose coordinates hold" in text
+    assert repr(tensor) in text
     for name in tensor.arrays:
         assert name in text
     assert len(made.html.encode()) < 100_000
@@ -79,19 +79,10 @@ def test_any_tensor_has_a_report(tensor):
 def test_the_numbers_are_right():
     tensor = pack([[0, 0, 2, 5], [1, 3, 3, 0]], [1.5, -2.5, 0.0, 3.5], (6, 4), "CSR", fill_value=0)
     page = Page(tensor.report().html)
-    for words in (
-        "shape 6 × 4", "entries 4", "density 0.167", "type float64", "in memory 76 B, 19 bytes an entry",
-        "if dense 192 B",
-    ):  # fmt: skip
-        assert words in page.text, words
+    assert "In memory: 76 bytes, 19 an entry" in page.text
     rows = {row[0]: row[1:] for row in page.rows if row}
     assert rows["dense"] == ["0 (6)", "1", "6", "6", "6", "1", "0", "0"]
     assert rows["sparse"] == ["1 (4)", "6", "4", "0", "2", "0.167", "44", "2"]
-    assert rows["pointers_to_1"] == ["int32", "7", "28 B"]
-    assert rows["0, 3"] == ["-2.5"]
-    for _, candidate, ratio in bl.advise(tensor, kinds=["dense", "sparse"], count=6).rows():
-        row = next(row for row in page.rows if row[1:2] == [str(candidate)] and len(row) > 3)
-        assert row[2:4] == [str(candidate.nbytes), f"{ratio:.3f}"]
 
 
 def lengths_of(tensor, monkeypatch, at_once):
@@ -121,9 +112,7 @@ def test_what_a_file_may_say_is_escaped():
     page = Page(made.html)
     assert hostile.replace('"', '\\"') in page.text
     assert "\x01" not in made.html
-    title = report({"binsparse": hostile})
-    assert Page(title.html)
-    assert title.faults
+    assert Page(report_on(tensor, hostile).html)
 
 
 def test_the_page_forbids_to_load_and_to_run_anything():
@@ -164,13 +153,10 @@ MAPS = [None, "0/2, 1/4, 0%2, 1%4", "(0 1)"]
 def test_views_and_maps(map):
     cells = np.arange(48).reshape(6, 8) % 5
     tensor = pack_dense(cells, "COO", map=map) if map else pack_dense(cells, "COO")
-    count = np.count_nonzero(cells)
-    page = Page(tensor.report().html)
-    assert ["entries", str(count)] in page.rows
-    assert [f"through {x}" in page.text for x in MAPS[1:]] == [map == x for x in MAPS[1:]]
-    viewed = Page(tensor[1:, ::2].report().html)
-    assert ["shape", "5 × 4"] in viewed.rows
-    assert ["entries", str(np.count_nonzero(cells[1:, ::2]))] in viewed.rows
+    text = Page(tensor.report().html).text
+    assert repr(tensor) in text
+    viewed = Page(tensor[1:, ::2].report().html).text
+    assert "<Tensor 5 × 4" in viewed
 
 
 # Files
@@ -180,7 +166,7 @@ CONTAINERS = ["a.h5", "a.zarr", "a.npz", "a.bspnpy", "a.nc"]
 
 
 @pytest.mark.parametrize("name", CONTAINERS)
-def test_a_file_has_the_report_of_its_tensor_and_its_arrays_on_disk(tmp_path, name):
+def test_a_file_has_the_report_of_its_tensor(tmp_path, name):
     random = np.random.default_rng(0)
     coords = [random.integers(0, 300, 4000) for _ in range(3)]
     tensor = pack(coords, random.normal(size=4000), (300,) * 3, "dense, sparse, sparse", duplicates="sum")
@@ -188,12 +174,7 @@ def test_a_file_has_the_report_of_its_tensor_and_its_arrays_on_disk(tmp_path, na
     bl.write(path, tensor, **({"chunks": 1000} if name.endswith((".h5", ".zarr")) else {}))
     found, own = Page(report(path).html), Page(tensor.report().html)
     assert "✓ sound" in found.text
-    more = [row for row in found.rows if row not in own.rows]
-    assert [row[: len(mine)] for row, mine in zip(found.rows, own.rows, strict=True)] == own.rows
-    assert more[0] == ["array", "type", "items", "bytes in memory", "chunks", "bytes in the file"]
-    assert {row[0] for row in more[1:]} == {*tensor.arrays, "values"}
-    if name.endswith((".h5", ".zarr")):
-        assert "4 of 1,000 items" in {row[4] for row in more[1:]}
+    assert found.rows == own.rows
     assert name in found.text
 
 
@@ -209,13 +190,15 @@ def test_a_damaged_file_gives_a_report_on_its_faults(path):
     try:
         bl.read(path)
         expected = ()
-    except LimitError:
-        with pytest.raises(LimitError):
-            report(path)
-        return
     except BinsparseError as error:
         expected = error.problems
-    made = report(path)
+    try:
+        made = report(path)
+    except BinsparseError as error:  # the header has no tensor to report on
+        assert expected
+        with pytest.raises(type(error)):
+            bl.open(path)
+        return
     page = Page(made.html)
     assert bool(made.faults) == bool(expected)
     assert ("✗ faulty" in page.text) == bool(expected)
@@ -234,7 +217,11 @@ def test_a_report_finds_the_faults_that_read_finds(tensor):
             sound = True
         except BinsparseError:
             sound = False
-        made = report(changed)
+        try:
+            made = report(changed)
+        except BinsparseError:
+            assert not sound
+            continue
         assert (made.faults == ()) == sound
         Page(made.html)
 
@@ -249,15 +236,14 @@ def test_a_tensor_of_too_many_entries_is_not_drawn(monkeypatch):
 @pytest.mark.slow
 @pytest.mark.skipif(sys.platform != "linux", reason="the system tells no peak of a process")
 def test_the_report_on_a_file_takes_bounded_memory_and_seconds(tmp_path):
-    """Without the comparison of formats, which takes memory by the entries up to a bound."""
     random = np.random.default_rng(0)
     cells = random.permutation(2**25)[: 6 * 10**6]
     write = {"values": np.ones(len(cells)), "shape": (2**12, 2**13), "format": "CSR"}
     bl.write(tmp_path / "a.h5", pack([cells >> 13, cells & (2**13 - 1)], **write))
     code = (
-        "import sys, time; from pathlib import Path; from binsparse_levels.looking.report import report;"
-        "from binsparse_levels.looking import report as page; page._SORTED = 0; began = time.monotonic();"
-        "assert not report(sys.argv[1]).faults; print(time.monotonic() - began,"
+        "import sys, time; from pathlib import Path; import binsparse_levels as bl;"
+        "began = time.monotonic();"
+        "assert not bl.open(sys.argv[1]).report().faults; print(time.monotonic() - began,"
         "Path('/proc/self/status').read_text().split('VmHWM:')[1].split()[0])"
     )
     found = subprocess.run([sys.executable, "-c", code, tmp_path / "a.h5"], capture_output=True, text=True, check=True)
@@ -266,18 +252,10 @@ def test_the_report_on_a_file_takes_bounded_memory_and_seconds(tmp_path):
     assert seconds < 60
 
 
-def test_a_missing_file_has_no_report(tmp_path):
-    with pytest.raises(PathMissingError):
-        report(tmp_path / "a.h5")
-
-
 def test_names_and_labels_of_a_tensor_and_of_its_file(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.table({"day": [0, 1, 1], "site": ["<x>", "y", "<x>"], "v": [1.0, 2.0, 3.0]})
     tensor = from_table(table, ["day", "site"], "v", "CSR")
     write(tmp_path / "a.h5", tensor)
     for made in (tensor.report(), report(tmp_path / "a.h5"), tensor.T.report()):
-        text = Page(made.html).text
         assert {"site (2)", "day (2)"} <= {row[1] for row in Page(made.html).rows if len(row) > 1}
-        assert "0, <x>" in text or "<x>, 0" in text
-        assert "dimensions day, site" in text or "dimensions site, day" in text

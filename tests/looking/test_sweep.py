@@ -1,7 +1,5 @@
 """The table of a sweep: numbers against arrays, refusals as rows, tables of others, the picture."""
 
-import csv
-import io
 from xml.etree import ElementTree
 
 import numpy as np
@@ -10,7 +8,7 @@ from composition.kinds import registered
 from hypothesis import given
 
 import binsparse_levels as bl
-from binsparse_levels import FormatError, OptionError, sweep, testing, write
+from binsparse_levels import FormatError, OptionError, pack, sweep, testing, write
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking.sweep import MEASURES
 
@@ -56,13 +54,69 @@ def test_kinds_of_others_are_rows():
     with registered():
         formats = ["CSR", "dense, loose", "loose, sell", "dense, sell(1, c=2, sigma=16)", "dia"]
         table = sweep({"a": testing.stencil(4)}, formats, ["bits", "padding", "ij,j->i", "slice:0"], repeat=1)
-    for row in table.rows:  # sweep compares the results with those of the first format
+    for row in table.rows:
         assert (row.refused, row.measures["bits"] > 0, row.measures["padding"] >= 1) == ("", True, True)
 
 
 def test_measures_of_another_rank_are_left_out():
     made = sweep([TENSOR, testing.power_law((5, 6, 7), 40)], ["COO"], ["ij,j->i", "ijk,jr,kr->ir", "slice:2"], repeat=1)
     assert [set(row.measures) for row in made.rows] == [{"ij,j->i"}, {"ijk,jr,kr->ir", "slice:2"}]
+
+
+FAILING = {
+    "a result that is too large": ((60_000, 80_000, 100), "ijk,k->ij"),
+    "an operand that is too large": ((2**40, 2**40), "ij,jk->ik"),
+    "an operand of one letter": ((2**62, 3), "ij,i->j"),
+    "no einsum": ((5, 6), "ij,j->ijj"),
+}
+
+
+@pytest.mark.parametrize(("shape", "failing"), FAILING.values(), ids=FAILING)
+def test_a_measure_that_fails_leaves_the_others(shape, failing):
+    tensor = pack([[0, 3], *[[1, 2]] * (len(shape) - 1)], 1.0, shape, "COO")
+    measures = ["bits", "narrow", "padding", "limit", "point"]
+    for order in ([failing, *measures], [*measures, failing]):
+        rows = sweep({"a": tensor}, ["CSF", "COO"], order, repeat=1).rows
+        alone = sweep({"a": tensor}, ["CSF", "COO"], measures, repeat=1).rows
+        for row, other in zip(rows, alone, strict=True):
+            assert row.refused.startswith(f"{failing}: ")
+            assert list(row.measures) == measures
+            assert {**row.measures, "point": 0} == {**other.measures, "point": 0}
+
+
+@pytest.mark.parametrize("spec", ["ij,ir,jr->ij", "ij,ir,jr->ji", "ij,j->ij", "ij->ij"])
+def test_a_product_with_the_pattern_of_the_tensor_is_not_dense(spec):
+    random, n = np.random.default_rng(0), 2**20
+    tensor = pack(random.integers(0, n, (2, 1000)), 1.0, (n, n), "DCSR", duplicates="sum")
+    try:
+        bl.einsum(
+            spec, tensor, *(np.ones((n, 16) if len(x) > 1 else n) for x in spec.partition("->")[0].split(",")[1:])
+        )
+    except bl.BinsparseError:
+        pytest.skip("einsum refuses it")
+    (row,) = sweep(tensor, "DCSR", ["bits", spec], repeat=1).rows
+    assert (row.refused, sorted(row.measures)) == ("", ["bits", spec])
+
+
+ONE_AND_MORE = {
+    "text": "CSR", "notation with spaces": "dense, sparse", "notation with a map": BLOCKS,
+    "a format": bl.parse_format("CSR"), "custom": bl.parse_format("sparse, dense").custom(),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("format", ONE_AND_MORE.values(), ids=ONE_AND_MORE)
+def test_one_format_is_a_list_of_one(format):
+    one, listed = (sweep(TENSOR, x, "bits", repeat=1).rows for x in (format, [format]))
+    assert one == listed
+    assert [bool(row.refused) for row in one] == [False]
+    one, listed = (bl.advise(TENSOR, formats=x).compared for x in (format, [format]))
+    assert one == listed
+    assert len(one) == 1
+    named = sweep(TENSOR, {"mine": format}, "bits", repeat=1).rows
+    assert [(row.format, row.measures) for row in named] == [
+        ("mine", row.measures) for row in sweep(TENSOR, format, "bits").rows
+    ]
+    assert bl.advise(TENSOR, formats={"mine": format}).compared == listed
 
 
 @pytest.mark.parametrize("measure", ["bit", 3, "slice:x", ""])
@@ -77,25 +131,16 @@ def test_files_are_tensors_too(tmp_path):
     made = sweep([tmp_path / "a.h5", str(tmp_path / "a.mtx"), tmp_path / "a.tns.gz"], ["CSR"])
     assert [row.tensor for row in made.rows] == ["a.h5", "a.mtx", "a.tns.gz"]
     assert len({row.measures["bits"] for row in made.rows}) == 1
+    assert len(sweep([tmp_path / "a.h5"] * 2, "CSR", "bits", repeat=1).rows) == 2  # of one name
 
 
-def test_tables_of_pandas(tmp_path):
+def test_tables_of_pandas():
     pytest.importorskip("pandas")
     made = sweep({"a_b": TENSOR}, ["CSR", "dense, n_of_m(1, n=1, m=4)"], ["bits", "limit"])
     frame = made.to_pandas()
     assert frame["bits"][0] == made.rows[0].measures["bits"]
     assert np.isnan(frame["bits"][1])
     assert frame.attrs["seed"] == 0
-    text = made.to_csv(tmp_path / "a.csv")
-    assert (tmp_path / "a.csv").read_text() == text
-    with pytest.raises(FileExistsError):
-        made.to_csv(tmp_path / "a.csv")
-    rows = list(csv.DictReader(io.StringIO("".join(x for x in text.splitlines(True) if not x.startswith("#")))))
-    assert [float(rows[0][name]) for name in ("bits", "limit")] == list(made.rows[0].measures.values())
-    assert rows[1]["bits"] == ""
-    latex = made.to_latex()
-    assert r"a\_b & CSR &" in latex
-    assert rf"n\_of\_m(1, n=1, m=4) & {made.rows[0].entries} & -- & -- \\" in latex
     assert "CSR" in str(made)
     assert ">CSR</td>" in made._repr_html_()
 

@@ -7,8 +7,9 @@ import scipy.sparse
 import binsparse_levels as bl
 
 A = scipy.sparse.random(100, 50, 0.1, format="csr", rng=0)
+names = [f"cell {k}" for k in range(100)]
 for path in ("cells.h5ad", "cells.zarr"):
-    bl.write(path, bl.from_scipy(A), kind="anndata", obs_names=[f"cell {k}" for k in range(100)])
+    bl.write(path, bl.from_scipy(A).with_attributes({"row_names": names}), kind="anndata")
     bl.write(f"{path}:layers/double", bl.from_scipy((2 * A).tocsc()), kind="anndata")
     assert abs(bl.to_scipy(bl.open(f"{path}:X")[7:9], "csr") - A[7:9]).max() == 0
 cells = anndata.read_h5ad("cells.h5ad")

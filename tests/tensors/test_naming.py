@@ -23,13 +23,17 @@ TYPES = {
 OTHERS = ["nobody", None, -5, 256, 0.25, np.nan, 2**70, b"a", datetime.date(1999, 1, 1), (1, 2)]
 
 
+def pack_of(size):
+    return bl.pack([range(size)], range(1, size + 1), (size,), "CVEC")
+
+
 def labelled(labels, kind=None, size=None):
     """A vector that counts its cells from 1, with these labels."""
     size = len(labels) if size is None else size
     given = pa.array(labels, kind)
     table = pa.table({"x": given[:0], "value": pa.array([], pa.int64())})
     named = bl.from_table(table, ["x"], "value", "CVEC", shape=(size,), labels={"x": given})
-    return bl.pack([range(size)], range(1, size + 1), (size,), "CVEC")._labelled(named._metadata.labels)
+    return pack_of(size)._labelled(named._metadata.labels)
 
 
 @given(st.data(), st.sampled_from(sorted(TYPES)))
@@ -42,16 +46,55 @@ def test_labels_of_every_type(data, name):
         assert tensor.sel(x=label) == labels.index(label) + 1
     some = data.draw(st.lists(st.sampled_from(labels), max_size=4))
     assert tensor.sel(x=some).to_dense().tolist() == [labels.index(x) + 1 for x in some]
+    for kind_of_several in (tuple, iter, dict.fromkeys, lambda x: np.array(x, object)):
+        assert tensor.sel(x=kind_of_several(labels)).to_dense().tolist() == list(range(1, len(labels) + 1))
     for other in OTHERS:
         if other not in labels:
             with pytest.raises(KeyError, match="no label"):
                 tensor.sel(x=other)
-    labels = sorted(labels)
     first, last = data.draw(st.sampled_from(values)), data.draw(st.sampled_from(values))
     got = labelled(labels, kind).sel(x=slice(first, last))
     assert got.to_dense().tolist() == [k + 1 for k, x in enumerate(labels) if first <= x <= last]
     if got.shape[0] != len(labels):
         assert got.labels("x").astype(object).tolist() == [x for x in labels if first <= x <= last]
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_labels_of_arrays(name, tmp_path):
+    """They are those that a table gives, in memory and in a file, and stay with other values."""
+    kind, values = TYPES[name]
+    expected, given = labelled(values, kind), labelled(values, kind).labels("x")
+    for array in (given, given.tolist() if name not in ("date", "time", "uint8") else given, given[:-1]):
+        tensor = pack_of(len(values)).with_labels({"x": array}, dims=["x"])
+        bl.write(tmp_path / "a.h5", tensor, overwrite=True)
+        read, opened = bl.read(tmp_path / "a.h5"), bl.open(tmp_path / "a.h5")
+        for one in (tensor, read, opened, tensor.with_values(tensor.values * 2)):
+            assert one.dims == ("x",)
+            assert one.labels("x").tolist() == given[: len(array)].tolist()
+            assert one.labels("x").dtype == given.dtype
+        assert tensor.equals(expected) == (len(array) == len(given))
+        assert tensor.equals(pack_of(len(values)))
+        assert tensor.with_labels(dims=["y"]).labels("y") is not None
+        assert tensor.with_labels({0: None}).labels("x") is None
+
+
+@pytest.mark.parametrize(
+    ("labels", "dims", "error", "message"),
+    [
+        ({"x": ["a", "b", "c"]}, ["x"], bl.ArrayError, "x: expected at most 2 labels"),
+        ({"x": ["a", 1.5, None]}, ["x"], bl.ArrayError, "x: expected at most 2 labels"),
+        ({"x": np.array(["a", None])}, ["x"], bl.ArrayError, "give labels of one type"),
+        ({"x": ["\ud800"]}, ["x"], bl.ArrayError, "give labels of one type"),
+        ({0: [1j]}, None, bl.ArrayError, "dim_0: no labels have the type complex128"),
+        ({0: [["a"]]}, None, bl.ArrayError, "in one dimension"),
+        ({"y": ["a"]}, ["x"], IndexError, "no dimension has the name 'y'; they are x"),
+        (None, ["x", "y"], bl.OptionError, "expected 1 different names"),
+        (None, [3], bl.OptionError, "expected 1 different names"),
+    ],
+)
+def test_labels_that_do_not_fit(labels, dims, error, message):
+    with pytest.raises(error, match=message):
+        pack_of(2).with_labels(labels, dims=dims)
 
 
 @pytest.mark.parametrize(
@@ -80,7 +123,7 @@ NUMBERS = {
 def test_slices_of_numbers_end_anywhere(data, name):
     """Python compares its numbers exactly."""
     kind, some = NUMBERS[name]
-    labels = sorted(data.draw(st.lists(some, unique=True, min_size=1)))
+    labels = data.draw(st.lists(some, unique=True, min_size=1))
     between = st.sampled_from(labels).flatmap(lambda x: st.sampled_from([x, np.nextafter(x, np.inf), -x, x / 2]))
     end = between | st.sampled_from([0.1, np.inf, -np.inf, 10**400, -(10**400), np.float32(0.1)]) | st.integers()
     first, last = data.draw(st.none() | end), data.draw(st.none() | end)
@@ -97,7 +140,7 @@ UNITS = {"D": 86_400 * 10**9, "h": 3_600 * 10**9, "s": 10**9, "ms": 10**6, "us":
 def test_slices_of_times_end_anywhere(data, unit):
     """Between two days, and beyond the three centuries that have nanoseconds."""
     some = st.integers(-(2**31), 2**31 - 1)
-    labels = sorted(data.draw(st.lists(some, unique=True, min_size=1)))
+    labels = data.draw(st.lists(some, unique=True, min_size=1))
     ends = []
     for _ in range(2):
         its = data.draw(st.sampled_from(sorted(UNITS)))
@@ -117,11 +160,17 @@ def test_slices_of_times_end_anywhere(data, unit):
 
 def test_times_of_datetime_and_pandas():
     pandas = pytest.importorskip("pandas")
-    zone = datetime.timezone(datetime.timedelta(hours=2))
+    zone, west = (datetime.timezone(datetime.timedelta(hours=h)) for h in (2, -2))
     noon = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
     tensor = labelled([noon, noon + datetime.timedelta(hours=1)], pa.timestamp("ns", "Europe/Zurich"))
     assert tensor.sel(x=noon.astimezone(zone)) == 1
     assert tensor.sel(x=pandas.Timestamp(noon).tz_convert(zone)) == 1
+    hours = pandas.date_range(noon, periods=2, freq="h")
+    for several in (hours, hours.to_series(), hours.tz_convert(None).to_numpy()):
+        assert tensor.sel(x=several).to_dense().tolist() == [1, 2]
+    for never in (datetime.datetime.min.replace(tzinfo=zone), datetime.datetime.max.replace(tzinfo=west)):
+        with pytest.raises(bl.LabelError, match="no label"):
+            tensor.sel(x=never)
     after = pandas.Timestamp(noon) + pandas.Timedelta(1, "ns")
     assert tensor.sel(x=slice(after, None)).to_dense().tolist() == [2]
 
@@ -144,7 +193,8 @@ def test_a_label_of_several_coordinates_selects_them_all(tmp_path):
         ({"x": "pens"}, bl.LabelError, "x: no label 'pens'; did you mean 'pen'"),
         ({"x": "IN"}, bl.LabelError, "did you mean 'ink'|from 'pen' to 'ink'"),
         ({"x": 3}, bl.LabelError, "no label 3; there are 2, from 'pen' to 'ink'"),
-        ({"x": slice("a", "z")}, bl.ArrayError, "do not ascend, so that they have no slices; pass a list"),
+        ({"x": "\ud800"}, bl.LabelError, "no label"),
+        ({"x": ["ink", ["pen"]]}, bl.LabelError, "no label"),
         ({"x": slice(None, None, 2)}, bl.OptionError, "no step"),
         ({"y": 3}, IndexError, "no dimension has the name 'y'; they are x"),
         ({0: "pen", "x": "ink"}, bl.OptionError, "has a dimension twice"),

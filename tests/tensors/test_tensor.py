@@ -1,13 +1,15 @@
 """The public face: what a Tensor is around one's own arrays, and what it does."""
 
 import pickle
+import re
 
 import numpy as np
 import pytest
-from helpers.strategies import cases
-from hypothesis import given
+from helpers.strategies import any_tensors, cases
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
+import binsparse_levels as bl
 from binsparse_levels import (
     ArrayError,
     BinsparseError,
@@ -19,6 +21,7 @@ from binsparse_levels import (
     pack_dense,
     testing,
 )
+from binsparse_levels.tensors.refusing import _ELSEWHERE
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -341,3 +344,69 @@ def test_what_is_located_is_what_is_listed(tensor):
     listed = set(zip(*(x.tolist() for x in tensor.unpack()[0]), strict=True))
     if tensor.ndim:
         assert [place in listed for place in places] == (tensor.locate(list(columns)) >= 0).tolist()
+
+
+@given(data=st.data())
+def test_arrays_of_either_byte_order(data):
+    tensor = data.draw(any_tensors())
+    assume(tensor.map is None)
+    swapped = {name: x.astype(x.dtype.newbyteorder(">")) for name, x in tensor.arrays.items()}
+    again = Tensor(
+        tensor.format, tensor.shape, swapped, tensor.values, structure=tensor.structure, fill_value=tensor.fill_value
+    )
+    np.testing.assert_array_equal(again.to_dense(), tensor.to_dense())
+    assert again[...].load().equals(tensor[...].load())
+
+
+def test_a_kind_with_gaps_is_bounded_by_its_own_children():
+    n, limits = 2000, Limits(dense_bytes=2**24)  # 8 bytes for each of all cells are more
+    tensor = pack([np.arange(n)] * 2, 1.0, (n, n), "dense, n_of_m(1, n=1, m=250)", limits=limits)
+    assert tensor.nbytes < 100 * n
+
+
+class Foreign:
+    """An array of another library, which has DLPack alone."""
+
+    def __init__(self, array):
+        self.array = np.asarray(array)
+
+    def __dlpack__(self, **options):
+        return self.array.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self.array.__dlpack_device__()
+
+
+def test_arrays_with_dlpack_alone_are_taken():
+    dense = np.array([[0, 1.5], [2, 0]])
+    parts = {"pointers_to_1": Foreign([0, 1, 2]), "indices_1": Foreign([1, 0])}
+    tensor = Tensor("CSR", (2, 2), parts, Foreign([1.5, 2.0]))
+    packed = pack([Foreign([0, 1]), Foreign([1, 0])], Foreign([1.5, 2.0]), (2, 2), "CSR")
+    for made in (tensor, packed, pack_dense(Foreign(dense), "CSR")):
+        np.testing.assert_array_equal(made.to_dense(), dense)
+    np.testing.assert_array_equal(tensor @ Foreign([1.0, 2.0]), dense @ [1, 2])
+
+
+def test_hints_name_what_exists():
+    """Of names that other libraries have, and of public functions. Other names have no hint."""
+    tensor = pack([[0, 2]], [1.5, 2.5], 3, "CVEC")
+    functions = [name for name in bl.__all__ if name.islower() and not hasattr(Tensor, name)]
+    for name in (*_ELSEWHERE, *functions, "to_list", "to_parquet"):
+        with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
+            getattr(tensor, name)
+        hint = str(caught.value).partition("; use ")[2]
+        assert bool(hint) == (name in _ELSEWHERE or name in functions)
+        for called in re.findall(r"(?<![.\w])(\w+)\(|binsparse_levels\.(\w+)", hint):
+            assert hasattr(bl, "".join(called)) or hasattr(Tensor, "".join(called))
+
+
+@given(any_tensors())
+def test_with_values_changes_the_values_alone(tensor):
+    assume(tensor.dtype.kind in "iuf" and not (tensor.structure or "").startswith("skew"))
+    made = tensor.with_values(tensor.values.astype("complex128"))
+    assert made.equals(tensor.astype("complex128"))
+    assert (made.format, made.structure, str(made.map)) == (tensor.format, tensor.structure, str(tensor.map))
+    assert all(made.arrays[name] is array for name, array in tensor.arrays.items())
+    assert tensor.with_values(True, fill_value=0).iso
+    with pytest.raises(ArrayError, match="values, got"):
+        tensor.with_values(np.zeros(len(tensor.values) + 1))

@@ -88,7 +88,6 @@ TAKES = {  # each a function of 2, as whatever integer; and perhaps of a folder
     "draw": lambda n: cube().draw([n]),
     "advise slices": lambda n: str(advise(cube(), slices_by=n)),
     "advise count": lambda n: str(advise(cube(), count=n)),
-    "advise orders": lambda n: str(advise(cube(), orders=[(n, 0, 1)])),
     "advise shape": lambda n: str(advise([[0, 1]], n)),
     "transpose": lambda n: IndexMap.transpose(CUBE.shape, (n, 0, 1)),
     "grouping": lambda n: IndexMap.grouping(CUBE.shape, [n, 0, 1], [n]),
@@ -330,3 +329,56 @@ def test_names_of_ours_are_no_attributes():
 def test_a_boolean_array_of_any_bits_is_a_pattern():
     mask = np.array([0, 2, 0, 255], np.uint8).view(bool)
     assert pack_dense(np.arange(4.0), "CVEC", pattern=mask).arrays["indices_0"].tolist() == [1, 3]
+
+
+class Foreign:
+    """An array of another library, which has DLPack alone."""
+
+    def __init__(self, items):
+        self._items = np.asarray(items)
+
+    def __dlpack__(self, **options):
+        return self._items.__dlpack__(**options)
+
+    def __dlpack_device__(self):
+        return self._items.__dlpack_device__()
+
+
+class Far(Foreign):
+    def __dlpack__(self, **options):
+        raise BufferError("on a device")
+
+
+def calls_of(wrap):
+    """What takes an array, with its arguments wrapped."""
+    tensor = cube("sparse(3)")
+    arrays = {name: wrap(array.copy()) for name, array in tensor.arrays.items()}
+    coords, values = tensor.unpack()
+    return {
+        "pack": lambda: pack([wrap(x) for x in coords], wrap(values), tensor.shape, "sparse(3)"),
+        "pack of a table": lambda: pack(wrap(np.array(coords)), wrap(values), tensor.shape, "sparse(3)"),
+        "pack_dense": lambda: pack_dense(wrap(CUBE), "sparse(3)", pattern=wrap(CUBE != 0)),
+        "from_numpy": lambda: bl.from_numpy(wrap(CUBE), "sparse(3)"),
+        "as_tensor": lambda: bl.as_tensor(wrap(CUBE), "sparse(3)"),
+        "Tensor": lambda: Tensor("sparse(3)", tensor.shape, arrays, wrap(values)),
+        "with_values": lambda: tensor.with_values(wrap(values)),
+        "locate": lambda: pack(coords, values[tensor.locate([wrap(x) for x in coords])], tensor.shape, "sparse(3)"),
+        "einsum": lambda: bl.einsum("ijk,k->ijk", tensor, wrap(np.ones(4))),
+        "@": lambda: pack_dense((tensor @ wrap(np.eye(4))), "sparse(3)"),
+    }
+
+
+@pytest.mark.parametrize("name", calls_of(np.asarray))
+def test_arrays_that_have_dlpack_alone(name):
+    assert calls_of(Foreign)[name]().equals(cube("sparse(3)"))
+    with pytest.raises(ArrayError, match="from_dlpack"):
+        calls_of(Far)[name]()
+
+
+@pytest.mark.parametrize("call", [
+    lambda x: cube().permute(x), lambda x: cube().locate(x),
+    lambda x: advise(cube(), formats=x), lambda x: concatenate(x, "b.h5"),
+])  # fmt: skip
+def test_an_array_without_dimensions_is_no_sequence(call):
+    with pytest.raises(bl.OptionError, match=r"expected .*, got array"):
+        call(np.array(5))

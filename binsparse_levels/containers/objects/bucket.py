@@ -8,7 +8,8 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from datetime import timedelta
-from typing import Any, TypeVar
+from tempfile import SpooledTemporaryFile
+from typing import IO, Any, TypeVar
 
 import numpy as np
 
@@ -19,31 +20,14 @@ from .stores import Range, shorter, touching_object
 
 _RETRY: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=60)}
 _PAUSES = 0.05, 0.1, 0.2, 0.4, 0.8  # seconds
+_IN_MEMORY = 2**26  # bytes of an object; a longer one is sent from the disk
 _AT_ONCE = 16  # requests to an object store at a time: a single request takes 10 to 50 ms
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def obstore_module() -> Any:
-    """The module obstore. Raises PackageMissingError where it is not installed."""
-    with needing("remote"):
-        import obstore.store
-    return obstore
-
-
-def bucket_at(url: str) -> Any:
-    """The store of obstore's at the URL of a prefix."""
-    return obstore_module().store.from_url(url, retry_config=_RETRY)
-
-
-def bucket_of(url: str) -> tuple[Any, str]:
-    """The store that has an object, and its key."""
-    folder, _, name = url.rpartition("/")
-    return bucket_at(folder), name
-
-
-def asked(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+def _asked(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     """The answer to a request that may be sent again.
 
     obstore repeats what a server under load refuses. It does not repeat an answer that is cut, and some servers and
@@ -80,15 +64,20 @@ class Bucket:
     """
 
     def __init__(self, url: str) -> None:
-        self._url = url.rstrip("/")
-        self._calls = obstore_module()
+        with needing("remote"):
+            import obstore.store
+        self._url, self._calls = url.rstrip("/"), obstore
         with touching(url):
-            self._store = bucket_at(self._url)
+            self._store = obstore.store.from_url(self._url, retry_config=_RETRY)
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
-        data = b"".join(pieces)
-        with touching_object(f"{self._url}/{key}"):
-            asked(self._calls.put, self._store, key, data)
+        def send(file: IO[bytes]) -> None:
+            file.seek(0)
+            self._calls.put(self._store, key, file)
+
+        with touching_object(f"{self._url}/{key}"), SpooledTemporaryFile(_IN_MEMORY) as file:
+            file.writelines(pieces)
+            _asked(send, file)
 
     def create(self, key: str, data: bytes) -> None:
         """Write an object where there is none. Raises PathExistsError."""
@@ -96,14 +85,14 @@ class Bucket:
 
         with touching_object(f"{self._url}/{key}"):
             try:
-                asked(self._calls.put, self._store, key, data, mode="create")
+                _asked(self._calls.put, self._store, key, data, mode="create")
             except AlreadyExistsError:  # perhaps by this call, whose first answer was lost
                 if self.get(key) != data:
                     raise PathExistsError(Problem(self._url, "already exists; pass overwrite=True")) from None
 
     def get(self, key: str) -> bytes:
         with touching_object(f"{self._url}/{key}"):
-            return bytes(asked(lambda: self._calls.get(self._store, key).bytes()))
+            return bytes(_asked(lambda: self._calls.get(self._store, key).bytes()))
 
     def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
         def read(place: Range) -> Bytes:
@@ -111,16 +100,24 @@ class Bucket:
             if not size:
                 return np.empty(0, np.uint8)
             with touching_object(f"{self._url}/{key}"):
-                found = asked(self._calls.get_range, self._store, key, start=start, length=size)
+                found = _asked(self._calls.get_range, self._store, key, start=start, length=size)
             if len(found) != size:
                 raise shorter(f"{self._url}/{key}")
             return np.frombuffer(found, np.uint8)
 
         return side_by_side(read, wanted)
 
-    def size(self, key: str) -> int:
+    def _head(self, key: str) -> Any:
         with touching_object(f"{self._url}/{key}"):
-            return int(asked(self._calls.head, self._store, key)["size"])
+            return _asked(self._calls.head, self._store, key)
+
+    def size(self, key: str) -> int:
+        return int(self._head(key)["size"])
+
+    def state(self, key: str) -> tuple[int, str]:
+        """What changes where the object changes: its size, and its tag or time."""
+        told = self._head(key)
+        return told["size"], told["e_tag"] or str(told["last_modified"])
 
     def names(self, prefix: str) -> set[str]:
         return set(self.ages(prefix))
@@ -128,16 +125,13 @@ class Bucket:
     def ages(self, prefix: str) -> dict[str, float]:
         """The keys below `prefix/`, without it, and when each was written, in seconds."""
         with touching_object(f"{self._url}/{prefix}"):
-            pages = asked(lambda: list(self._calls.list(self._store, prefix=prefix or None)))
-        return {
-            entry["path"].removeprefix(f"{prefix}/"): entry["last_modified"].timestamp()
-            for page in pages
-            for entry in page
-        }
+            pages = _asked(lambda: list(self._calls.list(self._store, prefix=prefix or None)))
+        entries = [entry for page in pages for entry in page]
+        return {x["path"].removeprefix(f"{prefix}/"): x["last_modified"].timestamp() for x in entries}
 
     def delete(self, prefix: str) -> None:
         with touching_object(f"{self._url}/{prefix}"):
             with suppress(FileNotFoundError):
-                asked(self._calls.delete, self._store, prefix)
+                _asked(self._calls.delete, self._store, prefix)
             if keys := [f"{prefix}/{name}" for name in self.names(prefix)]:
-                asked(self._calls.delete, self._store, keys)
+                _asked(self._calls.delete, self._store, keys)

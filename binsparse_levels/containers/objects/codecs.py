@@ -117,7 +117,7 @@ def _to_gzip(items: Any, settings: Settings) -> bytes:
 
 
 def _from_gzip(raw: Bytes, out: Bytes) -> None:
-    out[:] = inflate(raw, out.size, _GZIP)
+    out[:] = inflate(raw, out.size)
 
 
 def _from_plain(raw: Bytes, out: Bytes) -> None:

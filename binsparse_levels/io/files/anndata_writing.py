@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
 
 import h5py
 import numpy as np
@@ -15,22 +15,15 @@ from ...arrays import Array, one_piece
 from ...containers import hdf5
 from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, touching
 from ...containers.replacing import Overwrite
-from ...errors import ArrayError, ContainerError, FormatError, OptionError, PathExistsError, Problem
+from ...errors import ArrayError, ContainerError, FormatError, PathExistsError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
-from .anndata_tables import AXES, Axes, index_of
+from .anndata_tables import Axes, axes_of, index_of
 from .names import to_write
 from .sources import open_group
 
-Names: TypeAlias = Mapping[str, list[str]]  # by axis
-
-_FOLDERS: dict[str, Axes] = {
-    "layers": ("obs", "var"),
-    **{name: AXES[name] for name in ("obsp", "varp", "obsm", "varm")},
-    "uns": (None, None),
-}
-_PLACES = f"X, uns/NAME, {', '.join(f'{name}/NAME' for name in _FOLDERS if name != 'uns')}"
+_FOLDERS = ("layers", "obsp", "varp", "obsm", "varm", "uns")
 _DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 _ROOT = {"encoding-type": "anndata", "encoding-version": "0.1.0"}
 _TEXTS = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
@@ -43,8 +36,6 @@ def write(
     *,
     overwrite: Overwrite = False,
     group: str | None = None,
-    obs_names: Iterable[str] | None = None,
-    var_names: Iterable[str] | None = None,
     storage: Storage = DEFAULT_STORAGE,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
@@ -55,19 +46,23 @@ def write(
     uns/NAME are written into the file that is there, which keeps everything else, or into a new file.
 
     A format that is stored by columns (CSC, DCSC …) becomes a csc_matrix, every other format a csr_matrix. All stored
-    entries are kept. In a file that is there, the shape has to fit `obs` and `var`.
+    entries are kept. The names of rows and columns of a new file are labels of the dimensions, else the attributes
+    `row_names` and `column_names`, else numbers. In a file that is there, the shape and the names have to be its own.
 
-    obs_names, var_names: the names of rows and columns of a new file. By default they are labels of the dimensions,
-    else the attributes `row_names` and `column_names`, else numbers. Names for a file that is there have to be its own.
-
-    Raises FormatError for a tensor that AnnData cannot represent, or that does not fit the file; OptionError,
-    ContainerError, PathExistsError.
+    Raises FormatError for a tensor that AnnData cannot represent, or that does not fit the file; ContainerError,
+    PathExistsError.
     """
     place = f"{path}:{group or 'X'}"
-    *folders, name = (group or "X").split("/")
-    axes = _axes_of(place, [*folders, name])
+    *folders, name = parts = (group or "X").split("/")
+    odd = any(not part or part.startswith(".") or part == "zarr.json" for part in parts)
+    if parts != ["X"] and (odd or parts[0] not in _FOLDERS or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")):
+        places = ", ".join(["X", *(f"{folder}/NAME" for folder in _FOLDERS)])
+        raise ContainerError(Problem(place, f"AnnData holds matrices in {places}; write to one of these"))
+    axes = axes_of(parts)
     kind, matrix = _matrix(tensor, place)
-    names = _known_names(matrix, axes, {"obs": obs_names, "var": var_names})
+    if axes[0] == axes[1] is not None and matrix.shape[0] != matrix.shape[1]:
+        raise FormatError(Problem("shape", f"expected as many rows as columns, got {matrix.shape}"))
+    names = {axis: to_write(matrix, k) for k, axis in enumerate(axes) if axis is not None}
     small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max
     dtype = np.int32 if small else np.int64  # of both index arrays, as scipy would choose
     arrays: dict[str, Array] = {
@@ -94,18 +89,8 @@ def write(
         made.attrs.update({"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(matrix.shape)})
 
 
-def _axes_of(place: str, parts: Sequence[str]) -> Axes:
-    """The tables that name the rows and columns at a place. Raises ContainerError for a place without matrices."""
-    if parts == ["X"]:
-        return "obs", "var"
-    odd = any(not part or part.startswith(".") or part == "zarr.json" for part in parts)
-    if odd or len(parts) < 2 or parts[0] not in _FOLDERS or (len(parts) > 2 and parts[0] != "uns"):
-        raise ContainerError(Problem(place, f"AnnData holds matrices in {_PLACES}; write to one of these"))
-    return _FOLDERS[parts[0]]
-
-
 def _matrix(tensor: Tensor, place: str) -> tuple[str, Tensor]:
-    """The tensor as CSR or CSC, and what AnnData calls it. Raises FormatError for one that AnnData cannot represent."""
+    """What AnnData calls the matrix, and the tensor as CSR or CSC. Raises FormatError for one that AnnData has not."""
     if tensor.ndim != 2:
         what = f"AnnData holds sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
         raise FormatError(Problem(place, what))
@@ -113,28 +98,6 @@ def _matrix(tensor: Tensor, place: str) -> tuple[str, Tensor]:
     check_representable(tensor, "AnnData", place, type_fits=type_fits)
     by_columns = tensor.format.order == (1, 0)
     return ("csc_matrix", tensor.convert("CSC")) if by_columns else ("csr_matrix", tensor.convert("CSR"))
-
-
-def _known_names(matrix: Tensor, axes: Axes, options: Mapping[str, Iterable[str] | None]) -> Names:
-    """The names along obs and var that the options, or the labels of the matrix, say."""
-    names: dict[str, list[str]] = {}
-    sizes: dict[str, int] = {}
-    for k, (axis, size) in enumerate(zip(axes, matrix.shape, strict=True)):
-        if axis is None:
-            continue
-        if sizes.setdefault(axis, size) != size:
-            raise FormatError(Problem("shape", f"expected as many rows as columns, got {matrix.shape}"))
-        if texts := to_write(matrix, k):
-            names[axis] = texts
-    for axis, given in options.items():
-        if given is None:
-            continue
-        texts = [] if isinstance(given, str) or not isinstance(given, Iterable) else list(given)
-        if not all(isinstance(text, str) for text in texts) or len(texts) != sizes.get(axis, len(texts)):
-            wanted = f"{sizes[axis]} texts" if axis in sizes else "texts"
-            raise OptionError(Problem(f"{axis}_names", f"expected {wanted}, got {given!r:.60}"))
-        names[axis] = list(map(str, texts))
-    return names
 
 
 @contextlib.contextmanager
@@ -166,38 +129,35 @@ def _is_zarr(path: str) -> bool:
     return is_url(path) or os.path.isdir(path) or path.lower().rstrip("/").endswith((".zarr", ".zarr.zip"))
 
 
-def _check_file(root: Any, place: str, shape: Sequence[int], axes: Axes, names: Names, limits: Limits) -> None:
+def _check_file(
+    root: Any, place: str, shape: Sequence[int], axes: Axes, names: Mapping[str, list[str]], limits: Limits
+) -> None:
     """Raise ContainerError for another file than AnnData's, FormatError for a matrix that does not fit it."""
-    there: dict[str, list[str]] = {}
     with contextlib.ExitStack() as closing:
-        for axis in ("obs", "var"):
-            try:
-                group, index = index_of(lambda name: open_group(root, name, limits, closing), axis)
-                there[axis] = group.texts(index)
-            except (ContainerError, ArrayError) as error:
-                what = f"the file has no table {axis} with an index ({error}); write to a file of AnnData, or a new one"
-                raise ContainerError(Problem(place, what)) from None
-    for dimension, table in enumerate(axes):
-        if table is not None and len(there[table]) != shape[dimension]:
-            what = f"{table} has {len(there[table])} names, and dimension {dimension} size {shape[dimension]}"
-            raise FormatError(Problem(place, f"{what}; write a matrix that fits"))
-    for axis, texts in names.items():
-        if texts != there[axis]:
-            pairs = zip(texts, there[axis], strict=False)
-            at = next((k for k, (name, other) in enumerate(pairs) if name != other), min(len(texts), len(there[axis])))
-            what = f"the names of {axis} in the file differ at {at}; bring the matrix into the order of the file"
-            raise FormatError(Problem(place, what))
+        try:
+            there = {x: index_of(lambda name: open_group(root, name, limits, closing), x) for x in ("obs", "var")}
+        except (ContainerError, ArrayError) as error:
+            what = (
+                f"the file has no tables obs and var with an index ({error}); write to a file of AnnData, or a new one"
+            )
+            raise ContainerError(Problem(place, what)) from None
+        for dimension, axis in enumerate(axes):
+            if axis is None:
+                continue
+            if len(there[axis]) != shape[dimension]:
+                what = f"{axis} has {len(there[axis])} names, and dimension {dimension} size {shape[dimension]}"
+                raise FormatError(Problem(place, f"{what}; write a matrix that fits"))
+            pairs = zip(names[axis], there[axis].array(), strict=False)
+            at = next((k for k, (name, other) in enumerate(pairs) if name != other), None)
+            if at is not None:
+                what = f"the names of {axis} in the file differ at {at}; bring the matrix into the order of the file"
+                raise FormatError(Problem(place, what))
 
 
 def _others(path: str) -> list[str]:
     """What a file of AnnData holds beside X and the names of rows and columns."""
     with contextlib.ExitStack() as closing, touching(path):
-        if _is_zarr(path):
-            from ...containers.zarr import reading
-
-            root: Any = closing.enter_context(reading(path, None, DEFAULT_LIMITS)).group
-        else:
-            root = closing.enter_context(hdf5.opened(path))
+        root = open_group(path, None, DEFAULT_LIMITS, closing).reader.group
         there = {name: root[name] for name in root.keys()}  # noqa: SIM118 (zarr's groups are no mappings)
         inner = {name: set(x.keys()) if hasattr(x, "keys") else {""} for name, x in there.items()}
         tables = {name: inner[name] - {there[name].attrs.get("_index")} for name in ("obs", "var") if name in inner}
@@ -205,14 +165,14 @@ def _others(path: str) -> list[str]:
         return others + [f"{table}/{name}" for table, names in tables.items() for name in names]
 
 
-def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Names) -> None:
+def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Mapping[str, list[str]]) -> None:
     """Make an AnnData without matrices."""
     root.attrs.update(_ROOT)
     for name in (*_FOLDERS, "obs", "var"):
         root.create_group(name).attrs.update(_DICT)
     sizes = {axis: size for axis, size in zip(axes, shape, strict=True) if axis is not None}
     for axis in ("obs", "var"):
-        texts = names.get(axis, [str(k) for k in range(sizes.get(axis, 0))])
+        texts = names.get(axis) or [str(k) for k in range(sizes.get(axis, 0))]
         root[axis].attrs.update(_TABLE)
         if isinstance(root, h5py.Group):
             array = root[axis].create_dataset("_index", (len(texts),), h5py.string_dtype())

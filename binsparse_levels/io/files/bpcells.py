@@ -12,18 +12,18 @@ import os
 import re
 from collections.abc import Mapping
 from itertools import product
-from typing import Any, NamedTuple
+from typing import IO, Any, NamedTuple
 
 import h5py
 import numpy as np
 
-from ...arrays import Array, Sliceable
+from ...arrays import Array, LazyArray, Sliceable, lazy
 from ...containers import hdf5
-from ...containers.base import DEFAULT_STORAGE
+from ...containers.base import DEFAULT_STORAGE, touching
+from ...containers.direct import open_file, parts_of
 from ...containers.replacing import Overwrite, refuse_existing, replacing_folder
 from ...errors import (
     ArrayError,
-    BinsparseError,
     ContainerError,
     FormatError,
     OptionError,
@@ -34,22 +34,24 @@ from ...errors import (
 from ...formats.bitpacked import Stream, encode
 from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from ..file_tensors import FileTensor
-from .bpcells_sources import TYPES, Folder, TypedGroup
 from .compressed_matrix import Compression, compressed
-from .names import encodes, labelled, to_write
-from .sources import attribute_text
+from .names import encodes, labelled, lines_of, to_write
+from .sources import Group
 
-_VALUES = {"uint": "uint32", "float": "float32", "double": "float64", "ulong": "uint64"}
+__all__ = ["claims", "look", "write"]
+
 _VERSION = re.compile(r"(packed|unpacked)-(uint|float|double)-matrix-v([12])|(unpacked)-(ulong)-matrix-v(2)")
+_TYPES = {"uint32": b"UINT32v1", "uint64": b"UINT64v1", "float32": b"FLOATSv1", "float64": b"DOUBLEv1"}
+_VALUES = {"uint": "uint32", "float": "float32", "double": "float64", "ulong": "uint64"}
 _FORMATS: dict[str, Compression] = {"row": "CSR", "col": "CSC"}
 _NAMES = ("row_names", "col_names")
+_WRAP = 2**32  # words, of which `idx` counts the rest
 _STREAMS = ("", "_data", "_idx", "_idx_offsets", "_starts")
 _MEMBERS = {"shape", "idxptr", "storage_order", *_NAMES, *map("".join, product(("index", "val"), _STREAMS))}
 _MOST = 2**32 - 1  # of a dimension, and of an integer
-_WRAP = 2**32  # words, of which `idx` counts the rest
 _CHUNK = 1024  # items of a dataset, as BPCells itself has it
 _SUFFIXES = (".h5", ".hdf5", ".h5ad")
 
@@ -71,20 +73,86 @@ def look(path: str, closing: contextlib.ExitStack, *, group: str | None = None, 
     Raises ContainerError for another file, ArrayError for arrays that do not fit each other.
     """
     if not isinstance(path, str) or not os.path.isdir(path):
-        return _matrix(TypedGroup(closing.enter_context(hdf5.reading(path, group, limits)), limits))
+        return _matrix(_Source(closing.enter_context(hdf5.reading(path, group, limits)), limits))
     if group:
         raise PathMissingError(Problem(f"{path}:{group}", "a folder of BPCells has no groups; leave out the group"))
-    return _matrix(Folder(path, limits, closing))
+    return _matrix(_Folder(path, limits, closing))
 
 
-def claims(group: h5py.Group) -> bool:
+def claims(group: Any) -> bool:
     """Whether a group of an HDF5 file is marked as such a matrix."""
-    with contextlib.suppress(BinsparseError):
-        return _VERSION.fullmatch(attribute_text(group, "version", DEFAULT_LIMITS)) is not None
-    return False
+    said = group.attrs.get("version") if isinstance(group, h5py.Group) else None
+    return isinstance(said, str) and _VERSION.fullmatch(said) is not None
 
 
-def _matrix(source: Folder | TypedGroup) -> FileTensor:
+class _Source(Group):
+    """A group of an HDF5 file. Other programs store other types of numbers, which are converted or refused."""
+
+    def version(self) -> str:
+        return self.attribute_text("version")
+
+    def typed(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
+        """An array of that type. unsigned: refuse an array that is stored with signs.
+
+        Raises ArrayError for another array, PathMissingError.
+        """
+        wanted = np.dtype(dtype)
+        kinds = "u" if unsigned else "iu" if wanted.kind in "iu" else wanted.kind
+        stored = self.numbers(name, kinds, f"{'unsigned ' * unsigned}{wanted}")
+        if stored.dtype == wanted:
+            return stored
+        if wanted.kind == "f":
+            raise ArrayError(Problem(name, f"expected {wanted}, got {stored.dtype}"))
+        least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
+
+        def read(begin: int, end: int) -> Array:
+            items = stored[begin:end]
+            wrong = (items < least) | (items > most)
+            if wrong.any():
+                at = int(np.argmax(wrong))
+                raise ArrayError(Problem(f"{name}[{begin + at}]", f"{items[at]} is out of the range of {dtype}"))
+            return items.astype(dtype)
+
+        return lazy(len(stored), wanted, read)
+
+
+class _Folder(_Source):
+    """A folder with a file for each array: 8 bytes that name the type, then its numbers; or lines of text.
+
+    Symbolic links are not followed. Files stay open until `closing` ends.
+    """
+
+    def __init__(self, path: str, limits: Limits, closing: contextlib.ExitStack) -> None:
+        super().__init__(self, limits)
+        self._path = path
+        self._closing = closing
+
+    def version(self) -> str:
+        lines = self.texts("version")
+        if len(lines) != 1:
+            raise ContainerError(Problem(f"{self._path}/version", f"expected one line, got {len(lines)}"))
+        return lines[0]
+
+    def array(self, name: str) -> LazyArray:
+        file, known = self._open(name), {head: dtype for dtype, head in _TYPES.items()}
+        if (head := file.read(8)) not in known:
+            raise ArrayError(Problem(name, f"expected a file that begins with a type such as UINT32v1, got {head!r}"))
+        stored = np.dtype(known[head]).newbyteorder("<")
+        count = (os.fstat(file.fileno()).st_size - 8) // stored.itemsize
+        return lazy(count, stored, parts_of(file.fileno(), 8, stored, name, self.limits))
+
+    def strings(self, name: str) -> Any:
+        file = self._open(name)
+        self.limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
+        with touching(name):
+            return np.array(lines_of(file.read()), object)
+
+    def _open(self, name: str) -> IO[bytes]:
+        file = open_file(os.path.join(self._path, name), PathMissingError, buffering=0)
+        return self._closing.enter_context(file)
+
+
+def _matrix(source: _Source) -> FileTensor:
     version = _version(source.version())
     order = next(iter(source.texts("storage_order")), "")
     if order not in _FORMATS:
@@ -121,7 +189,7 @@ def _version(text: str) -> Version:
     raise ContainerError(Problem("version", f"expected {known}, got {text!r:.60}"))
 
 
-def _stream(source: Folder | TypedGroup, name: str, codec: int, count: int, version: Version) -> Stream:
+def _stream(source: _Source, name: str, codec: int, count: int, version: Version) -> Stream:
     """Packed numbers in the arrays NAME_data, NAME_idx, NAME_idx_offsets and NAME_starts."""
     words = source.typed(f"{name}_data", "uint32", unsigned=True)
     idx = source.typed(f"{name}_idx", "uint32", unsigned=True)
@@ -181,10 +249,10 @@ def write(
     Raises FormatError for a tensor that such a file cannot represent, OptionError, PathExistsError.
     """
     version, chunks, gzip = as_integers((version, chunks, gzip))
-    if version not in (1, 2) or type(version) is not int:
-        raise OptionError(Problem("version", f"expected 1 or 2, got {version!r:.40}"))
-    if type(chunks) is not int or chunks < 1 or type(gzip) is not int or not 0 <= gzip <= 9:
-        raise OptionError(Problem(path, f"expected chunks >= 1 and gzip 0 … 9, got {chunks!r:.40} and {gzip!r:.40}"))
+    integers = {type(version), type(chunks), type(gzip)} == {int}
+    if not integers or version not in (1, 2) or chunks < 1 or not 0 <= gzip <= 9:
+        what = f"expected version 1 or 2, chunks >= 1 and gzip 0 … 9, got {version!r:.40}, {chunks!r:.40}, {gzip!r:.40}"
+        raise OptionError(Problem(path, what))
     in_hdf5 = group is not None or path.lower().endswith(_SUFFIXES)
     if not in_hdf5 and (gzip or chunks != _CHUNK):
         raise OptionError(Problem(path, "a folder of BPCells has no chunks and no compression; leave them out"))
@@ -264,7 +332,7 @@ def _write_folder(path: str, overwrite: bool, arrays: Mapping[str, Array], texts
     with replacing_folder(path, overwrite) as temporary:
         for name, array in arrays.items():
             with open(os.path.join(temporary, name), "wb") as file:
-                file.write(TYPES[array.dtype.name])
+                file.write(_TYPES[array.dtype.name])
                 file.write(np.ascontiguousarray(array, array.dtype.newbyteorder("<")).data)
         for name, lines in texts.items():
             with open(os.path.join(temporary, name), "wb") as file:

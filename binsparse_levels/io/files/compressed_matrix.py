@@ -34,21 +34,17 @@ def compressed(
     fibers = shape[format == "CSC"]
     if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # so BPCells writes no rows or columns
         pointers = cut(pointers, 0, 1)
-    sizes = f"{shape[0]} × {shape[1]}"
     if len(pointers) != fibers + 1:
-        what = f"expected a length of {fibers + 1} for shape {sizes}, got {len(pointers)}"
+        what = f"expected a length of {fibers + 1} for shape {shape[0]} × {shape[1]}, got {len(pointers)}"
         raise ArrayError(Problem(names[0], what))
     first, last = (int(pointers[at : at + 1][0]) for at in (0, fibers))
     if first != 0 or not 0 <= last <= INT64_MAX:
         raise ArrayError(Problem(names[0], f"goes from {first} to {last}, expected 0 and more"))
-    indices, values = entries(last)
-    arrays = {"pointers_to_1": pointers, "indices_1": _first(indices, last, names[1])}
-    named = dict(zip((*arrays, "values"), names, strict=True))
-    return FileTensor(format, shape, arrays, _first(values, last * cells, names[2]), {}, named, labels, **more)
-
-
-def _first(stored: Sliceable, count: int, name: str) -> Sliceable:
-    """The first `count` items of an array. Raises ArrayError for a shorter array."""
-    if len(stored) < count:
-        raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored)}"))
-    return stored if len(stored) == count else cut(stored, 0, count)
+    stored = dict(zip(("indices_1", "values"), entries(last), strict=True))
+    for role, name, count in zip(stored, names[1:], (last, last * cells), strict=False):
+        if len(stored[role]) < count:
+            raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored[role])}"))
+        stored[role] = stored[role] if len(stored[role]) == count else cut(stored[role], 0, count)
+    named = dict(zip(("pointers_to_1", "indices_1", "values"), names, strict=True))
+    arrays = {"pointers_to_1": pointers, "indices_1": stored["indices_1"]}
+    return FileTensor(format, shape, arrays, stored["values"], {}, named, labels, **more)

@@ -13,7 +13,7 @@ from ...arrays import Array
 from ...errors import ArrayError, FormatError, Problem, raise_if
 from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from . import text_tables
 
@@ -28,7 +28,7 @@ def streaming(
     """The entries of a .tns file, in the order of its lines, which can be read within the block.
 
     shape: by default that in the head of the file, or else from the largest coordinates. The values are int64 where all
-    are written as integers, else float64. The text is read twice, unless it is read whole: first for its shape and its
+    are written as integers, else float64. The text is read twice, unless it is kept whole: first for its shape and its
     type. Raises ArrayError for another table, ContainerError.
     """
     with text_tables.reading(path) as stream:
@@ -49,13 +49,10 @@ def streaming(
                 found = np.maximum([x.max() for x in columns], found)
                 dtypes.add(values.dtype)
             kept += [[*columns, values]] if whole else []
-    if (
-        shape is None
-        and stated is not None
-        and (not found.any() or (len(stated) == width - 1 and (found <= stated).all()))
-    ):
+    empty = not found.any()
+    if shape is None and stated is not None and (empty or (len(stated) == width - 1 and (found <= stated).all())):
         shape = stated
-    if shape is None and not found.any():
+    if shape is None and empty:
         raise ArrayError(Problem(path, "has no entries to tell its shape; pass shape="))
     sizes = tuple(found.tolist()) if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
     dtype = np.result_type(*dtypes)
@@ -65,16 +62,15 @@ def streaming(
             if columns or len(values):
                 yield [x - 1 for x in columns], values.astype(dtype, copy=False)
 
-    rank = width - 1 if found.any() else len(sizes)
     with text_tables.reading(path) as stream:
-        yield text_tables.Stream(str(coordinates(rank)), sizes, dtype, chunks(stream))
+        yield text_tables.Stream(str(coordinates(len(sizes) if empty else width - 1)), sizes, dtype, chunks(stream))
 
 
 def _head(data: bytes) -> tuple[list[int] | None, int]:
     """The sizes in the head of a file, if it has any, and the bytes before the entries.
 
-    This package writes the sizes in a comment. Other programs write the rank, perhaps with the number of entries, and
-    the sizes in the next line.
+    This package writes the sizes in a comment. Other programs write the rank, perhaps behind the word `sptensor` and
+    with the number of entries in this line or behind the sizes, and the sizes in the next line.
     """
     stated, lines = None, list[tuple[list[bytes], int]]()
     for line in re.finditer(rb"[^\n]+", data):
@@ -82,15 +78,17 @@ def _head(data: bytes) -> tuple[list[int] | None, int]:
         is_comment, are_sizes = line.group().lstrip().startswith(b"#"), all(map(bytes.isdigit, words))
         if is_comment and words and are_sizes:
             stated = list(map(int, words))
-        elif words and not is_comment:
+        elif words and not is_comment and words != [b"sptensor"]:
             lines.append((words, line.start()))
-        if len(lines) == 3:
+        if len(lines) == 4:
             break
-    if len(lines) == 3:
-        (first, _), (sizes, _), (entry, at) = lines
+    if len(lines) >= 3:
+        (first, _), (sizes, _), *entries = lines
         rank = len(sizes)
-        if len(first) < 3 and first[0] == b"%d" % rank and len(entry) == rank + 1 and all(map(bytes.isdigit, sizes)):
-            return list(map(int, sizes)), at
+        if len(entries[0][0]) == 1 and len(entries) > 1:  # the number of entries
+            entries = entries[1:]
+        if len(first) < 3 and first[0] == b"%d" % rank and len(entries[0][0]) == rank + 1 and b"".join(sizes).isdigit():
+            return list(map(int, sizes)), entries[0][1]
     return stated, 0
 
 
@@ -113,10 +111,8 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
 def _width(data: bytes, path: str) -> int:
     """How many numbers a line has; 1 where no line has any."""
     line = re.search(rb"^[ \t]*[^\s#][^\n#]*", data, re.MULTILINE)
-    if line is None:
-        return 1
-    width = len(line.group().split())
-    if width < 2:
+    width = 1 if line is None else len(line.group().split())
+    if line is not None and width < 2:
         raise ArrayError(Problem(path, f"expected coordinates and a value on a line, got {line.group()!r:.60}"))
     return width
 

@@ -1,14 +1,17 @@
-"""Sparse matrices in MATLAB files of version 7.3, which are HDF5 behind 512 bytes, read and written.
+"""Sparse matrices in MATLAB files, read only: of version 7.3, which are HDF5, in place; of versions 4 and 5 by scipy.
 
-A matrix is a group with the attribute MATLAB_sparse, the number of rows: `jc` are the pointers of the columns, `ir` the
-rows, `data` the values. A matrix without entries lacks `ir` and `data`.
+In HDF5, a matrix is a group with the attribute MATLAB_sparse, the number of rows: `jc` are the pointers of the columns,
+`ir` the rows, `data` the values. A matrix without entries lacks `ir` and `data`.
 """
 
 from __future__ import annotations
 
 import contextlib
-import re
-from collections.abc import Sequence
+import io
+import os
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import h5py
@@ -16,102 +19,69 @@ import numpy as np
 
 from ...arrays import Sliceable
 from ...containers import hdf5
-from ...containers.base import touching
-from ...containers.hdf5 import opened, reading
-from ...containers.replacing import Overwrite, keeps
-from ...errors import ArrayError, BinsparseError, ContainerError, PathExistsError, Problem
+from ...errors import ArrayError, ContainerError, Problem, needing
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ...tensors.targets import check_representable
-from ...tensors.tensor import Tensor
-from ..file_tensors import FileTensor
+from ..file_tensors import FileTensor, items
+from . import matlab_program
 from .compressed_matrix import compressed
-from .sources import Group, items
+from .sources import Group
 
-__all__ = ["claims", "list_groups", "look", "opened", "others", "write"]
+__all__ = ["claims", "list_groups", "look", "opened"]
 
 MARK = "MATLAB_sparse"
-_CLASS = "MATLAB_class"
-_NAME = "A"  # of a matrix that is written without a name
-_HEAD = (b"MATLAB 7.3 MAT-file, Platform: any, HDF5 schema 1.00 .".ljust(124) + b"\0\2IM").ljust(512, b"\0")
 _ARRAYS = ("jc", "ir", "data")
 
 
-def claims(group: h5py.Group) -> bool:
+@contextlib.contextmanager
+def opened(path: Any) -> Iterator[Any]:
+    """A file of HDF5 that is open, or the path of an older one."""
+    newer = not isinstance(path, str) or h5py.is_hdf5(path)
+    with hdf5.opened(path) if newer else contextlib.nullcontext(path) as file:
+        yield file
+
+
+def claims(group: Any) -> bool:
     """Whether a group is marked as such a matrix."""
-    return MARK in group.attrs
+    return isinstance(group, h5py.Group) and MARK in group.attrs
 
 
 def list_groups(path: Any, limits: Limits) -> list[str]:
-    """The names of the sparse matrices in a file."""
-    return hdf5.list_groups(path, limits, [claims])
+    """The names of the sparse matrices in a file; of one in a struct, as STRUCT/FIELD."""
+    if not isinstance(path, str):
+        return hdf5.list_groups(path, limits, [claims])
+    names: list[str] = _by_scipy(path, limits)["names"].tolist()
+    return names
 
 
 def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
-    """The matrix in a group, by default the only one, with lazy arrays.
-
-    Raises ContainerError for another group, ArrayError for arrays that do not fit each other.
-    """
-    group = the_only(list_groups(path, limits)) if group is None else group
-    source = Group(closing.enter_context(reading(path, group, limits)), limits)
-    with touching(MARK):
-        rows = source.attributes.get(MARK)
-    if not isinstance(rows, np.integer) or not 0 <= rows <= INT64_MAX:
+    """The matrix of a name, by default the only one. Raises ContainerError, ArrayError, LimitError."""
+    if isinstance(path, str):
+        found = _by_scipy(path, limits)
+        k = (names := found["names"].tolist()).index(_chosen(names, group))
+        rows, columns = found[f"shape{k}"].tolist()
+        pointers, *entries = (found[f"{part}{k}"] for part in ("indptr", "indices", "data"))
+        return compressed("CSC", (rows, columns), pointers, _ARRAYS, None, lambda _: (entries[0], entries[1]))
+    group = _chosen(list_groups(path, limits)) if group is None else group
+    source = Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
+    rows = source.attribute(MARK)
+    if type(rows) is not int or not 0 <= rows <= INT64_MAX:
         raise ContainerError(Problem(MARK, f"expected the number of rows, got {rows!r:.40}; choose a sparse matrix"))
     pointers = source.integers("jc")
 
-    def entries(count: int) -> tuple[Sliceable, Sliceable]:
+    def stored(count: int) -> tuple[Sliceable, Sliceable]:
         if not count and not source.has("ir"):
             return np.empty(0, np.uint64), np.empty(0, np.float64)
         return source.integers("ir"), _values(source)
 
-    return compressed("CSC", (int(rows), max(len(pointers) - 1, 0)), pointers, _ARRAYS, None, entries)
+    return compressed("CSC", (rows, max(len(pointers) - 1, 0)), pointers, _ARRAYS, None, stored)
 
 
-def the_only(names: Sequence[str]) -> str:
-    """The name of the one matrix of a file. Raises ContainerError for a file with more, or with none."""
-    if len(names) != 1:
-        there = f"{', '.join(names):.200}; open PATH:NAME" if names else "none; save one as sparse"
-        raise ContainerError(Problem("sparse matrices", f"expected one, got {there}"))
-    return names[0]
-
-
-def write(path: str, tensor: Tensor, *, group: str | None = None, overwrite: Overwrite = False) -> None:
-    """Write a matrix under a name, beside everything else in the file; without a name, a new file with the matrix A.
-
-    Raises FormatError for a tensor that MATLAB has not, ContainerError, PathExistsError.
-    """
-    check_representable(tensor, "MATLAB", path, ranks=(2,), type_fits=tensor.dtype in (bool, float, complex))
-    name = group or _NAME
-    if not re.fullmatch(r"[A-Za-z]\w{0,62}", name, re.ASCII):
-        raise ContainerError(Problem(path, f"{name!r:.80} names no variable of MATLAB; begin with a letter"))
-    made = tensor.without_map("CSC").convert("CSC")
-    values = made.values
-    if values.dtype.kind == "c":
-        values = np.ascontiguousarray(values).view([("real", "f8"), ("imag", "f8")])
-    arrays = {"jc": made.arrays["pointers_to_1"], "ir": made.arrays["indices_1"]}
-    with (
-        hdf5.changing(path, overwrite, others, keep=keeps(path, group, overwrite, others), head=_HEAD) as file,
-        touching(path),
-    ):
-        if file.userblock_size != len(_HEAD):
-            raise ContainerError(Problem(path, "is no file of MATLAB; choose another path"))
-        if name in file.keys():  # noqa: SIM118 (`in file` follows links)
-            if not overwrite:
-                raise PathExistsError(Problem(f"{path}:{name}", "already exists; pass overwrite=True"))
-            del file[name]
-        place = file.create_group(name)
-        place.attrs.update({_CLASS: np.bytes_("logical" if values.dtype == bool else "double")})
-        place.attrs[MARK] = np.uint64(made.shape[0])
-        for key, array in arrays.items() if len(values) else [("jc", arrays["jc"])]:
-            place[key] = array.astype(np.uint64)
-        if len(values):
-            place["data"] = values.view(np.uint8) if values.dtype == bool else values
-
-
-def others(path: str) -> set[str]:
-    """The names in a file beside the matrix that is written without a name."""
-    with opened(path) as file, touching(path):
-        return {*file.keys()} - ({_NAME} & {*list_groups(file, DEFAULT_LIMITS)})
+def _chosen(names: Sequence[str], group: str | None = None) -> str:
+    """The matrix of that name, or the only one. Raises ContainerError."""
+    if group in names or (group is None and len(names) == 1):
+        return names[0] if group is None else group
+    there = f"{', '.join(names):.200}; open PATH:NAME" if names else "none; save one as sparse"
+    raise ContainerError(Problem("sparse matrices", f"expected {group or 'one'}, got {there}"))
 
 
 def _values(source: Group) -> Sliceable:
@@ -122,7 +92,19 @@ def _values(source: Group) -> Sliceable:
         if info.dtype != np.dtype([("real", part), ("imag", part)]) or part.newbyteorder("=") not in ("f4", "f8"):
             raise ArrayError(Problem("data", f"expected pairs of floating-point numbers, got {info.dtype}"))
         return items(info, len(info), np.dtype(f"c{2 * part.itemsize}"), view=True)
-    with contextlib.suppress(BinsparseError):
-        if source.attribute_text(_CLASS) == "logical" and info.dtype.kind in "iu":
-            return items(info, len(info), np.dtype(bool))
+    if source.attribute("MATLAB_class") == "logical" and info.dtype.kind in "iu":
+        return items(info, len(info), np.dtype(bool))
     return source.numbers("data")
+
+
+def _by_scipy(path: str, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
+    """The names of all sparse matrices, and their arrays by number. Raises ContainerError, LimitError."""
+    with needing("scipy"):
+        import scipy  # noqa: F401
+    limits.hold("array_bytes", os.path.getsize(path), path, "the size in bytes of the file")
+    done = subprocess.run([sys.executable, matlab_program.__file__, os.path.abspath(path)], capture_output=True)
+    if done.returncode:
+        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "scipy ended"
+        raise ContainerError(Problem(path, f"is no whole file of MATLAB: {said:.200}; fetch it again"))
+    with np.load(io.BytesIO(done.stdout), allow_pickle=False) as archive:
+        return dict(archive)

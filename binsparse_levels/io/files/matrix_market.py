@@ -1,20 +1,20 @@
-"""Matrix Market text (.mtx, .mtx.gz): coordinate and array, every field and symmetry."""
+"""Matrix Market text (.mtx, .mtx.gz, .ttx): coordinate and array, every field and symmetry, of any rank."""
 
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, NamedTuple
 
 import numpy as np
 
 from ...arrays import Array
-from ...errors import ArrayError, ContainerError, FormatError, Problem
-from ...formats.format import ALIASES
-from ...formats.structure import STRUCTURES, expand, in_triangle
+from ...errors import ArrayError, ContainerError, FormatError, Problem, raise_if
+from ...formats.format import coordinates
+from ...formats.structure import STRUCTURES, diagonal_problems, in_triangle
 from ...limits import DEFAULT_LIMITS, Limits
-from ...tensors.packing import pack
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from . import text_tables
 
@@ -26,57 +26,85 @@ _TYPES = {
 _SYMMETRIES = {
     "general": None, "symmetric": "symmetric", "skew-symmetric": "skew_symmetric", "hermitian": "hermitian",
 }  # fmt: skip
+_RANKS = {"matrix": 2, "vector": 1, "tensor": None}
 
 
-class Header(NamedTuple):
+class _Header(NamedTuple):
     """The first lines of a file; entries is None for an array."""
 
     field: str
-    symmetry: str | None
-    shape: tuple[int, int]
+    structure: str | None
+    shape: tuple[int, ...]
     entries: int | None
 
 
 @contextlib.contextmanager
-def streaming(
-    path: str, *, whole: bool = False, limits: Limits = DEFAULT_LIMITS
-) -> Iterator[text_tables.Stream | Tensor | None]:
-    """The entries of a coordinate file as COOR, which can be read within the block. An array is read whole as DMATC, or
-    not at all.
+def streaming(path: str, *, whole: bool = False, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream]:
+    """The entries of a file, which can be read within the block: of coordinates as COOR, of an array as DMATC.
 
-    A pattern becomes iso, of the boolean True. A symmetry becomes a structure; its entries lie in the lower
-    triangle by the standard, and in the upper one in files of some programs. Raises ArrayError, ContainerError.
+    A pattern becomes iso, of the boolean True. A symmetry becomes a structure of the lower triangle; entries in the
+    upper one stand for their mirror images. Raises ArrayError, ContainerError.
     """
     with text_tables.reading(path) as stream:
         head = _read_header(stream, path, limits)
-        if head.entries is None:
-            blocks = text_tables.blocks(stream, path, limits, whole=True)
-            yield _read_array(head, b"".join(data for data, _ in blocks), path, limits) if whole else None
-            return
-        structures = [] if head.symmetry is None else [f"{head.symmetry}_lower", f"{head.symmetry}_upper"]
+        blocks = text_tables.blocks(stream, path, limits, whole=whole)
         one = np.ones(1, bool) if head.field == "pattern" else None
-        chunks = _chunks(head, text_tables.blocks(stream, path, limits, whole=whole), path, structures)
-        dtype = _values([np.empty(0, x) for x in _TYPES[head.field]]).dtype
-        yield text_tables.Stream("COOR", head.shape, dtype, chunks, one=one, structures=structures)
+        dtype, rank = _values([np.empty(0, x) for x in _TYPES[head.field]]).dtype, len(head.shape)
+        if head.entries is None:
+            limits.hold("array_bytes", 8 * head.shape[0], path, "the size in bytes of a column")
+            axes = ", ".join(map(str, reversed(range(rank))))
+            format, chunks = ", ".join(["dense"] * rank) + f" @ {axes}", _array_chunks(head, blocks, path)
+        else:
+            format, chunks = str(coordinates(rank)), _chunks(head, blocks, path)
+        yield text_tables.Stream(format, head.shape, dtype, chunks, one=one, structure=head.structure)
 
 
-def _chunks(
-    head: Header, blocks: Iterable[tuple[bytes, str]], path: str, structures: list[str]
-) -> Iterator[tuple[list[Array], Array]]:
-    """The entries of each block. structures: those that do not fit are removed."""
-    count = 0
+def _chunks(head: _Header, blocks: Iterable[tuple[bytes, str]], path: str) -> Iterator[tuple[Sequence[Array], Array]]:
+    """The entries of each block."""
+    count, types = 0, ["i8"] * len(head.shape) + _TYPES[head.field]
+    remedy = "correct this line" if head.field != "pattern" else "a file with values is integer or real, no pattern"
     for data, place in blocks:
-        rows, columns, *numbers = text_tables.parse_table(data, ["i8", "i8", *_TYPES[head.field]], COMMENT, place)
-        coords, values = [rows - 1, columns - 1], _values(numbers)
-        count += len(rows)
-        if head.symmetry is not None:
-            structures[:] = [name for name in structures if in_triangle(name, coords).all()]
-            if not structures:
-                what = f"is {head.symmetry}, with entries in both triangles; declare it general"
-                raise ArrayError(Problem(path, what))
+        columns = text_tables.parse_table(data, types, COMMENT, place, remedy)
+        coords: Sequence[Array] = [x - 1 for x in columns[: len(head.shape)]]
+        values = _values(columns[len(head.shape) :])
+        count += len(columns[0])
+        if head.structure is not None:
+            coords, values = _lower(head.structure, coords, values)
+            if head.structure.startswith("skew"):
+                raise_if(ArrayError, diagonal_problems(head.structure, coords, values))
         yield coords, values
     if count != head.entries:
         raise ArrayError(Problem(path, f"announces {head.entries} entries and has {count}; correct its size line"))
+
+
+def _array_chunks(
+    head: _Header, blocks: Iterable[tuple[bytes, str]], path: str
+) -> Iterator[tuple[Sequence[Array], Array]]:
+    """The cells of each block that are not zero. A file lists them by columns, or of a symmetry the lower triangle."""
+    at, wanted = 0, math.prod(head.shape)
+    if head.structure is not None:
+        above = int(head.structure.startswith("skew"))
+        starts = np.cumsum([0, *range(head.shape[0] - above, 0, -1)])  # of the columns
+        wanted = int(starts[-1])
+    for data, place in blocks:
+        values = _values(text_tables.parse_table(data, _TYPES[head.field], COMMENT, place))
+        end = at + len(values)
+        if end > wanted:
+            break
+        if head.structure is None:
+            coords: Sequence[Array] = np.unravel_index(np.arange(at, end), head.shape, order="F")
+        else:
+            k = np.arange(at, end)
+            j = np.searchsorted(starts, k, "right") - 1
+            coords = k - starts[j] + j + above, j
+            raise_if(ArrayError, diagonal_problems(head.structure, coords, values))
+        kept = values.astype(bool) | np.signbit(values.real) | np.signbit(values.imag)
+        yield [x[kept] for x in coords], values[kept]
+        at = end
+    else:
+        end = at
+    if end != wanted:
+        raise ArrayError(Problem(path, f"expected {wanted} values for shape {head.shape}, got {end}"))
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
@@ -94,19 +122,14 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
     field = "pattern" if pattern else _field(tensor.dtype, path)
     symmetry = "general"
     if tensor.structure is not None:
-        name, _, triangle = tensor.structure.rpartition("_")
-        symmetry = name.replace("_", "-")
+        symmetry = tensor.structure.rpartition("_")[0].replace("_", "-")
         kept = in_triangle(tensor.structure, coords)
-        coords, values = tuple(x[kept] for x in coords), values[kept]
-        if triangle == "upper":
-            diagonal = coords[0] == coords[1]
-            coords = coords[::-1]
-            values = np.where(diagonal, values, STRUCTURES[tensor.structure].mirrored(values))
-    columns = [] if pattern else [values]
+        coords, values = _lower(tensor.structure, [x[kept] for x in coords], values[kept])
+        if symmetry.startswith("skew"):
+            raise_if(FormatError, diagonal_problems(tensor.structure, coords, values))
+    columns = [] if pattern else [values.astype(np.uint8)] if tensor.dtype.kind == "b" else [values]
     if tensor.dtype.kind == "c":
         columns = [values.real, values.imag]
-    elif tensor.dtype.kind == "b" and not pattern:
-        columns = [values.astype(np.uint8)]
     size = [*tensor.shape] if as_array else [*tensor.shape, len(values)]
     if as_array:
         by_column = np.lexsort(coords)
@@ -119,6 +142,16 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
         text_tables.format_table(stream, columns)
 
 
+def _lower(structure: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Array, Array], Array]:
+    """The entries in the lower triangle, those of the upper one mirrored."""
+    i, j = coords
+    above = i < j
+    if above.any():
+        values = np.where(above, STRUCTURES[structure].mirrored(values), values)
+        i, j = np.maximum(i, j), np.minimum(i, j)
+    return (i, j), values
+
+
 def _field(dtype: np.dtype[np.generic], path: str) -> str:
     """The field that holds values of this type; the text itself keeps no width."""
     if dtype.itemsize > (16 if dtype.kind == "c" else 8):
@@ -129,25 +162,28 @@ def _field(dtype: np.dtype[np.generic], path: str) -> str:
     return "unsigned-integer" if dtype == np.uint64 else field
 
 
-def _read_header(stream: IO[bytes], path: str, limits: Limits) -> Header:
+def _read_header(stream: IO[bytes], path: str, limits: Limits) -> _Header:
     first = text_tables.read_line(stream, path, limits)
     words = first.decode("latin1").lower().split()
-    if len(words) != 5 or words[:2] != ["%%matrixmarket", "matrix"] or words[2] not in ("coordinate", "array"):
+    if len(words) != 5 or words[0].lstrip("%") != "matrixmarket" or words[1] not in _RANKS:
         raise ContainerError(Problem(path, f"expected %%MatrixMarket matrix coordinate or array, got {first!r:.80}"))
-    _, _, form, field, symmetry = words
-    if field not in _TYPES or symmetry not in _SYMMETRIES or (form == "array" and field == "pattern"):
-        raise ContainerError(Problem(path, f"unknown kind of matrix: {' '.join(words[2:]):.80}"))
-    while (line := text_tables.read_line(stream, path, limits)) and (
-        not line.strip() or line.lstrip().startswith(b"%")
-    ):
-        pass
-    sizes = line.split()
-    wanted = 3 if form == "coordinate" else 2
-    if len(sizes) != wanted or not all(size.isdigit() and len(size) < 20 for size in sizes):
-        raise ContainerError(Problem(path, f"expected a line of {wanted} sizes, got {line!r:.80}"))
-    rows, columns, *entries = map(int, sizes)
-    symmetry = "symmetric" if symmetry == "hermitian" and field != "complex" else symmetry
-    return Header(field, _SYMMETRIES[symmetry], (rows, columns), entries[0] if entries else None)
+    _, what, form, field, symmetry = words
+    known = form in ("coordinate", "array") and field in _TYPES and symmetry in _SYMMETRIES
+    if not known or (form == "array" and field == "pattern") or (what != "matrix" and symmetry != "general"):
+        raise ContainerError(Problem(path, f"unknown kind of {' '.join(words[1:]):.80}"))
+    line = b"%"
+    while line and (not line.strip() or line.lstrip().startswith(b"%")):
+        line = text_tables.read_line(stream, path, limits)
+    is_listed = form == "coordinate"
+    rank = _RANKS[what] or len(line.split()) - is_listed
+    sizes = [int(size) for size in line.split() if size.isdigit() and len(size) < 20]
+    if rank < 1 or len(sizes) != len(line.split()) or len(sizes) != rank + is_listed:
+        raise ContainerError(Problem(path, f"expected a line of {max(rank, 1) + is_listed} sizes, got {line!r:.80}"))
+    structure = _SYMMETRIES["symmetric" if symmetry == "hermitian" and field != "complex" else symmetry]
+    if structure is not None and sizes[0] != sizes[1]:
+        raise ArrayError(Problem(path, f"is {symmetry} and of {sizes[0]} × {sizes[1]}; declare it general"))
+    structure = structure and f"{structure}_lower"
+    return _Header(field, structure, tuple(sizes[:rank]), sizes[-1] if is_listed else None)
 
 
 def _values(numbers: Sequence[np.ndarray]) -> np.ndarray:
@@ -158,24 +194,3 @@ def _values(numbers: Sequence[np.ndarray]) -> np.ndarray:
     values = np.empty(len(numbers[0]), np.complex128)  # a sum with 1j would lose infinities and signs of zero
     values.real, values.imag = numbers
     return values
-
-
-def _read_array(head: Header, data: bytes, path: str, limits: Limits) -> Tensor:
-    """An array lists its columns one behind the other, with a symmetry the lower triangle alone."""
-    values = _values(text_tables.parse_table(data, _TYPES[head.field], COMMENT, path))
-    rows, columns = head.shape
-    structure = None if head.symmetry is None else f"{head.symmetry}_lower"
-    if structure is None:
-        if len(values) != rows * columns:
-            raise ArrayError(Problem(path, f"expected {rows * columns} values, got {len(values)}"))
-        return Tensor(ALIASES["DMATC"], head.shape, {}, values, limits=limits)
-    above = 1 if head.symmetry == "skew_symmetric" else 0
-    count = rows * (rows + 1) // 2 - above * rows
-    if rows != columns or len(values) != count:
-        what = f"expected the {count} values of a triangle of {rows} × {columns}, got {len(values)}"
-        raise ArrayError(Problem(path, what))
-    limits.hold("dense_bytes", rows * columns * values.itemsize, path, "the size in bytes of the dense array")
-    j, i = np.triu_indices(rows, above)
-    coords, full = expand(structure, (i, j), values)
-    dense = pack(coords, full, head.shape, "DMATC", limits=limits)
-    return Tensor(dense.format, dense.shape, {}, dense.values, structure=structure, limits=limits)

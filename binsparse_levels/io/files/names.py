@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
+from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -17,7 +18,36 @@ from ...tensors.tensor import Tensor
 _AT_ONCE = 2**16  # texts that are Python objects at the same time
 _ATTRIBUTES = ("row_names", "column_names")  # of tensors without labels
 
-Texts = tuple[Array, Array]  # the UTF-8 of all texts, and where each begins and the last ends
+Texts: TypeAlias = tuple[Array, Array]  # the UTF-8 of all texts, and where each begins and the last ends
+Read: TypeAlias = Callable[[Any], Sequence[bytes | str]]  # the texts at a slice or at positions
+
+
+@dataclass(frozen=True, eq=False)
+class _Names(Column):
+    """Texts in a file. Of a selection, only those that are selected are read.
+
+    keep: loads what the texts at positions, or at a slice, are made of; they themselves are made when they are asked
+    for.
+    """
+
+    read: Callable[[Any], Texts] | None = None
+    keep: Callable[[Any], Column] | None = None
+
+    def loaded(self) -> Column:
+        if self.keep is not None:
+            return self.keep(_key(range(len(self)) if self.at is None else self.at))
+        return super().loaded() if self.at is None or self.read is None else Column(TEXT, *self.read(self.at))
+
+    def __reduce__(self) -> Any:  # to another process: where the file itself goes there, there are no items
+        plain = super().loaded() if isinstance(self.items, LazyArray) else self
+        return Column, (plain.type, plain.items, plain.offsets, plain.at)
+
+
+def _key(at: range | Array) -> slice | Array:
+    """Positions as a slice where they ascend evenly, which is read at once."""
+    if isinstance(at, range) and at.step > 0:
+        return slice(at.start, at.stop, at.step)
+    return np.asarray(at, np.int64)
 
 
 class _Part(LazyArray):
@@ -48,10 +78,18 @@ class _Part(LazyArray):
             super().close()
 
 
-def column(count: int, read: Callable[[], Texts]) -> Column:
-    """A column of so many texts, which `read` gives when the first of them is asked for."""
-    texts = functools.cache(read)
-    return Column(TEXT, _Part(texts, 0, np.uint8), _Part(texts, 1, np.int64, count + 1))
+def column(count: int, read: Read, path: str, limits: Limits, keep: Callable[[Any], Column] | None = None) -> Column:
+    """A column of so many texts, which `read` gives when asked. path: for errors. keep: as for `_Names`."""
+
+    @functools.cache
+    def all_texts() -> Texts:
+        return some_texts(range(count))
+
+    def some_texts(at: Any) -> Texts:
+        return in_bytes((read(_key(at[k : k + _AT_ONCE])) for k in range(0, len(at), _AT_ONCE)), path, limits)
+
+    items, offsets = _Part(all_texts, 0, np.uint8), _Part(all_texts, 1, np.int64, count + 1)
+    return _Names(TEXT, items, offsets, read=some_texts, keep=keep)
 
 
 def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | None:
@@ -76,17 +114,6 @@ def in_bytes(pieces: Iterable[Sequence[bytes | str]], path: str, limits: Limits)
         size += len(data[-1])
         limits.hold("array_bytes", size, path, "the size in bytes of the names")
     return np.frombuffer(b"".join(data), np.uint8), np.cumsum(np.concatenate(lengths))
-
-
-def of_array(stored: LazyArray, path: str, limits: Limits) -> Column:
-    """The texts in an array of strings."""
-    count = len(stored)
-
-    def read() -> Texts:
-        pieces = (stored[k : k + _AT_ONCE].tolist() for k in range(0, count, _AT_ONCE))
-        return in_bytes(pieces, path, limits)
-
-    return column(count, read)
 
 
 def lines_of(data: bytes) -> list[bytes]:

@@ -4,17 +4,18 @@ Numbers are big-endian: the number of the class, rows, columns and entries; the 
 values. Indices have 32 bits, or 64 where PETSc was built so. Other objects, such as right sides, may follow the matrix.
 The values are of the type with which they end where the class number of another object stands, or else where the file
 ends.
-Of equal sizes, real values of 64 bits are taken before complex ones of 32.
+Complex values of 32 bits take as much as real ones of 64, whose lower halves look like no numbers of 32 bits.
 """
 
 from __future__ import annotations
 
 import contextlib
+import math
 import os
 
 import numpy as np
 
-from ...arrays import LazyArray, lazy
+from ...arrays import Array, LazyArray, lazy
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
@@ -26,6 +27,9 @@ __all__ = ["look"]
 _MATRIX = 1211216
 _CLASSES = range(1211211, 1211231)  # of all objects
 _VALUES = (">f8", ">c16", ">f4")
+_LOOKED = 4096  # values that tell a type
+_ENOUGH = 24  # bits that would be others in 2**24 - 1 of 2**24 random words
+_USUAL = 40  # the largest binary exponent of usual numbers
 
 
 def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTensor:
@@ -59,5 +63,26 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
     if lengths.min(initial=0) < 0 or lengths.sum() != entries:
         raise ArrayError(Problem("lengths", f"the rows have {lengths.sum()} entries, expected {entries}"))
     pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    arrays = array(columns_at, entries, index, "columns"), array(values_at, entries, fitting[0], "values")
+    dtype, halves = fitting[0], array(values_at, 2 * min(entries, _LOOKED), np.dtype(">f4"), "values")
+    if dtype == ">f8" and (is_complex := _are_pairs(halves[:].reshape(-1, 2))) is not False:
+        if is_complex is None:
+            what = "may be real of 64 bits or complex of 32; write them in another precision, or as a MATLAB file"
+            raise ArrayError(Problem("values", what))
+        dtype = np.dtype(">c8")
+    arrays = array(columns_at, entries, index, "columns"), array(values_at, entries, dtype, "values")
     return compressed("CSR", (rows, columns), pointers, ("lengths", "columns", "values"), None, lambda _: arrays)
+
+
+def _are_pairs(halves: Array) -> bool | None:
+    """Whether words of 64 bits are pairs of numbers of 32; None where too little tells.
+
+    The lower halves of real numbers are zeros, or have any exponent and any last bits, but those of numbers that had
+    32 bits before have three bits: they look like 2 at the most.
+    """
+    words = halves[:, 1].view(np.uint32)[halves[:, 1] != 0]
+    exponents, fractions = (words >> 23 & 255).astype(int), words & 0x7FFFFF
+    if not len(words) or np.abs(exponents - 127).max() > _USUAL:
+        return False
+    lowest = np.where(fractions == 0, 23, np.log2(np.maximum(fractions & -fractions, 1)))
+    proof = len(words) * math.log2(256 / (2 * _USUAL + 1)) + lowest[words << 1 != 0x80000000].sum()
+    return True if proof >= _ENOUGH else None

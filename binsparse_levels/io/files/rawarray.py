@@ -16,14 +16,15 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...arrays import one_piece
 from ...containers.direct import open_file
-from ...containers.ra_file import ArrayFile, Encoding, Order, check_order, write_array
+from ...containers.ra_file import ArrayFile, Order, check_order, write_array
 from ...containers.replacing import replacing
-from ...errors import FormatError, LimitError, OptionError, PathMissingError, Problem
+from ...errors import FormatError, LimitError, PathMissingError, Problem
 from ...formats.format import Format
 from ...levels import full
 from ...limits import DEFAULT_LIMITS, Limits
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from ..file_tensors import FileTensor
 
@@ -32,7 +33,7 @@ from ..file_tensors import FileTensor
 def open_array(
     path: str, *, dtype: npt.DTypeLike | None = None, limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[ArrayFile]:
-    """An open .ra file: its header, its flat items as a lazy array, its memory map and its trailer.
+    """An open .ra file: its header, and its flat items as a lazy array.
 
     dtype: another type of the same width, in the byte order of the file; needed where numpy lacks the file's type.
     Raises ContainerError for a file that is not an .ra file, or truncated, OptionError.
@@ -71,16 +72,11 @@ def write(
     overwrite: bool = False,
     order: Order = "F",
     eltype: int | None = None,
-    big_endian: bool = False,
-    encoding: Encoding | None = None,
-    trailer: bytes = b"",
 ) -> None:
     """Write a tensor whose levels are all dense; convert any other tensor first. `read` with the same order inverts it.
 
     eltype: the number of the type in the file: of raw bytes (128-bit integers are 1 and 2, else they are of a user
     type, 0), of booleans 5 as Julia has them, or 0 or 2; with 0 the bytes of any type are written, without their type.
-    big_endian: the data, not the header. encoding: "bits" and "leb128" are read by Julia, "lz4" by C; where it is not
-    given, the data are plain. trailer: bytes to be appended, with which some programs refuse the file.
 
     Raises FormatError for a tensor that the file cannot represent, OptionError.
     """
@@ -90,13 +86,10 @@ def write(
         every = ", ".join(["dense"] * tensor.ndim)
         what = f"an .ra file holds dense arrays, not {tensor.format}; convert it to '{every}'"
         raise FormatError(Problem(path, what))
-    if type(trailer) is not bytes or type(big_endian) is not bool:
-        what = f"expected trailer to be bytes and big_endian a boolean, got {trailer!r:.40}, {big_endian!r:.40}"
-        raise OptionError(Problem(path, what))
     cells = _cells(tensor, path)
     with replacing(path, overwrite) as temporary, open(temporary, "wb") as file:
-        options: dict[str, Any] = {"big_endian": big_endian, "encoding": encoding, "trailer": trailer}
-        write_array(file, cells.T if order == "F" else cells, path, eltype=eltype, **options)
+        cells = cells.T if order == "F" else cells
+        write_array(file, path, one_piece(cells.reshape(-1)), cells.shape[::-1], eltype)
 
 
 def _cells(tensor: Tensor, path: str) -> npt.NDArray[Any]:

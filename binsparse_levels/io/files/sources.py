@@ -15,10 +15,11 @@ from ...arrays import Array, LazyArray, lazy
 from ...containers import hdf5
 from ...containers.base import touching
 from ...containers.replacing import same_folder
-from ...errors import ArrayError, BinsparseError, ContainerError, PathMissingError, Problem
+from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
 from ...tensors.labels import Column
-from .names import of_array
+from ..file_tensors import guarded, items
+from .names import column
 
 
 def open_group(path: Any, group: str | None, limits: Limits, closing: contextlib.ExitStack) -> Group:
@@ -28,50 +29,78 @@ def open_group(path: Any, group: str | None, limits: Limits, closing: contextlib
     from ...containers import zarr  # HDF5 does without
 
     unreplaced = closing.enter_context(same_folder(str(getattr(getattr(path, "store", path), "root", path))))
-    return ZarrGroup(closing.enter_context(zarr.reading(path, group, limits)), limits, unreplaced)
+    return Group(closing.enter_context(zarr.reading(path, group, limits)), limits, unreplaced)
 
 
 class Group:
-    """A group of an HDF5 file, with a dataset for each array."""
+    """A group of HDF5 or Zarr.
 
-    def __init__(self, reader: Any, limits: Limits) -> None:
+    reader: of its container. unreplaced: raises an error if another folder has replaced that of the group.
+    """
+
+    def __init__(self, reader: Any, limits: Limits, unreplaced: Callable[[], None] | None = None) -> None:
         self.reader = reader
         self.limits = limits
+        self.of_hdf5 = isinstance(getattr(reader, "group", None), h5py.Group)
+        self._unreplaced = unreplaced
 
     # Attributes
 
-    @property
-    def attributes(self) -> Any:
-        return self.reader.group.attrs
+    def attribute(self, name: str) -> Any:
+        """An attribute as a text, a number or a list of them; None where it is missing. Raises ContainerError."""
+        attributes = self.reader.group.attrs
+        with touching(name):
+            if not self.of_hdf5:
+                return attributes.asdict().get(name)
+            if not hdf5.has_attribute(self.reader.group, name):
+                return None
+            size = attributes.get_id(name).get_storage_size()
+            self.limits.hold("header_bytes", size, name, "the length of the attribute")
+            value = attributes[name]
+            value = value.tolist() if isinstance(value, np.ndarray | np.generic) else value
+        return as_text(value, name) if isinstance(value, str | bytes) else value
 
     def attribute_text(self, name: str) -> str:
-        """A text attribute. Raises ContainerError."""
-        return attribute_text(self.reader.group, name, self.limits)
+        """A text attribute, or a list of one text. Raises ContainerError."""
+        text = self.attribute(name)
+        text = text[0] if isinstance(text, list) and len(text) == 1 else text
+        if not isinstance(text, str | bytes):
+            what = "this attribute is missing" if text is None else f"expected a string, got {text!r:.60}"
+            raise ContainerError(Problem(name, what))
+        return as_text(text, name)
 
     def attribute_numbers(self, name: str) -> list[int]:
         """An attribute that is a list of integers. Raises ContainerError."""
-        with touching(name):
-            size = self.attributes.get_id(name).get_storage_size()
-            self.limits.hold("header_bytes", size, name, "the length of the attribute")
-            numbers = np.asarray(self.attributes[name])
-        return _integers(numbers.tolist() if numbers.dtype.kind in "iu" else numbers, name)
+        numbers = self.attribute(name)
+        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
+            raise ContainerError(Problem(name, f"expected integers, got {numbers!r:.60}"))
+        return numbers
 
     # Arrays
 
     def has(self, name: str) -> bool:
         """Whether the group has a member of this name. Nothing else of it is known."""
-        with touching(self.reader.group.name):
-            return name in set(self.reader.group.keys())
+        group = self.reader.group
+        with touching(str(group.name)):
+            if not self.of_hdf5 and not group.store.supports_listing:  # a web server is asked for this member
+                return name in group
+            return name in set(group.keys())
+
+    def is_array(self, name: str) -> bool:
+        """Whether a member is an array, and no group and no link."""
+        with touching(name):
+            if not self.has(name):
+                return False
+            linked = self.of_hdf5 and not isinstance(self.reader.group.get(name, getlink=True), h5py.HardLink)
+            return not linked and hasattr(self.reader.group[name], "shape")
 
     def array(self, name: str) -> LazyArray:
         """An array of any rank. Raises PathMissingError, UnsafeError."""
         array: LazyArray | None = self.reader.array(name)
         if array is None:
-            raise self._missing(name)
-        return array
-
-    def _missing(self, name: str) -> BinsparseError:
-        return PathMissingError(Problem(name, f"{self.reader.group.name} has no such array"))
+            place = getattr(getattr(self.reader, "group", None), "name", "the file")
+            raise PathMissingError(Problem(name, f"{place} has no such array"))
+        return array if self._unreplaced is None else guarded(array, self._unreplaced)
 
     def one_dimension(self, name: str) -> LazyArray:
         array = self.array(name)
@@ -88,14 +117,6 @@ class Group:
 
     def integers(self, name: str) -> LazyArray:
         return self.numbers(name, "iu", "integers")
-
-    def is_array(self, name: str) -> bool:
-        """Whether a member is an array, and no group and no link."""
-        if not self.has(name):
-            return False
-        with touching(name):
-            link = self.reader.group.get(name, getlink=True)
-            return isinstance(link, h5py.HardLink) and hasattr(self.reader.group[name], "shape")
 
     def cells(self, name: str) -> tuple[LazyArray, tuple[int, ...]]:
         """The numbers of an array of any rank as one dimension in order of rows, and its shape. Raises ArrayError."""
@@ -117,7 +138,7 @@ class Group:
 
     # Texts
 
-    def _strings(self, name: str) -> LazyArray:
+    def strings(self, name: str) -> LazyArray:
         """An array of texts. Raises ArrayError for another array."""
         array = self.one_dimension(name)
         if h5py.check_string_dtype(array.dtype) is None and array.dtype.kind not in "TU":
@@ -125,83 +146,17 @@ class Group:
         return array
 
     def texts(self, name: str) -> list[str]:
-        return [as_text(text, f"{name}[{k}]") for k, text in enumerate(self._strings(name)[:].tolist())]
+        return [as_text(text, f"{name}[{k}]") for k, text in enumerate(self.strings(name)[:].tolist())]
 
     def labels(self, name: str, size: int) -> Column | None:
         """An array of texts as names along a dimension of that size; None for an empty array.
 
         Raises ArrayError for another number of them.
         """
-        stored = self._strings(name)
+        stored = self.strings(name)
         if len(stored) not in (0, size):
             raise ArrayError(Problem(name, f"expected none or {size} names, got {len(stored)}"))
-        return of_array(stored, name, self.limits) if len(stored) else None
-
-
-class ZarrGroup(Group):
-    """A group of Zarr, versions 2 and 3, whose attributes are JSON.
-
-    unreplaced: raises an error if another folder has replaced the store.
-    """
-
-    def __init__(self, reader: Any, limits: Limits, unreplaced: Callable[[], None] | None) -> None:
-        super().__init__(reader, limits)
-        self._unreplaced = unreplaced
-
-    @property
-    def attributes(self) -> Any:
-        with touching(self.reader.group.name):
-            return self.reader.group.attrs.asdict()
-
-    def attribute_text(self, name: str) -> str:
-        text = self.attributes.get(name)
-        if not isinstance(text, str):
-            raise ContainerError(Problem(name, f"expected a string, got {text!r:.60}"))
-        return text
-
-    def attribute_numbers(self, name: str) -> list[int]:
-        return _integers(self.attributes.get(name), name)
-
-    def has(self, name: str) -> bool:
-        group = self.reader.group
-        with touching(group.name):  # a web server lists nothing, and is asked for this member
-            return name in (set(group.keys()) if group.store.supports_listing else group)
-
-    def is_array(self, name: str) -> bool:
-        with touching(name):
-            return self.has(name) and hasattr(self.reader.group[name], "shape")
-
-    def array(self, name: str) -> LazyArray:
-        stored, unreplaced = super().array(name), self._unreplaced
-        if unreplaced is None:
-            return stored
-
-        def read(start: int, stop: int) -> Array:
-            try:
-                return stored[start:stop]
-            finally:
-                unreplaced()
-
-        return lazy(stored.shape, stored.dtype, read, nbytes=lambda: stored.nbytes)
-
-
-def items(stored: LazyArray, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
-    """The first items of an array, as `dtype`; view: their bytes, taken for items of `dtype`."""
-    if length == len(stored) and dtype == stored.dtype:
-        return stored
-
-    def read(start: int, stop: int) -> Array:
-        return stored[start:stop].view(dtype) if view else stored[start:stop].astype(dtype, copy=False)
-
-    return lazy(length, dtype, read, nbytes=lambda: stored.nbytes)
-
-
-def attribute_text(group: h5py.Group, name: str, limits: Limits) -> str:
-    """An attribute of HDF5 as text. Raises ContainerError for a missing attribute, or one that is not text."""
-    text = hdf5.read_text(group, name, limits)
-    if text is None:
-        raise ContainerError(Problem(name, "this attribute is missing"))
-    return as_text(text, name)
+        return column(size, lambda key: stored[key].tolist(), name, self.limits) if len(stored) else None
 
 
 def as_text(text: Any, path: str) -> str:
@@ -210,9 +165,3 @@ def as_text(text: Any, path: str) -> str:
         return text.decode() if isinstance(text, bytes) else str(text).encode().decode()
     except UnicodeError as error:
         raise ArrayError(Problem(path, f"not UTF-8: {error}; write it as UTF-8")) from None
-
-
-def _integers(numbers: Any, name: str) -> list[int]:
-    if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-        raise ContainerError(Problem(name, f"expected integers, got {numbers!r:.60}"))
-    return numbers

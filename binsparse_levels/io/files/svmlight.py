@@ -16,19 +16,16 @@ from typing import IO, Any
 import numpy as np
 
 from ...arrays import Array
-from ...errors import ArrayError, FormatError, Problem, needing
+from ...errors import ArrayError, Problem, needing
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.labels import TEXT, Column, Labels
-from ...tensors.targets import check_representable
-from ...tensors.tensor import Tensor
 from . import text_tables
 from .names import in_bytes
 
-__all__ = ["streaming", "write"]
+__all__ = ["streaming"]
 
 _DIMS = ("sample", "feature")
 _SEVERAL = re.compile(rb"^[ \t]*[^\s#:]*,", re.MULTILINE)  # targets of a sample
-_TARGETS = re.compile(r"[-+.\w]+(,[-+.\w]+)*")
 
 
 @contextlib.contextmanager
@@ -37,7 +34,7 @@ def streaming(
 ) -> Iterator[text_tables.Stream]:
     """The samples, which can be read within the block. shape: by default, the largest feature gives its width.
 
-    The text is read twice, unless it is read whole: first for its targets and its shape. Raises ArrayError,
+    The text is read twice, unless it is kept whole: first for its targets and its shape. Raises ArrayError,
     ContainerError.
     """
 
@@ -61,34 +58,16 @@ def streaming(
             row += len(targets)
             yield [rows, matrix.indices - base], matrix.data
 
+    if any(isinstance(piece, list) for piece in pieces):  # of several targets
+        texts = [",".join(f"{x:g}" for x in np.atleast_1d(np.asarray(sample))) for piece in pieces for sample in piece]
+        column = Column(TEXT, *in_bytes([texts], "targets", limits))
+    else:
+        column = Column("float64", np.concatenate([np.empty(0), *pieces]))
     found = sum(map(len, pieces)), max(width - base, 0)
     sizes = found if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
     with text_tables.reading(path) as stream:
-        yield text_tables.Stream("CSR", sizes, np.dtype(float), chunks(stream), _labels(pieces, limits))
-
-
-def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
-    """Write a line for each sample. Its target is its label, or else 0.
-
-    Raises FormatError for a tensor that the text cannot represent.
-    """
-    fits = tensor.dtype.kind in "biuf" and tensor.dtype.itemsize <= 8
-    check_representable(tensor, "svmlight", path, ranks=(2,), type_fits=fits)
-    labels = None if tensor.dims is None else tensor.labels(0)
-    targets = [0.0] * tensor.shape[0] if labels is None else labels.tolist()
-    number = labels is None or labels.dtype.kind in "biuf"
-    if len(targets) != tensor.shape[0] or not (number or all(map(_TARGETS.fullmatch, targets))):
-        assert labels is not None
-        what = f"targets are numbers, and the samples have labels of type {labels.dtype}; number them"
-        raise FormatError(Problem(path, what))
-    rows = tensor.without_map("CSR").convert("CSR")
-    features, pointers, values = rows.arrays["indices_1"], rows.arrays["pointers_to_1"], rows.values
-    values = values.astype(np.uint8) if values.dtype.kind == "b" else values
-    with text_tables.writing(path, overwrite) as stream:
-        for k, target in enumerate(targets):
-            part = slice(int(pointers[k]), int(pointers[k + 1]))
-            pairs = zip((features[part].astype(np.int64) + 1).tolist(), values[part].astype(str).tolist(), strict=True)
-            stream.write(" ".join([str(target), *(f"{x}:{value}" for x, value in pairs)]).encode() + b"\n")
+        labels = Labels(_DIMS, {_DIMS[0]: column})
+        yield text_tables.Stream("CSR", sizes, np.dtype(float), chunks(stream), labels)
 
 
 def _parse(text: bytes, path: str) -> tuple[Any, Any]:
@@ -97,30 +76,18 @@ def _parse(text: bytes, path: str) -> tuple[Any, Any]:
         from sklearn.datasets import load_svmlight_file
     several = _SEVERAL.search(text) is not None
 
-    def parsed(text: bytes) -> tuple[Any, Any]:
-        matrix, targets = load_svmlight_file(io.BytesIO(text), zero_based=True, multilabel=several)
-        return matrix, targets
+    def fault(text: bytes) -> Exception | None:
+        try:
+            load_svmlight_file(io.BytesIO(text), zero_based=True, multilabel=several)
+        except (ValueError, OverflowError) as error:
+            return error
+        return None
 
     try:
-        return parsed(text)
+        matrix, targets = load_svmlight_file(io.BytesIO(text), zero_based=True, multilabel=several)
     except (ValueError, OverflowError) as error:
         lines = text.split(b"\n")
-
-        def is_faulty(count: int) -> bool:
-            try:
-                parsed(b"\n".join(lines[:count]))
-            except (ValueError, OverflowError):
-                return True
-            return False
-
-        line = bisect.bisect_left(range(len(lines)), True, key=is_faulty)
+        line = bisect.bisect_left(range(len(lines)), True, key=lambda n: fault(b"\n".join(lines[:n])) is not None)
         what = f"line {line}: {error!s:.80}, got {lines[line - 1]!r:.60}; correct this line"
         raise ArrayError(Problem(path, what)) from None
-
-
-def _labels(pieces: Sequence[Any], limits: Limits) -> Labels:
-    """The targets: numbers, or texts where a sample has several."""
-    if any(isinstance(piece, list) for piece in pieces):
-        texts = [",".join(f"{x:g}" for x in np.atleast_1d(np.asarray(sample))) for piece in pieces for sample in piece]
-        return Labels(_DIMS, {_DIMS[0]: Column(TEXT, *in_bytes([texts], "targets", limits))})
-    return Labels(_DIMS, {_DIMS[0]: Column("float64", np.concatenate([np.empty(0), *pieces]))})
+    return matrix, targets

@@ -8,7 +8,7 @@ import io
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
@@ -30,32 +30,24 @@ AT_ONCE = 2**22  # bytes of a text in a block
 class Stream:
     """The entries of a tensor in a text that may be larger than memory.
 
-    chunks: the coordinates and the values in each block of the text. one: the value that all entries share. structures:
-    those that the entries so far may have.
+    chunks: the coordinates and the values in each block of the text. one: the value that all entries share.
     """
 
     format: str
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
-    chunks: Iterator[tuple[list[Array], Array]]
+    chunks: Iterator[tuple[Sequence[Array], Array]]
     labels: Labels | None = None
     one: Array | None = None
-    structures: list[str] = field(default_factory=list)
-
-    @property
-    def structure(self) -> str | None:
-        """The structure of the entries so far, which is that of the tensor behind the last chunk."""
-        return next(iter(self.structures), None)
+    structure: str | None = None
 
     def tensor(self, limits: Limits, duplicates: Duplicates = "error") -> Tensor:
         """All entries in memory."""
-        blocks = list(self.chunks)
-        coords = [
-            np.concatenate([np.empty(0, np.int64), *x]) for x in zip(*(block for block, _ in blocks), strict=True)
-        ]
-        listed = np.concatenate([np.empty(0, self.dtype), *(x for _, x in blocks)]) if self.one is None else self.one[0]
+        none = [np.empty(0, np.int64)] * len(self.shape), np.empty(0, self.dtype)
+        coords, values = zip(none, *self.chunks, strict=True)
+        listed = np.concatenate(values) if self.one is None else self.one[0]
         options: dict[str, Any] = {"duplicates": duplicates, "structure": self.structure, "limits": limits}
-        made = pack(coords or [np.empty(0, np.int64)] * len(self.shape), listed, self.shape, self.format, **options)
+        made = pack([np.concatenate(x) for x in zip(*coords, strict=True)], listed, self.shape, self.format, **options)
         return made._labelled(self.labels)
 
 
@@ -71,30 +63,20 @@ def reading(path: str) -> Iterator[IO[bytes]]:
             raise ContainerError(Problem(path, f"not a whole gzip file: {error}; fetch it again")) from None
 
 
-def read_rest(stream: IO[bytes], path: str, limits: Limits) -> bytes:
-    """The rest of a stream. Raises LimitError for more bytes than an array may have, after decompression."""
-    chunks: list[bytes] = []
-    size = 0
-    with touching(path):
-        while chunk := stream.read(2**24):
-            chunks.append(chunk)
-            size += len(chunk)
-            limits.hold("array_bytes", size, path, "the size in bytes of the text")
-        return b"".join(chunks)
-
-
 def blocks(
     stream: IO[bytes], path: str, limits: Limits, *, whole: bool = False, numbers: bool = True
 ) -> Iterator[tuple[bytes, str]]:
     """The rest of a stream in blocks of whole lines, each with its place, for errors.
 
-    whole: in one block. numbers: lines end with them.
+    whole: all of it is kept, so that its size in bytes, after decompression, is held against the limit of an array.
+    numbers: lines end with them, so that a last line without an end may be cut within a number.
     """
-    held, lines, more = b"", 0, b" "
+    held, lines, size, more = b"", 0, 0, b" "
     while more:
         with touching(path):
-            more = b"" if whole and held else read_rest(stream, path, limits) if whole else stream.read(AT_ONCE)
-        limits.hold("array_bytes", len(held) + len(more), path, "the size in bytes of a line")
+            more = stream.read(AT_ONCE)
+        size += len(more)
+        limits.hold("array_bytes", size if whole else len(held) + len(more), path, "the size in bytes of the text")
         end = more.rfind(b"\n") + 1
         if not end and more:
             held += more
@@ -134,7 +116,9 @@ def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
             yield raw
 
 
-def parse_table(data: bytes, types: Sequence[str], comment: str, path: str) -> list[Array]:
+def parse_table(
+    data: bytes, types: Sequence[str], comment: str, path: str, remedy: str = "correct this line"
+) -> list[Array]:
     """The columns of a table of numbers separated by white space. types: of numpy (i8, u8, f8).
 
     Raises ArrayError with the line.
@@ -142,7 +126,7 @@ def parse_table(data: bytes, types: Sequence[str], comment: str, path: str) -> l
     columns = numbers_in(data, types, comment)
     if isinstance(columns, Exception):
         what = _first_fault(data, types, comment) or f"{columns!s:.200}"
-        raise ArrayError(Problem(path, f"{what}; correct this line"))
+        raise ArrayError(Problem(path, f"{what}; {remedy}"))
     return columns
 
 
