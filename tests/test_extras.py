@@ -20,7 +20,8 @@ BEHIND = {
     ("building/running.py", "distributed"),  # the client is one of its objects
     ("building/parquet.py", "pyarrow"),
     ("containers/objects/bucket.py", "obstore"),
-    ("containers/zarr_stores.py", "obstore"),  # a method of the store that it made
+    ("containers/remote.py", "fsspec"),  # whose callers guard them
+    ("containers/remote.py", "obstore"),
     ("interop/anndata.py", "sparse"),  # where it is installed
     ("interop/dask.py", "dask"),
     ("interop/torch.py", "torch"),
