@@ -161,11 +161,11 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     if not text:
         raise ContainerError(Problem("''", "an empty path names nothing"))
     try:
-        os.fsencode(text)
+        possible = b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:
-        raise ContainerError(Problem(ascii(text), "this path cannot be encoded for the file system")) from None
-    if "\0" in text:
-        raise ContainerError(Problem(ascii(text), "a path has no NUL character"))
+        possible = False
+    if not possible:
+        raise ContainerError(Problem(ascii(text), "cannot be a path of this file system; choose another"))
     text = _FILE.sub("", text)
     if os.path.exists(text) or os.path.exists(text := os.path.expanduser(text)):
         return text, None

@@ -16,7 +16,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from .base import Storage, named_by
 from .direct import open_file, parts_of
 from .npz import check_size, read_npy_header, write_npy
-from .ra_file import ArrayFile, write_ra
+from .ra_file import ArrayFile, write_array
 from .replacing import Overwrite, keeps, remove, replacing_folder
 
 HEADER = "binsparse.json"
@@ -72,7 +72,7 @@ class FolderWriter:
 
     def write(self, name: str, pieces: Pieces) -> None:
         with open(os.path.join(self._folder, name + self._suffix), "wb") as file:
-            write_ra(file, name, pieces) if self._suffix == ".ra" else write_npy(file, pieces)
+            write_array(file, name, pieces) if self._suffix == ".ra" else write_npy(file, pieces)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         with open(os.path.join(self._folder, HEADER), "w", encoding="utf-8") as file:

@@ -244,23 +244,18 @@ def check_order(order: Order) -> None:
         raise OptionError(Problem("order", f"expected F or C, got {order!r:.40}"))
 
 
-def write_array(file: IO[bytes], cells: Array, name: str, eltype: int | None = None) -> None:
-    """Write an array in C order, little-endian, plain, so that the dimensions of the file are its own reversed.
+def write_array(
+    file: IO[bytes], name: str, pieces: Pieces, dims: tuple[int, ...] | None = None, eltype: int | None = None
+) -> None:
+    """Write an array, little-endian and plain.
 
-    eltype: where the type does not say it, of bool (0 and 2 besides 5) and of raw bytes. Raises FormatError for a type
-    that would not be read back.
+    dims: of the file, the first of which varies fastest; one by default. eltype: where the type does not say it, of
+    bool (0 and 2 besides 5) and of raw bytes. Raises FormatError for a type that would not be read back.
     """
-    kind, width = codes_of(cells.dtype, eltype, name)
-    file.write(bytes(Header(0, kind, width, cells.size * width, cells.shape[::-1])))
-    file.write(np.ascontiguousarray(cells, cells.dtype.newbyteorder("<")).reshape(-1).view(np.uint8).data)
-
-
-def write_ra(file: IO[bytes], name: str, pieces: Pieces) -> None:
-    """Write an array of one dimension, as `write_array` does."""
-    kind, width = codes_of(pieces.dtype, None, name)
-    file.write(bytes(Header(0, kind, width, pieces.nbytes, (pieces.length,))))
+    kind, width = codes_of(pieces.dtype, eltype, name)
+    file.write(bytes(Header(0, kind, width, pieces.nbytes, (pieces.length,) if dims is None else dims)))
     for piece in pieces.each():
-        file.write(np.ascontiguousarray(piece, pieces.dtype.newbyteorder("<")).data)
+        file.write(np.ascontiguousarray(piece, pieces.dtype.newbyteorder("<")).view(np.uint8).data)
 
 
 def codes_of(dtype: np.dtype[Any], eltype: int | None, name: str) -> tuple[int, int]:

@@ -206,7 +206,8 @@ class Loading:
         """
         if self._unreplaced is not None:
             held = guarded(held, self._unreplaced)
-        held = items(held, len(held), dtype)
+        if held.dtype != dtype:
+            held = items(held, len(held), dtype)
         return _sealed(name, held, self._sums, self._limits) if self._sums else held
 
     def _array(self, name: str) -> LazyArray:

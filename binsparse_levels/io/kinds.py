@@ -71,7 +71,7 @@ class Kind(NamedTuple):
         **writes), and one of these three ways in, each with the keywords limits=… and **reads:
 
         - look(file, closing): a FileTensor; what has to be closed is entered into the ExitStack `closing`
-        - streaming(file, whole=…): a block in which there is a Stream, or without entries a Tensor or None
+        - streaming(file, whole=…): a block in which there is a Stream; whole: its chunks become one tensor in memory
         - read(file): a Tensor
 
         Each may have
@@ -216,18 +216,19 @@ class Location:
         return replace(self, group=group, name=name or self.name)
 
     def _marked(self, kind: Kind, group: str | None) -> str | None:
-        found, mark = None, kind.part("mark")
-        for name, other in KINDS.items():
-            if not (marks := getattr(other, kind.inner)):
-                continue
-            with contextlib.suppress(ContainerError):
-                if mark(self.handle, group, marks) is not None:
-                    found, claims = name, other.part("claims")
-                    if claims is None:
-                        return name
-                    with kind.part("reading")(self.handle, group, DEFAULT_LIMITS) as reader:
-                        if claims(reader.group):
-                            return name
+        mark, found = kind.part("mark"), None
+        kinds = {x: name for name, other in KINDS.items() for x in getattr(other, kind.inner)}
+        try:
+            while (there := mark(self.handle, group, kinds)) is not None:
+                found = kinds[there]
+                if found == self.name or (claims := KINDS[found].part("claims")) is None:
+                    break
+                with kind.part("reading")(self.handle, group, DEFAULT_LIMITS) as reader:
+                    if claims(reader.group):
+                        break
+                kinds = {x: name for x, name in kinds.items() if name != found}
+        except ContainerError:  # an array, or nothing
+            pass
         return found
 
     def options(self, asked: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:

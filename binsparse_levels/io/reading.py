@@ -129,9 +129,8 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         if kind.tensors and kind.part("look") is None:
             return read(location, limits=limits)
         if kind.tensors:
-            source: FileTensor = kind.part("look")(
-                location.handle, stack, limits=limits, **location.options({}, ("group",))
-            )
+            given = location.options({}, kind.reads)
+            source: FileTensor = kind.part("look")(location.handle, stack, limits=limits, **given)
             if not source.lazy:
                 return loaded_tensor(source, limits)
             tensor = opened_tensor(source, limits)
@@ -331,18 +330,17 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     return ["/"]
 
 
-def warn_of_others(path: Place) -> None:
+def warn_of_others(place: Place) -> None:
     """Warn of what a local file holds beside the tensor at its root, and what its conversion leaves out."""
-    with resolved(path) as location:
-        list_others = None if location.kind.tensors or location.group is not None else location.kind.part("others")
-        others = (
-            list_others(path) if list_others and isinstance(path := location.path, str) and not is_url(path) else ()
-        )
+    with resolved(place) as location:
+        path, list_others = location.path, location.kind.part("others")
+        if location.kind.tensors or location.group is not None or list_others is None or not isinstance(path, str):
+            return
+        others = [] if is_url(path) else sorted(list_others(path))
     if others:
-        what = f"has {', '.join(sorted(others)):.200} beside its tensor, which are left out"
-        warnings.warn(
-            f"{path}: {what}; convert {path}:NAME for a tensor that list_tensors names", DialectWarning, stacklevel=4
-        )
+        what = f"{path}: has {', '.join(others):.200} beside its tensor, which are left out"
+        remedy = f"convert {path}:NAME for a tensor that list_tensors names"
+        warnings.warn(f"{what}; {remedy}", DialectWarning, stacklevel=4)
 
 
 def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:

@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ...arrays import one_piece
 from ...containers.direct import open_file
 from ...containers.ra_file import ArrayFile, Order, check_order, write_array
 from ...containers.replacing import replacing
@@ -87,7 +88,8 @@ def write(
         raise FormatError(Problem(path, what))
     cells = _cells(tensor, path)
     with replacing(path, overwrite) as temporary, open(temporary, "wb") as file:
-        write_array(file, cells.T if order == "F" else cells, path, eltype)
+        cells = cells.T if order == "F" else cells
+        write_array(file, path, one_piece(cells.reshape(-1)), cells.shape[::-1], eltype)
 
 
 def _cells(tensor: Tensor, path: str) -> npt.NDArray[Any]:
