@@ -110,7 +110,8 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
     >>> bl.read(store).shape
     (5,)
     """
-    tensor = as_tensor(tensor, copy=False)
+    if not isinstance(tensor, Tensor):
+        tensor = as_tensor(tensor, copy=False).without_map()  # of blocks
     with _locked(path), resolved(path) as location:
         if location.kind.tensors:
             raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))

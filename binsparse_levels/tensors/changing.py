@@ -259,6 +259,11 @@ def in_order(tensor: Contents) -> Listed:
     return tuple(packing.unpack_tree(tree)[0]), tree.values
 
 
+def _alike(a: Array, b: Array) -> bool:
+    """Whether items are equal; NaN equals NaN."""
+    return len(a) == len(b) and bool(np.all((a == b) | ((a != a) & (b != b))))
+
+
 def equal(a: Contents, b: Contents) -> bool:
     """`Tensor.equals`."""
     if a.shape != b.shape:
@@ -268,12 +273,12 @@ def equal(a: Contents, b: Contents) -> bool:
             if not same(a._pad(), b._pad()):
                 return False
             (mine, values), (others, other_values) = in_order(a), in_order(b)
-            if len(values) != len(other_values) or not all(map(np.array_equal, mine, others)):
-                return False
-            for x, y in zip(*([labels_of(t, k) for k in range(t.ndim)] for t in (a, b)), strict=True):
-                if x is not None and y is not None and not np.array_equal(x.array(), y.array()):
-                    return False
-            return bool(np.all((values == other_values) | ((values != values) & (other_values != other_values))))
+            columns = zip(*([labels_of(tensor, k) for k in range(tensor.ndim)] for tensor in (a, b)), strict=True)
+            return (
+                all(map(np.array_equal, mine, others))
+                and _alike(values, other_values)
+                and all(x is None or y is None or _alike(x.array(), y.array()) for x, y in columns)
+            )
     except TypeError:  # types that numpy does not compare
         return False
 

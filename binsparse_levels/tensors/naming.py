@@ -52,7 +52,7 @@ def _index(column: Column | None, size: int, label: Any, name: str) -> int | sli
     if isinstance(label, slice):
         return _range(known, size, label, name)
     several = hasattr(label, "__iter__") and not isinstance(label, str | bytes) and getattr(label, "ndim", 1) > 0
-    wanted = list(label) if several else [label]
+    wanted = (label.to_pylist() if hasattr(label, "to_pylist") else list(label)) if several else [label]
     places = _places(known, size, wanted)
     for one, there in zip(wanted, places, strict=True):
         if not len(there):

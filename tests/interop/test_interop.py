@@ -352,3 +352,7 @@ def test_blocks_of_scipy_and_back(data):
     assert bl.from_scipy(given, named).notation == bl.as_tensor(given, named).notation == named
     for other in ("csr", "coo"):
         assert bl.to_scipy(tensor, other).format == other
+    file = {}
+    bl.write(file, bl.from_scipy(given, "CSR"))
+    bl.append(file, given)
+    assert bl.read(file).to_dense().tolist() == [*given.toarray().tolist()] * 2

@@ -46,7 +46,7 @@ def test_labels_of_every_type(data, name):
         assert tensor.sel(x=label) == labels.index(label) + 1
     some = data.draw(st.lists(st.sampled_from(labels), max_size=4))
     assert tensor.sel(x=some).to_dense().tolist() == [labels.index(x) + 1 for x in some]
-    for kind_of_several in (tuple, iter, dict.fromkeys, lambda x: np.array(x, object)):
+    for kind_of_several in (tuple, iter, dict.fromkeys, lambda x: np.array(x, object), lambda x: pa.array(x, kind)):
         assert tensor.sel(x=kind_of_several(labels)).to_dense().tolist() == list(range(1, len(labels) + 1))
     for other in OTHERS:
         if other not in labels:
@@ -76,6 +76,15 @@ def test_labels_of_arrays(name, tmp_path):
         assert tensor.equals(pack_of(len(values)))
         assert tensor.with_labels(dims=["y"]).labels("y") is not None
         assert tensor.with_labels({0: None}).labels("x") is None
+
+
+def test_equal_labels():
+    none, first, second = (pack_of(2).with_labels({0: x}) for x in (None, [np.nan, 1.0], [np.nan, 2.0]))
+    assert none.equals(first)
+    assert first.equals(first.with_labels(dims=["x"]))
+    assert not first.equals(second)
+    assert not first.equals(first.with_labels({0: ["a", "b"]}))
+    assert not first.equals(first.with_labels({0: [np.nan]}))
 
 
 @pytest.mark.parametrize(
