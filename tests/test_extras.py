@@ -17,7 +17,6 @@ REQUIRED = {"filelock", "google_crc32c", "h5py", "llvmlite", "numba", "numcodecs
 # These stand behind an import that has named the extra.
 BEHIND = {
     ("building/columns.py", "pyarrow"),  # of columns that are its own
-    ("building/running.py", "distributed"),  # the client is one of its objects
     ("building/parquet.py", "pyarrow"),
     ("containers/objects/bucket.py", "obstore"),
     ("containers/remote.py", "fsspec"),  # whose callers guard them

@@ -102,7 +102,7 @@ class Cut(NamedTuple):
 
     def reached(self, columns: Sequence[Array]) -> Array:
         """Whether each entry comes after the cut."""
-        here = [np.full(len(x), c, x.dtype) for x, c in zip(columns[:-1], self.point, strict=True)]
+        here = [np.broadcast_to(np.asarray(c, x.dtype), x.shape) for x, c in zip(columns[:-1], self.point, strict=True)]
         return follow(columns[:-1], here) if self.after else ~follow(here, columns[:-1])
 
 

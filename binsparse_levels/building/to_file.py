@@ -180,7 +180,7 @@ def write_from(
         such as texts, are numbered in ascending order, and stored beside the tensor. Meanwhile they stay in memory.
     labels : all labels of a dimension by its name, in the order of their coordinates.
     nulls : "drop" leaves out rows with a null in one of the columns.
-    dtype : the type of the values; by default, that of the first chunk.
+    dtype : the type of the values; by default, that of the first chunk with entries.
     progress : called with the name of a stage, the number of finished steps or entries, and their total. True draws a
         bar on standard error, where that is a terminal.
 

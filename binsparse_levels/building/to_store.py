@@ -87,7 +87,7 @@ def build(
     duplicates : as for `pack`; the order is that of the source, of rows with labels any order.
     nulls : "drop" leaves out rows with a null in one of the columns.
     dtype : the type of the values. By default it is the common type of all files or tensors, or that of the first chunk
-        of a function; a value that it does not represent is an error.
+        of a function with entries; a value that it does not represent is an error.
     fill_value, attributes, limits : as for `pack`.
     memory : bytes that each process may use; by default 45 % of the limit of a Dask worker's thread, or else 1 GiB
         more than the process has.

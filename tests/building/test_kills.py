@@ -30,7 +30,7 @@ SAMPLED = partitions.sampled
 
 @pytest.fixture(autouse=True, scope="module")
 def small():
-    """Steps of a few entries, and a sample that tells little, so that a partition is cut again."""
+    """Steps of a few entries, and a sample that tells little, so that a partition exceeds the memory."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "rows_within", lambda *_, **__: 20)
         patch.setattr(partitions, "sampled", lambda work: SAMPLED(work)[:1])
