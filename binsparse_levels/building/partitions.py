@@ -42,8 +42,9 @@ def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
 
 
 def sample(work: Work, number: int) -> None:
-    rows, columns = work.source.sample(work.plan, sampled(work)[number], _KEYS)
-    work.save(f"sample/{number}", keys=keys_of(columns, work.plan.dims), rows=rows)
+    *coords, values = work.source.columns(work.plan, sampled(work)[number])
+    at = np.random.default_rng(number).choice(len(values), min(_KEYS, len(values)), replace=False)
+    work.save(f"sample/{number}", keys=keys_of([x[at] for x in coords], work.plan.dims), rows=len(values))
 
 
 def split(work: Work, number: int) -> None:

@@ -17,15 +17,7 @@ from ..containers.base import is_url, split_path, touching
 from ..containers.objects.bucket import Bucket
 from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.tree import index_dtype
-from ..errors import (
-    ArrayError,
-    BinsparseError,
-    ContainerError,
-    FormatError,
-    OptionError,
-    Problem,
-    raise_if,
-)
+from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem, raise_if
 from ..formats.structure import expand, in_triangle, read_problems
 from ..io import reading
 from ..io.joining_labels import joined_labels
@@ -74,12 +66,6 @@ class Source:
             if not isinstance(error, BinsparseError):
                 error.add_note(name)
             raise
-
-    def sample(self, plan: Plan, number: int, count: int) -> tuple[int, list[Array]]:
-        """How many entries a chunk has, and the columns of coordinates of about `count` of them, taken at random."""
-        *coords, values = self.columns(plan, number)
-        at = np.random.default_rng(number).choice(len(values), min(count, len(values)), replace=False)
-        return len(values), [x[at] for x in coords]
 
 
 def common_type(types: Sequence[np.dtype[Any]], path: str) -> np.dtype[Any]:

@@ -96,6 +96,7 @@ def convert(
             _convert_text(stream, target, format, memory, rest)
             return
     opened = reading.open(source, limits=limits)
+    reading.warn_of_others(source)
     if map is not None:
         through = parse_map(map, opened.shape)
         listed = coordinates(len(through.groups)) if format is None else format

@@ -35,6 +35,8 @@ from .streams import Blocks, spilled
 from .tables import LEAST, Table, is_relation, needs_sql, table_of
 from .work import Work, begin, begun, open_work, scratch
 
+_ARROW = 3 * 2**24  # bytes of pyarrow, and of a row group that it reads
+
 
 @within_memory
 def build(
@@ -204,7 +206,7 @@ def _given(source: Any, columns: Sequence[str | None] | None, count: int | None,
         return made(told, make=lambda plan: dask_chunks(source, columns, nulls))
     files = parquet_files(source)
     states = list(zip(files, side_by_side(state_of, files), strict=True))
-    given = made(states, files)._replace(source=files)
+    given = _Given(files, columns, nulls, shape, states, files)
     if sizes is None or None in sizes or needs_sql(files, columns):
         return given
     return given._replace(make=lambda plan: Parquet(files, columns, plan.rows, nulls, table_of(files)))
@@ -218,13 +220,14 @@ def _read(given: _Given, folder: str, there: Any, options: Any, fill: Any, repor
     if given.sizes is None or None in given.sizes:
         raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables tell them"))
     assert given.make is not None
+    if given.columns is not None and "rows" not in options:
+        options = {**options, "used": (options.get("used") or max(resident(), LOADED)) + _ARROW}
     plan = planned(given.shape, **options)
     refuse_scalar(plan)
     entries = given.make(plan)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
     plan = replace(plan, names=given.names, sorted=single)
-    dtype = plan.dtype or entries.value_type()
-    plan = replace(plan, **plan.typed(dtype, fill))
+    plan = replace(plan, **plan.typed(plan.dtype or entries.value_type(), fill))
     if isinstance(entries, Tensors) and (tensors := entries.tensors()):
         entries.check(plan.shape)
         plan = plan.like(tensors[0], fill)

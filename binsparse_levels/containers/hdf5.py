@@ -61,7 +61,8 @@ class HDF5Reader:
     def read_header(self) -> Any:
         text = read_text(self._group, ATTRIBUTE, self._limits)
         if text is None:
-            raise ContainerError(Problem(self._group.name, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
+            what = f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here; list_tensors names those of the file"
+            raise ContainerError(Problem(self._group.name, what))
         return load_json(text, self._limits)
 
     def array(self, name: str) -> LazyArray | None:

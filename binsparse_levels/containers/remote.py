@@ -53,10 +53,11 @@ def file_at(url: str) -> Any:
     with touching(url), needing("remote"):
         from fsspec.spec import AbstractBufferedFile
 
-        folder, _, name = url.rpartition("/")
-        store = store_at(url if is_web(url) else folder)
+        parts = urlsplit(url)
+        place, path = (url, "") if is_web(url) else (f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/"))
+        store = store_at(place)
         try:
-            size, version, fetch = _by_fsspec(url) if store is None else _by_obstore(store, "" if is_web(url) else name)
+            size, version, fetch = _by_fsspec(url) if store is None else _by_obstore(store, path)
         except FileNotFoundError:
             raise PathMissingError(Problem(url, "no such file; check the address")) from None
 

@@ -21,6 +21,7 @@ from ..arrays import Array, LazyArray, Size, lazy
 from ..errors import (
     BinsparseError,
     ContainerError,
+    DescriptorError,
     IncompleteError,
     LimitError,
     PathMissingError,
@@ -49,7 +50,6 @@ SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordin
 SHARD = 2**20  # items: a large array makes few files
 _METADATA = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
 _MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
-_MOST_CODECS = 2**6  # of one array, each of which zarr makes an object of, and passes all bytes through
 _AT_ONCE = 16  # nodes of which the metadata is asked for
 
 # The codecs that may run; those of version 2 by their numcodecs names.
@@ -57,20 +57,18 @@ _CODECS = {*CODECS, "bytes", "transpose", "sharding_indexed", "zlib", "lz4", "cr
 _TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
-def node_at(place: StorePath, first: str = ".zgroup") -> dict[str, Any] | None:
+def node_at(place: StorePath) -> dict[str, Any] | None:
     """The metadata of the group or array at a place, with its attributes; None where there is neither.
 
-    first: the key of version 2 that is expected. Raises ContainerError for a near node with metadata of both versions,
-    of which programs take one or the other.
+    Raises ContainerError for a near node with metadata of both versions, of which programs take one or the other.
     """
     node = _json(place, ROOT)
     if node is None or is_near(place.store):
-        for key in (".zgroup", ".zarray") if first == ".zgroup" else (".zarray", ".zgroup"):
-            older = _json(place, key)
+        for kind in ("group", "array"):
+            older = _json(place, f".z{kind}")
             if older is not None and node is not None:
                 raise ContainerError(Problem(str(place), "has metadata of two versions of Zarr"))
             if older is not None:
-                kind = "array" if key == ".zarray" else "group"
                 return {**older, "node_type": kind, "attributes": _json(place, ".zattrs") or {}}
     return node
 
@@ -78,7 +76,10 @@ def node_at(place: StorePath, first: str = ".zgroup") -> dict[str, Any] | None:
 def _json(place: StorePath, key: str) -> dict[str, Any] | None:
     """The stored JSON of a key. zarr itself accepts duplicate keys."""
     text = stored(place, key)
-    found = None if text is None else load_json(text, _METADATA, constants=True)
+    try:
+        found = None if text is None else load_json(text, _METADATA, constants=True)
+    except DescriptorError as error:
+        raise ContainerError(Problem(f"{place}/{key}", error.problems[0].message)) from None
     if not isinstance(found, dict | None):
         raise ContainerError(Problem(f"{place}/{key}", "is no JSON object"))
     return found
@@ -140,7 +141,7 @@ class ZarrReader:
     def array(self, name: str) -> LazyArray | None:
         with touching(name):
             place = self.group.store_path / name
-            node = self._listed["arrays"].get(name) or node_at(place, ".zarray")
+            node = self._listed["arrays"].get(name) or node_at(place)
             if node is None:
                 return None
             if node.get("node_type", "array") != "array":
@@ -159,8 +160,6 @@ class ZarrReader:
     def _by_zarr(self, name: str, node: dict[str, Any], nbytes: Size | None) -> LazyArray:
         """An array that zarr reads: of several dimensions, of texts, with other codecs."""
         codecs = node["codecs"] if node["zarr_format"] == 3 else [node["compressor"], *(node["filters"] or ())]
-        if len(codecs) > _MOST_CODECS:
-            raise LimitError(Problem(name, f"{len(codecs)} codecs, more than {_MOST_CODECS}"))
         allowed = _CODECS if ATTRIBUTE in self.group.metadata.attributes else _CODECS | _TEXTS
         if bad := sorted({*_codec_names(filter(None, codecs))} - allowed):
             raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))

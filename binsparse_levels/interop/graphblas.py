@@ -13,9 +13,8 @@ from ..formats.dtypes import INTEGERS
 from ..formats.format import FormatLike
 from ..io.files.sscdf.dialects import NATIVE, SIZES
 from ..tensors.changing import expanded
-from ..tensors.foreign import qualified
+from ..tensors.foreign import check_representable, qualified
 from ..tensors.packing import pack
-from ..tensors.targets import check_representable
 from ..tensors.tensor import Tensor
 
 if TYPE_CHECKING:

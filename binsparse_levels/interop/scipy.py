@@ -12,9 +12,8 @@ from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates, parse_format
 from ..formats.index_map import IndexMap
 from ..tensors.changing import expanded, reformatted
-from ..tensors.foreign import owned, qualified
+from ..tensors.foreign import check_representable, owned, qualified
 from ..tensors.packing import pack, sorted_tensor
-from ..tensors.targets import check_representable
 from ..tensors.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -15,9 +15,8 @@ from ..formats.format import Format, in_order
 from ..formats.index_map import Digit, IndexMap
 from ..levels import full, listing
 from ..tensors.changing import expanded
-from ..tensors.foreign import qualified
+from ..tensors.foreign import check_representable, qualified
 from ..tensors.packing import pack_dense
-from ..tensors.targets import check_representable
 from ..tensors.tensor import Tensor
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ from ..tensors.encoding import Metadata
 from ..tensors.held import Check
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
-from .file_tensors import FileTensor, guarded, loaded_tensor, opened_tensor
+from .file_tensors import FileTensor, guarded, items, loaded_tensor, opened_tensor
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
 
@@ -207,7 +207,7 @@ class Loading:
         if self._unreplaced is not None:
             held = guarded(held, self._unreplaced)
         if held.dtype != dtype:
-            held = _cast(held, dtype)
+            held = items(held, len(held), dtype)
         return _sealed(name, held, self._sums, self._limits) if self._sums else held
 
     def _array(self, name: str) -> LazyArray:
@@ -269,13 +269,6 @@ class Loading:
                 raise ArrayError(Problem(name, f"{array.dtype} holds what the declared {wanted} cannot"))
             self.repairs.append(f"{name}: declared {wanted}, stored as {array.dtype}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
-
-
-def _cast(array: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
-    def cast(read: Callable[..., Array]) -> Callable[..., Array]:
-        return lambda *where: read(*where).astype(dtype, copy=False)
-
-    return lazy(array.shape, dtype, cast(array.part), at=cast(array.at), chunk=array.chunk)
 
 
 def _sealed(name: str, array: LazyArray, sums: dict[str, int], limits: Limits) -> LazyArray:

@@ -71,6 +71,17 @@ def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:
     return lazy(array.shape, array.dtype, part, at=at, nbytes=lambda: array.nbytes, chunk=array.chunk)
 
 
+def items(stored: LazyArray, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
+    """The first items of an array, as `dtype`; view: their bytes, taken for items of `dtype`."""
+    if length == len(stored) and dtype == stored.dtype:
+        return stored
+
+    def read(start: int, stop: int) -> Array:
+        return stored[start:stop].view(dtype) if view else stored[start:stop].astype(dtype, copy=False)
+
+    return lazy(length, dtype, read, nbytes=lambda: stored.nbytes)
+
+
 @contextlib.contextmanager
 def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
     """Prefix errors with the label, and name arrays as in the file."""

@@ -46,8 +46,6 @@ class Kind(NamedTuple):
     zarr_group: names of attributes of a Zarr group without a header, by which it is recognised.
     inner: the field, `group` or `zarr_group`, by which groups of such a file are recognised as of another kind.
     objects: the class of open objects, as "module:class".
-    remote: the module opens URLs. It overwrites an open store in place.
-    in_memory: the arrays are in memory already.
     """
 
     module: str
@@ -64,8 +62,6 @@ class Kind(NamedTuple):
     zarr_group: tuple[str, ...] = ()
     inner: str = ""
     objects: str = ""
-    remote: bool = False
-    in_memory: bool = False
 
     def part(self, name: str) -> Any:
         """A function of the module, or None where the module has none of this name in its `__all__`, if it has one.
@@ -75,7 +71,7 @@ class Kind(NamedTuple):
         **writes), and one of these three ways in, each with the keywords limits=… and **reads:
 
         - look(file, closing): a FileTensor; what has to be closed is entered into the ExitStack `closing`
-        - streaming(file, whole=…): a block in which there is a Stream, or without entries a Tensor or None
+        - streaming(file, whole=…): a block in which there is a Stream; whole: its chunks become one tensor in memory
         - read(file): a Tensor
 
         Each may have
@@ -109,7 +105,8 @@ _SSCDF = Kind(
     named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
-_SAMPLE = re.compile(rb"[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?([ \t]+\d+:[-+\d.eE]+)+[ \t]*\r?\n")  # of svmlight
+_STORE = "zarr"  # which opens URLs and stores, and overwrites those in place
+_SAMPLE = re.compile(rb"[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?[ \t]+\d+:[-+\d.]")  # how text of svmlight begins
 
 # Where several rows fit, the first whose module claims the file is taken, or else the last one.
 KINDS = {
@@ -120,7 +117,7 @@ KINDS = {
         signature=_HDF5, group=("binsparse",), inner="group", objects="h5py:Group",
     ),
     "zarr": Kind(
-        ".containers.zarr", (".zarr", ".zarr.zip"), folder=_ZARR, zip=_ZARR, inner="zarr_group", remote=True
+        ".containers.zarr", (".zarr", ".zarr.zip"), folder=_ZARR, zip=_ZARR, inner="zarr_group"
     ),
     "zarr2": Kind(".containers.zarr", (), {"zarr_format": 2}),
     "npz": Kind(".containers.npz", (".npz",), zip=("binsparse.npy",)),
@@ -148,7 +145,7 @@ KINDS = {
     "rawarray_directory": Kind(".containers.ra_folder", (".bspra",), folder=("values.ra",)),
     "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),
-    "memory": Kind(".containers.memory", objects="collections.abc:Mapping", in_memory=True),
+    "memory": Kind(".containers.memory", objects="collections.abc:Mapping"),
     "matrix_market": Kind(
         ".io.files.matrix_market", (".mtx", ".mtx.gz", ".ttx"), reads=("duplicates",),
         tensors=True, signature=(b"%%MatrixMarket", b"%MatrixMarket"),
@@ -219,18 +216,19 @@ class Location:
         return replace(self, group=group, name=name or self.name)
 
     def _marked(self, kind: Kind, group: str | None) -> str | None:
-        found, mark = None, kind.part("mark")
-        for name, other in KINDS.items():
-            if not (marks := getattr(other, kind.inner)):
-                continue
-            with contextlib.suppress(ContainerError):
-                if mark(self.handle, group, marks) is not None:
-                    found, claims = name, other.part("claims")
-                    if claims is None:
-                        return name
-                    with kind.part("reading")(self.handle, group, DEFAULT_LIMITS) as reader:
-                        if claims(reader.group):
-                            return name
+        mark, found = kind.part("mark"), None
+        kinds = {x: name for name, other in KINDS.items() for x in getattr(other, kind.inner)}
+        try:
+            while (there := mark(self.handle, group, kinds)) is not None:
+                found = kinds[there]
+                if found == self.name or (claims := KINDS[found].part("claims")) is None:
+                    break
+                with kind.part("reading")(self.handle, group, DEFAULT_LIMITS) as reader:
+                    if claims(reader.group):
+                        break
+                kinds = {x: name for x, name in kinds.items() if name != found}
+        except ContainerError:  # an array, or nothing
+            pass
         return found
 
     def options(self, asked: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
@@ -325,12 +323,12 @@ def name_of(place: Place) -> str:
 def in_place(place: Place) -> bool:
     """Whether a write overwrites the data where they are, as in stores that are no local files or folders."""
     path, _ = split_place(place)
-    return is_url(path) if isinstance(path, str) else KINDS[_of_object(path)[-1]].remote
+    return is_url(path) if isinstance(path, str) else _of_object(path)[-1] == _STORE
 
 
 def in_memory(place: Place) -> bool:
     """Whether the arrays at a place are in memory already."""
-    return not isinstance(place, str | os.PathLike) and KINDS[_of_object(place)[-1]].in_memory
+    return not isinstance(place, str | os.PathLike) and _of_object(place)[-1] == "memory"
 
 
 def is_foreign(place: Place) -> bool:
@@ -352,12 +350,12 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
         plain = next(part for part in path.split("::") if "://" in part).partition("?")[0].lower()
         _refuse_tables(plain)
         usual = _by_suffix(plain)
-        if usual is None or (KINDS[usual].remote and not plain.endswith(".zip")):
-            return [_remote()], path
+        if usual is None or (usual == _STORE and not plain.endswith(".zip")):
+            return [_STORE], path
         file, is_stream = closing.enter_context(remote.file_at(path)), True
     elif not is_stream and os.path.isdir(path):
         return _marked(path, "folder", os.listdir(path)), path
-    head = _head_of_stream(file, name) if is_stream else _head(path)
+    head = _head(file, name)
     if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(file))
         there = archive.namelist()  # a store may be zipped with its folder
@@ -405,11 +403,7 @@ def _of_object(place: Any) -> list[str]:
             if names and KINDS[names[0]].objects != kind.objects:
                 break
             names.append(name)
-    return names or [_remote()]
-
-
-def _remote() -> str:
-    return next(name for name, kind in KINDS.items() if kind.remote)
+    return names or [_STORE]
 
 
 def _by_suffix(path: str) -> str | None:
@@ -427,26 +421,21 @@ def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:
     return names[:1]
 
 
-def _head_of_stream(stream: IO[bytes], name: str) -> bytes:
-    with touching(name):
-        stream.seek(0)
-        return stream.read(2**7)
-
-
-def _head(path: str) -> bytes:
-    """The first bytes of a file, unpacked where it is compressed by gzip."""
-    if not os.path.isfile(path) and os.path.exists(path):  # to open a pipe would block
-        raise ContainerError(Problem(path, "is no file; choose a file or a folder"))
+def _head(file: str | IO[bytes], name: str) -> bytes:
+    """The first bytes of a file or a stream, unpacked where they are compressed by gzip."""
+    if not isinstance(file, str):
+        with touching(name):
+            file.seek(0)
+            return file.read(2**7)
+    if not os.path.isfile(file) and os.path.exists(file):  # to open a pipe would block
+        raise ContainerError(Problem(name, "is no file; choose a file or a folder"))
     try:
-        with open_file(path, "rb", buffering=0) as file:
-            head = file.read(4096)
+        with open_file(file, "rb", buffering=0) as opened:
+            head = opened.read(4096)
+        return zlib.decompressobj(wbits=31).decompress(head, 64) if head[:2] == b"\x1f\x8b" else head
     except FileNotFoundError:
-        raise PathMissingError(Problem(path, "no such file; check the path")) from None
+        raise PathMissingError(Problem(name, "no such file; check the path")) from None
     except OSError as error:
-        raise ContainerError(Problem(path, f"cannot be read: {error.strerror}; check its permissions")) from error
-    if head[:2] != b"\x1f\x8b":
-        return head
-    try:
-        return zlib.decompressobj(wbits=31).decompress(head, 64)
+        raise ContainerError(Problem(name, f"cannot be read: {error.strerror}; check its permissions")) from error
     except zlib.error as error:
-        raise ContainerError(Problem(path, f"not a gzip file: {error}; fetch it again")) from None
+        raise ContainerError(Problem(name, f"not a gzip file: {error}; fetch it again")) from None

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import stat
 import warnings
 import weakref
 import zlib
@@ -130,9 +129,8 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         if kind.tensors and kind.part("look") is None:
             return read(location, limits=limits)
         if kind.tensors:
-            source: FileTensor = kind.part("look")(
-                location.handle, stack, limits=limits, **location.options({}, ("group",))
-            )
+            given = location.options({}, kind.reads)
+            source: FileTensor = kind.part("look")(location.handle, stack, limits=limits, **given)
             if not source.lazy:
                 return loaded_tensor(source, limits)
             tensor = opened_tensor(source, limits)
@@ -185,17 +183,12 @@ def _origin(location: Location, known: object) -> Origin | None:
         token = location.version or f"{zlib.crc32(repr(known).encode()):08x}"
     else:
         path = os.path.abspath(path)
-        status = os.stat(path)
-        token = _signature(status)
-        if stat.S_ISDIR(status.st_mode):
+        files = [path]
+        if os.path.isdir(path):
             folder = os.path.join(path, location.group or "")
             files = [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
-            token = " ".join(_signature(os.stat(file)) for file in files)
+        token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in map(os.stat, files))
     return Origin(path if location.group is None else f"{path}:{location.group}", token)
-
-
-def _signature(status: os.stat_result) -> str:
-    return f"{status.st_ino}-{status.st_size}-{status.st_mtime_ns}"
 
 
 @contextlib.contextmanager
@@ -335,6 +328,19 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
             with _reading(file, limits) as reader:
                 reader.read_header()
     return ["/"]
+
+
+def warn_of_others(place: Place) -> None:
+    """Warn of what a local file holds beside the tensor at its root, and what its conversion leaves out."""
+    with resolved(place) as location:
+        path, list_others = location.path, location.kind.part("others")
+        if location.kind.tensors or location.group is not None or list_others is None or not isinstance(path, str):
+            return
+        others = [] if is_url(path) else sorted(list_others(path))
+    if others:
+        what = f"{path}: has {', '.join(others):.200} beside its tensor, which are left out"
+        remedy = f"convert {path}:NAME for a tensor that list_tensors names"
+        warnings.warn(f"{what}; {remedy}", DialectWarning, stacklevel=4)
 
 
 def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:

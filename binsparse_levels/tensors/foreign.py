@@ -1,15 +1,15 @@
-"""Objects of other libraries as tensors: a table says which function takes the types of a library."""
+"""Objects of other libraries as tensors: a table says which function takes their types. What others can represent."""
 
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any
 
 import numpy as np
 
 from ..arrays import Array
-from ..errors import OptionError, within_memory
+from ..errors import FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import FormatLike
 from .above import above
 from .changing import reformatted
@@ -89,6 +89,34 @@ def _converted(thing: Any, copy: bool) -> Tensor:
     streams = _TABLE if hasattr(thing, "__arrow_c_stream__") else _HINTS["builtins"]
     hint = _row(_HINTS, type(thing)) or streams
     raise OptionError(f"expected a Tensor or an array of another library, got {name}; {hint}")
+
+
+def check_representable(
+    tensor: Tensor,
+    target: str,
+    path: str | None = None,
+    *,
+    ranks: Collection[int] | None = None,
+    type_fits: bool = True,
+    structures: bool = False,
+) -> None:
+    """Raise FormatError if a target cannot represent the tensor. No target has another fill value than zero.
+
+    path: of a file, for errors, which else name the attribute. ranks: the numbers of dimensions that the target holds.
+    type_fits: whether it holds the type of the values. structures: whether it holds structures.
+    """
+    problems = []
+    if ranks is not None and tensor.ndim not in ranks:
+        problems.append(Problem(path or "shape", f"{target} holds no tensors of {tensor.ndim} dimensions; slice it"))
+    if tensor.structure is not None and not structures:
+        what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
+        problems.append(Problem(path or "structure", what))
+    if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype)[()]:
+        what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
+        problems.append(Problem(path or "fill_value", what))
+    if not type_fits:
+        problems.append(Problem(path or "values", f"{target} holds no {tensor.dtype} values; call astype() first"))
+    raise_if(FormatError, problems)
 
 
 def qualified(thing: Any) -> str:

@@ -191,19 +191,6 @@ class Viewed(Held):
         return (self.base, self.selection) if self._own is None else self._own.cells()
 
 
-def distinct(held: Held) -> tuple[Held, dict[int, Array]]:
-    """A view whose coordinates are distinct, and for each dimension that repeats some, their numbers in its order."""
-    if not isinstance(held, Viewed):
-        return held, {}
-    items, places = list(held.selection.items), {}
-    for dimension, k in enumerate(held.selection.dimensions):
-        if isinstance(item := items[k], np.ndarray):
-            once, place = np.unique(item, return_inverse=True)
-            if len(once) < len(item):
-                items[k], places[dimension] = once, place
-    return (Viewed(held.base, held.selection._replace(items=tuple(items))) if places else held), places
-
-
 def around(held: Held, stored: Stored) -> Held:
     """Another tree below the map of what is held."""
     return stored if held.map is None else Mapped(stored, held.map)

@@ -2,8 +2,6 @@
 
 import datetime
 import os
-import subprocess
-import sys
 
 import duckdb
 import numpy as np
@@ -251,30 +249,3 @@ def test_chunks_without_entries_do_not_tell_the_type(tmp_path, door):
     else:
         bl.write_from(chunks, tmp_path / "a.zarr", (3, 3), "CSR")
     assert bl.read(tmp_path / "a.zarr").values.tolist() == [7 + 1j]
-
-
-MEMORY = """
-import re, sys, binsparse_levels as bl
-def call(memory):
-    bl.build(sys.argv[1], sys.argv[2], None, "CSR", columns=["u", "i", "v"], memory=memory, overwrite=True)
-memory = 280 << 20
-try:
-    call(memory)
-except bl.LimitError as error:
-    memory = int(re.findall("at least ([0-9]+)", str(error))[0])
-    call(memory)
-status = open("/proc/self/status").read()
-print(memory >> 10, re.findall(r"VmHWM:\\s+(\\d+)", status)[0])
-"""
-
-
-@pytest.mark.slow
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_memory_of_a_fresh_process_with_labels(tmp_path):
-    rng, count = np.random.default_rng(0), 1_500_000
-    users = pa.array([f"user-{k}" for k in rng.permutation(count)])
-    table = pa.table({"u": users, "i": rng.integers(0, 1000, count), "v": rng.random(count)})
-    pq.write_table(table, tmp_path / "t.parquet")
-    command = [sys.executable, "-c", MEMORY, str(tmp_path / "t.parquet"), str(tmp_path / "a.zarr")]
-    allowed, peak = map(int, subprocess.run(command, capture_output=True, text=True, check=True).stdout.split())
-    assert peak <= 1.05 * allowed

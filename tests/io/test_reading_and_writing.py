@@ -21,12 +21,14 @@ from binsparse_levels import (
     ContainerError,
     Dense,
     DescriptorError,
+    DialectWarning,
     Format,
     LimitError,
     Limits,
     Sparse,
     Tensor,
     UnsafeError,
+    convert,
     pack,
     read,
     write,
@@ -485,3 +487,16 @@ def test_what_does_not_fit_is_not_read_leniently(declared, stored):
     place["values"] = stored
     with pytest.raises(ArrayError, match="cannot"):
         read(place, lenient=True)
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.zarr"])
+def test_a_conversion_names_what_it_leaves_out(tmp_path, name):
+    tensor = pack([[0]], [1.0], 3, "CVEC")
+    write(tmp_path / name, tensor)
+    convert(tmp_path / name, tmp_path / "b.h5")
+    write(f"{tmp_path}/{name}:right_side", tensor)
+    write(f"{tmp_path}/{name}:x", tensor)
+    with pytest.warns(DialectWarning, match=r"has right_side, x beside its tensor.*list_tensors"):
+        convert(tmp_path / name, tmp_path / "b.h5", overwrite=True)
+    convert(f"{tmp_path}/{name}:x", tmp_path / "c.h5")
+    assert read(tmp_path / "b.h5").equals(tensor)

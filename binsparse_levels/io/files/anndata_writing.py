@@ -17,7 +17,7 @@ from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, touchin
 from ...containers.replacing import Overwrite
 from ...errors import ArrayError, ContainerError, FormatError, PathExistsError, Problem
 from ...limits import DEFAULT_LIMITS, Limits
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from .anndata_tables import Axes, axes_of, index_of
 from .names import to_write

@@ -34,7 +34,7 @@ from ...errors import (
 from ...formats.bitpacked import Stream, encode
 from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from ..file_tensors import FileTensor
 from .compressed_matrix import Compression, compressed

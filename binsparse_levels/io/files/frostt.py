@@ -13,7 +13,7 @@ from ...arrays import Array
 from ...errors import ArrayError, FormatError, Problem, raise_if
 from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from . import text_tables
 

@@ -14,7 +14,7 @@ from ...errors import ArrayError, ContainerError, FormatError, Problem, raise_if
 from ...formats.format import coordinates
 from ...formats.structure import STRUCTURES, diagonal_problems, in_triangle
 from ...limits import DEFAULT_LIMITS, Limits
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from . import text_tables
 

@@ -24,7 +24,7 @@ from ...errors import FormatError, LimitError, PathMissingError, Problem
 from ...formats.format import Format
 from ...levels import full
 from ...limits import DEFAULT_LIMITS, Limits
-from ...tensors.targets import check_representable
+from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from ..file_tensors import FileTensor
 

@@ -18,7 +18,7 @@ from ...containers.replacing import same_folder
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
 from ...tensors.labels import Column
-from ..file_tensors import guarded
+from ..file_tensors import guarded, items
 from .names import column
 
 
@@ -157,17 +157,6 @@ class Group:
         if len(stored) not in (0, size):
             raise ArrayError(Problem(name, f"expected none or {size} names, got {len(stored)}"))
         return column(size, lambda key: stored[key].tolist(), name, self.limits) if len(stored) else None
-
-
-def items(stored: LazyArray, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
-    """The first items of an array, as `dtype`; view: their bytes, taken for items of `dtype`."""
-    if length == len(stored) and dtype == stored.dtype:
-        return stored
-
-    def read(start: int, stop: int) -> Array:
-        return stored[start:stop].view(dtype) if view else stored[start:stop].astype(dtype, copy=False)
-
-    return lazy(length, dtype, read, nbytes=lambda: stored.nbytes)
 
 
 def as_text(text: Any, path: str) -> str:

@@ -8,14 +8,26 @@ name. Files are read as HDF5, and written so that the NetCDF library opens and e
 from __future__ import annotations
 
 import contextlib
+import math
+from collections.abc import Mapping
+from typing import Any
 
 import h5py
+import numpy as np
 
-from ....containers.hdf5 import has_attribute, opened, read_text
-from ....limits import DEFAULT_LIMITS, Limits
-from ...file_tensors import FileTensor
-from . import reading
-from .dialects import VERSION, groups_of, is_object, names_of
+from ....arrays import Array, LazyArray
+from ....containers.base import touching
+from ....containers.hdf5 import HDF5Reader, has_attribute, opened, read_text
+from ....engine.tree import length_problems
+from ....errors import ArrayError, ContainerError, PathMissingError, Problem, raise_if
+from ....formats.descriptor import array_classes
+from ....formats.json import load_json
+from ....limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from ....tensors.validation import checked_fill
+from ...file_tensors import FileTensor, items, named
+from ..sources import Group
+from . import dialects
+from .dialects import VERSION, Spelling, groups_of, is_object, names_of
 from .writing import write, write_all
 
 __all__ = ["claims", "list_groups", "look", "write", "write_all"]
@@ -52,6 +64,158 @@ def look(
 ) -> FileTensor:
     """The primary object, or the one of that name, with lazy arrays. A comment becomes the attribute `comment`.
 
-    Raises ContainerError, UnsafeError, ArrayError, FormatError, LimitError for an invalid object.
+    It is compared with the metadata of its arrays. Raises ContainerError, UnsafeError, ArrayError, FormatError,
+    LimitError for an invalid object.
     """
-    return reading.look(closing.enter_context(opened(path)), group, limits)
+    file = closing.enter_context(opened(path))
+    label = dialects.label_of(file.file.filename, group)
+    with named({}, label), touching("attributes"):
+        groups = groups_of(file)
+        if group is not None and group not in groups:
+            raise PathMissingError(Problem("", "no object of this name; see list_tensors"))
+        place = file if group is None else groups[group]
+        if not is_object(place):
+            others = ", ".join(repr(other) for other in names_of(file)) or "none"
+            raise ContainerError(Problem("", f"is no sscdf object; those of the file: {others:.200}"))
+        look_in = _look_json if "metadata" in place.attrs else _look_native
+        return look_in(_Source(HDF5Reader(place, limits), limits))._replace(label=label, ordered=True)
+
+
+class _Source(Group):
+    """The group of an object."""
+
+    def scalar(self, name: str) -> Array:
+        """A dataset without a dimension."""
+        if self.array(name).shape != ():
+            raise ArrayError(Problem(name, f"expected a scalar, got shape {self.array(name).shape}"))
+        with touching(name):
+            scalar: Array = self.reader.group[name][()]
+            return scalar
+
+    def size(self, name: str) -> int:
+        """The size of a dimension."""
+        if (dtype := self.array(name).dtype).kind not in "iu":
+            raise ArrayError(Problem(name, f"expected an integer type, got {dtype}"))
+        size = int(self.scalar(name))
+        if not 0 <= size <= INT64_MAX:
+            raise ArrayError(Problem(name, f"{size} is not in 0 … 2**63 - 1"))
+        return size
+
+    def first(self, name: str, most: int | None, dtype: np.dtype[Any] | None = None) -> LazyArray:
+        """A dataset of one dimension, of which only the first `most` items count; dtype: what it stands for.
+
+        Of booleans any byte but 0 is true, as in C, since cells that are not set may hold anything; but those of a
+        bitmap are kept as they are, to be checked.
+        """
+        stored = self.one_dimension(name)
+        length = len(stored) if most is None else min(len(stored), most)
+        if length < len(stored):
+            self.limits.hold("array_bytes", len(stored) * stored.dtype.itemsize, name, "the size in bytes")
+        return items(stored, length, dtype or stored.dtype.newbyteorder("="), view=name == "bitmap")
+
+    def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
+        """Raise ArrayError for a dataset of another type than the declared one."""
+        held = self.array(name).dtype.newbyteorder("=")
+        if held != dtype and not (dtype.kind == "b" and held.kind in "iu" and held.itemsize == 1):
+            raise ArrayError(Problem(name, f"declared {said}, stored as {held}"))
+
+
+def _known(table: Mapping[str, Any], word: Any, path: str) -> Any:
+    if not isinstance(word, str) or word not in table:
+        raise ContainerError(Problem(path, f"unknown {word!r:.60}; known are {', '.join(table)}"))
+    return table[word]
+
+
+def _look_native(source: _Source) -> FileTensor:
+    version = Group(HDF5Reader(source.reader.group.file, source.limits), source.limits).attribute_text("version")
+    if version != dialects.VERSION:
+        raise ContainerError(Problem("version", f"expected {dialects.VERSION}, got {version!r:.60}"))
+    spelling: Spelling = _known(dialects.NATIVE, source.attribute_text("format"), "format")
+    dtype = _known(dialects.NATIVE_TYPES, said := source.attribute_text("datatype"), "datatype")
+    comment = "" if source.attribute("comment") is None else source.attribute_text("comment")
+    if not spelling.format.rank:
+        if spelling.format.levels:
+            arrays, value = {"bitmap_0": np.zeros(1, bool)}, np.zeros(1, dtype)
+        else:
+            source.expect("value", dtype, said)
+            arrays, value = {}, source.scalar("value").astype(dtype).reshape(1)
+        return FileTensor(spelling.format, (), arrays, value, _attributes(comment), {"values": "value"})
+    shape = tuple(source.size(name) for name in dialects.SIZES[spelling.format.rank])
+    return _compared(source, spelling, shape, dtype, said, None, comment)
+
+
+def _look_json(source: _Source) -> FileTensor:
+    described = load_json(source.attribute_text("metadata"), source.limits, constants=True)
+    if not isinstance(described, dict):
+        raise ContainerError(Problem("metadata", f"expected an object, got {described!r:.60}"))
+    if (version := described.get("version")) != dialects.VERSION:
+        raise ContainerError(Problem("metadata.version", f"expected {dialects.VERSION}, got {version!r:.60}"))
+    words = {**dialects.JSON, "COO": dialects.JSON["COOR"]}
+    spelling: Spelling = _known(words, described.get("format"), "metadata.format")
+    shape: Any = described.get("shape")
+    sound = isinstance(shape, list) and all(type(size) is int and 0 <= size <= INT64_MAX for size in shape)
+    if not sound or len(shape) != spelling.format.rank:
+        what = f"expected {spelling.format.rank} integers in 0 … 2**63 - 1, got {shape!r:.60}"
+        raise ContainerError(Problem("metadata.shape", what))
+    types = described.get("data_types")
+    if not isinstance(types, dict):
+        raise ContainerError(Problem("metadata.data_types", f"expected an object, got {types!r:.60}"))
+    dtype = _known(dialects.JSON_TYPES, types.get("values"), "metadata.data_types.values")
+    comment = described.get("comment", "")
+    if not isinstance(comment, str):
+        raise ContainerError(Problem("metadata.comment", f"expected a string, got {comment!r:.60}"))
+    if spelling.format.alias in ("COOR", "COOC") and source.reader.array("indices_0") is None:
+        spelling = dialects.NATIVE[spelling.format.alias.lower()]  # as the text of that state has it, not its program
+    for name in spelling.arrays.values():
+        if name in types:
+            path = f"metadata.data_types.{name}"
+            source.expect(name, _known(dialects.INTEGER_TYPES, types[name], path), types[name])
+    iso = None
+    if "iso_value" in described:
+        value = described["iso_value"]
+        if type(value) not in ((bool,) if dtype.kind == "b" else (int, float)):
+            raise ContainerError(Problem("metadata.iso_value", f"expected a value of {dtype}, got {value!r:.60}"))
+        try:
+            iso = np.asarray(checked_fill(value, dtype))
+        except (ArrayError, OverflowError):
+            raise ContainerError(Problem("metadata.iso_value", f"{value!r:.60} is no {dtype}")) from None
+    return _compared(source, spelling, tuple(shape), dtype, types["values"], iso, comment)
+
+
+def _compared(
+    source: _Source,
+    spelling: Spelling,
+    shape: tuple[int, ...],
+    dtype: np.dtype[Any],
+    said: str,
+    iso: Array | None,
+    comment: str,
+) -> FileTensor:
+    """The object, if the metadata of all arrays fits. iso: its one value, if the file has it in an attribute."""
+    format = spelling.format
+    dims = tuple(shape[k] for k in format.order)
+    # Programs write what they have allocated: of arrays with an item for each cell those behind the last one are none.
+    cells = math.prod(shape)
+    by_cell = all(level.gaps or level.padded for level in format.levels)
+    most = cells if by_cell else None
+    arrays = {}
+    for name, role_class in array_classes(format).items():
+        dtype_of = np.dtype(bool) if role_class == "bool" else None
+        if dtype_of:
+            source.expect(spelling.arrays[name], dtype_of, "booleans")
+        arrays[name] = source.first(spelling.arrays[name], most, dtype_of)
+    values: Any = iso
+    if iso is None:
+        source.expect("values", dtype, said)
+        if source.array("values").shape == ():
+            values = source.scalar("values").astype(dtype)
+        else:
+            values = source.first("values", most, dtype)
+    count = len(values) if isinstance(values, LazyArray) else None
+    with named(spelling.arrays):
+        raise_if(ArrayError, length_problems(format.levels, dims, arrays, count)[0])
+    return FileTensor(format, shape, arrays, values, _attributes(comment), spelling.arrays)
+
+
+def _attributes(comment: str) -> dict[str, Any]:
+    return {"comment": comment} if comment else {}

@@ -19,7 +19,7 @@ from ....containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
 from ....errors import ContainerError, FormatError, PathExistsError, Problem, raise_if
 from ....formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ....limits import DEFAULT_LIMITS, Limits
-from ....tensors.targets import check_representable
+from ....tensors.foreign import check_representable
 from ....tensors.tensor import Tensor
 from ..names import encodes
 from . import dialects

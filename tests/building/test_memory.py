@@ -1,0 +1,68 @@
+"""`memory=` bounds a fresh process, through every door."""
+
+import subprocess
+import sys
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+import binsparse_levels as bl
+
+COUNT, SHAPE = 1_500_000, (3000, 2**20)
+DOORS = {
+    "convert": ("a.h5", "convert('a.h5', 'b.h5', 'CSC'"),
+    "convert a text": ("a.tns", "convert('a.tns', 'b.h5', 'CSC'"),
+    "write_from": (None, "write_from(map(chunk, range(15)), 'b.h5', (2**20, 2**20), 'CSR', duplicates='sum'"),
+    "write_from of tensors": ("a.h5", "write_from([bl.open('a.h5')], 'b.h5', (3000, 2**20), 'CSC'"),
+    "build of a tensor": ("a.h5", "build('a.h5', 'b.zarr', (3000, 2**20), 'DCSC'"),
+    "build of a function": (None, "build(chunk, 'b.zarr', (2**20, 2**20), 'CSR', count=15, duplicates='sum'"),
+    "build of numbers": (
+        "n.parquet", "build('n.parquet', 'b.zarr', (3000, 2**20), 'CSF', columns=['i', 'j', 'v'], duplicates='sum'"
+    ),
+    "build of texts": ("t.parquet", "build('t.parquet', 'b.zarr', None, 'CSF', columns=['u', 'i', 'v']"),
+}  # fmt: skip
+PROGRAM = """
+import re, sys, numpy as np, binsparse_levels as bl
+def chunk(k):
+    rng = np.random.default_rng(k)
+    return rng.integers(0, 2**20, (2, 100_000)), rng.random(100_000) + 1j
+def call(memory):
+    bl.{call}, memory=memory)
+memory = 160 << 20
+for _ in range(2):
+    try:
+        call(memory)
+        break
+    except bl.LimitError as error:
+        memory = int(re.findall("at least ([0-9]+)", str(error))[0])
+print(memory >> 10, re.findall(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[0])
+"""
+
+
+@pytest.fixture(scope="module")
+def sources(tmp_path_factory):
+    folder, rng = tmp_path_factory.mktemp("sources"), np.random.default_rng(0)
+    coords = [rng.integers(0, size, COUNT) for size in SHAPE]
+    tensor = bl.pack(coords, rng.random(COUNT), SHAPE, "CSR", duplicates="last")
+    bl.write(folder / "a.h5", tensor.astype(complex))
+    bl.write(folder / "a.tns", tensor)
+    numbers = pa.table({"i": coords[0], "j": coords[1], "v": rng.random(COUNT)})
+    pq.write_table(numbers, folder / "n.parquet")
+    users = pa.array([f"user-{k}" for k in rng.permutation(COUNT)])
+    pq.write_table(pa.table({"u": users, "i": coords[0] % 1000, "v": rng.random(COUNT)}), folder / "t.parquet")
+    return folder
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("door", DOORS)
+def test_memory_of_a_fresh_process(tmp_path, sources, door):
+    source, call = DOORS[door]
+    if source is not None:
+        (tmp_path / source).symlink_to(sources / source)
+    command = [sys.executable, "-c", PROGRAM.replace("{call}", call)]
+    told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+    allowed, peak = map(int, told.split())
+    assert peak <= 1.05 * allowed
