@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import binsparse_levels
 from binsparse_levels import ContainerError, UnsafeError, append, concatenate, convert, pack_dense, read, system, write
-from binsparse_levels.containers import direct, hdf5, npz, replacing, zarr_reading
+from binsparse_levels.containers import direct, hdf5, npz, replacing, zarr_stores
 from binsparse_levels.containers.replacing import part_of
 from binsparse_levels.limits import DEFAULT_LIMITS
 
@@ -39,10 +39,11 @@ def windows(monkeypatch, tmp_path):
     """The calls of the system as Windows has them; what it has not is not there."""
     for name in FOREIGN:
         monkeypatch.delattr(os, name, raising=False)
-    for module in (hdf5, npz, zarr_reading):
+    for module in (hdf5, npz, zarr_stores):
         monkeypatch.setattr(module, "DIRECT", False)
     monkeypatch.setattr(system, "sys", SimpleNamespace(platform="win32"))
     monkeypatch.setattr(replacing, "FileLock", filelock.SoftFileLock)
+    monkeypatch.setitem(sys.modules, "fcntl", None)
     real = {name: getattr(os, name) for name in ("open", "fsync", "rename", "replace", "unlink")}
     real["CDLL"] = ctypes.CDLL
     writable, inside = set(), os.path.realpath(tmp_path)
