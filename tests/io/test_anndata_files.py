@@ -510,7 +510,7 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
         (CSR, "layers/a", {"narrow": True}, "narrow"),
         (CSR, "layers/counts", {}, "already exists; pass overwrite=True"),
         (CSR, "X", {}, "already exists; pass overwrite=True"),
-        (CSR, "layers", {}, "AnnData holds matrices in X, uns/NAME"),
+        (CSR, "layers", {}, "AnnData holds matrices in X, layers/NAME"),
         (CSR, "layers/a/b", {}, "AnnData holds matrices in"),
         (CSR, "raw/X", {}, "AnnData holds matrices in"),
         (CSR, "obs/a", {}, "AnnData holds matrices in"),
@@ -681,3 +681,11 @@ def test_a_group_without_names_is_no_10x_by_its_members_alone(tmp_path, shape, f
                 read(tmp_path / place)
         else:
             assert np.array_equal(read(tmp_path / place).to_dense(), dense)
+
+
+@pytest.mark.parametrize("side", ["row_names", "column_names"])
+def test_names_of_either_side_of_a_square_are_those_of_its_table(tmp_path, side):
+    names = [f"cell {k}" for k in range(3)]
+    tensor = from_scipy(matrix((3, 3))).with_attributes({side: names})
+    write(f"{tmp_path}/a.h5ad:obsp/a", tensor, kind="anndata")
+    assert loaded(str(tmp_path / "a.h5ad")).obs_names.tolist() == names

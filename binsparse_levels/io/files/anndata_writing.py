@@ -62,7 +62,10 @@ def write(
     kind, matrix = _matrix(tensor, place)
     if axes[0] == axes[1] is not None and matrix.shape[0] != matrix.shape[1]:
         raise FormatError(Problem("shape", f"expected as many rows as columns, got {matrix.shape}"))
-    names = {axis: to_write(matrix, k) for k, axis in enumerate(axes) if axis is not None}
+    names: dict[str, list[str]] = {}
+    for k, axis in enumerate(axes):
+        if axis is not None:
+            names[axis] = to_write(matrix, k) or names.get(axis, [])
     small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max
     dtype = np.int32 if small else np.int64  # of both index arrays, as scipy would choose
     arrays: dict[str, Array] = {
