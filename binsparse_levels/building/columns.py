@@ -227,7 +227,7 @@ class _Numbers:
         return column_of(arrow().array([], plain_type(self._empty, self._path)))
 
     def ascend(self) -> Array | None:
-        """Number labels in ascending order, but for given ones and categories. Returns new numbers where they differ."""
+        """Number labels in ascending order, but for given ones and categories. Returns new numbers if they differ."""
         from pyarrow import compute
 
         if self.known is None or self._given or self._categories:

@@ -61,8 +61,8 @@ def part_of(
 def _sorted(part: dict[str, Array], children: Children, n: int) -> tuple[dict[str, Array], Array]:
     """The part of a level of lists with the children of each fiber in order."""
     columns = {role: x for role, x in part.items() if role != "ptr"}
-    counts = np.diff(part["ptr"].astype(np.int64)) if "ptr" in part else [len(children)]
-    order = np.lexsort((*reversed(columns.values()), np.repeat(np.arange(n), counts)))
+    pointers = part["ptr"].astype(np.int64) if "ptr" in part else np.array([0, len(children)])
+    order = np.lexsort((*reversed(columns.values()), np.repeat(np.arange(n), np.diff(pointers))))
     return part | {role: x[order] for role, x in columns.items()}, as_array(children)[order]
 
 
