@@ -44,26 +44,13 @@ def part_of(
     try:
         part = level.part(arrays, dims, positions, window)
         if part is not None:
-            n_fibers = len(positions)
-            problems = list(level.check(part[0], dims, n_fibers))
-            if problems and level.join() == "lists" and not list(level.check(part[0], dims, n_fibers, order=False)):
-                part = _sorted(*part, n_fibers)  # other systems allow any order
-                problems = list(level.check(part[0], dims, n_fibers))
-            raise_if(ArrayError, problems)
-            return *part, range(n_fibers)
+            raise_if(ArrayError, level.check(part[0], dims, len(positions)))
+            return *part, range(len(positions))
     except ArrayError as error:
         raise ArrayError([_in_part(problem, place, positions) for problem in error.problems]) from None
     whole = {role: x[:] for role, x in arrays.items()}
     raise_if(ArrayError, [at_name(problem, place) for problem in level.check(whole, dims, n)])
     return whole, None, positions
-
-
-def _sorted(part: dict[str, Array], children: Children, n: int) -> tuple[dict[str, Array], Array]:
-    """The part of a level of lists with the children of each fiber in order."""
-    columns = {role: x for role, x in part.items() if role != "ptr"}
-    pointers = part["ptr"].astype(np.int64) if "ptr" in part else np.array([0, len(children)])
-    order = np.lexsort((*reversed(columns.values()), np.repeat(np.arange(n), np.diff(pointers))))
-    return part | {role: x[order] for role, x in columns.items()}, as_array(children)[order]
 
 
 def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
