@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import inspect
 import itertools
 import os
 import traceback
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
+from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -32,6 +34,7 @@ with needing("test"):
     from hypothesis import assume
     from hypothesis import strategies as st
 
+_BOUND = 2**32  # bytes that a law may take
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
 
 
@@ -383,6 +386,25 @@ def check_kind(kind: type[Level], *, examples: int = 30) -> list[Held]:
     return results
 
 
+@contextlib.contextmanager
+def _bounded_memory() -> Iterator[None]:
+    """Bound what the process takes beyond its address space, where the system has such a limit."""
+    try:
+        import resource
+
+        with Path("/proc/self/statm").open() as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + _BOUND if soft < 0 else min(soft, now + _BOUND), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
 def _problem(law: _Law, level: Level, examples: int) -> str | None:
     """Why a law is broken for a level, in one line; None where it holds, or the kind has nothing that it tells of."""
 
@@ -400,7 +422,8 @@ def _problem(law: _Law, level: Level, examples: int) -> str | None:
         law.check(data, level)
 
     try:
-        run()
+        with _bounded_memory():  # a kind that believes a damaged file must not end the process
+            run()
     except hypothesis.errors.Unsatisfiable:  # the kind refuses what is drawn
         return None
     except Exception as error:
