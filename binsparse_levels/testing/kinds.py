@@ -395,8 +395,7 @@ def _bounded_memory() -> Iterator[None]:
         with Path("/proc/self/statm").open() as file:
             now = int(file.read().split()[0]) * resource.getpagesize()
     except (ImportError, OSError):
-        yield
-        return
+        return (yield)
     before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
     resource.setrlimit(resource.RLIMIT_AS, (now + _BOUND if soft < 0 else min(soft, now + _BOUND), hard))
     try:
