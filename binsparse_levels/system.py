@@ -92,7 +92,7 @@ def unchanged_by_others(path: str) -> Iterator[bool]:
         with contextlib.suppress(ImportError, OSError):
             import fcntl
 
-            handle = os.open(path, os.O_RDONLY)
+            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
             stack.callback(os.close, handle)
             try:
                 fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
