@@ -82,6 +82,25 @@ def rename_new(a: str, b: str) -> bool:
 
 
 @contextlib.contextmanager
+def bounded_memory(more: int) -> Iterator[None]:
+    """Allow the process so many bytes beyond its address space, where the system has such a limit."""
+    try:
+        import resource
+
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+    except (ImportError, OSError):
+        yield
+        return
+    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
+    resource.setrlimit(resource.RLIMIT_AS, (now + more if soft < 0 else min(soft, now + more), hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_AS, before)
+
+
+@contextlib.contextmanager
 def unchanged_by_others(path: str) -> Iterator[bool]:
     """Hold the system's shared lock of a file, which no writer gets meanwhile. The value is False where one has it.
 

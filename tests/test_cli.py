@@ -261,7 +261,7 @@ def test_list_of_a_file_of_groups(run, groups, path):
     assert json.loads(run("list", groups, "--json")[1])["tensors"][1] == {
         "group": "b/c", "shape": [3, 4], "format": "CSR", "number_of_stored_values": 2, "bytes": 40
     }  # fmt: skip
-    assert "this file has a, b/c" in run("info", groups)[2]
+    assert "list_tensors names those of the file" in run("info", groups)[2]
     for place in (f"{groups}:b", f"{groups}:none"):
         status, out, err = run("info", place)
         assert (status, out) == (1, "")
@@ -306,8 +306,8 @@ def test_columns_of_texts_are_labels(run, tmp_path):
         words = ("--columns", "day,site,v", "--duplicates", "sum", "--format", "CSR", "--overwrite")
         assert run("convert", path, out, *words) == (0, "", "")
         tensor = read(out)
-        assert (tensor.shape, tensor.dims, tensor.labels("site").tolist()) == ((4, 2), ("day", "site"), ["b", "a"])
-        assert tensor.to_dense().tolist() == [[0, 0], [0, 2], [0, 0], [5, 0]]
+        assert (tensor.shape, tensor.dims, tensor.labels("site").tolist()) == ((4, 2), ("day", "site"), ["a", "b"])
+        assert tensor.to_dense().tolist() == [[0, 0], [2, 0], [0, 0], [0, 5]]
 
 
 def labelled(labels, dims=("day", "site")):

@@ -23,6 +23,8 @@ BEHIND = {
     ("containers/remote.py", "obstore"),
     ("interop/anndata.py", "sparse"),  # where it is installed
     ("interop/dask.py", "dask"),
+    ("interop/dask.py", "distributed"),  # where it is installed
+    ("interop/dask.py", "sparse"),
     ("interop/torch.py", "torch"),
     ("io/files/matlab_program.py", "scipy"),  # who starts it has imported scipy
 }

@@ -13,7 +13,6 @@ from ..levels import LEVELS
 from ..levels.base import MAX_RANK, Level
 from ..looking.advice import advise
 from ..looking.report import report_on
-from ..looking.sweep import MEASURED, sweep
 from .arguments import LENIENT, LIMIT, OVERWRITE, PATH, argument, integers, limits_of, names
 from .terminal import (
     FAULTY_INPUT,
@@ -49,6 +48,8 @@ def _advise(options: argparse.Namespace) -> int:
 
 
 def _sweep(options: argparse.Namespace) -> int:
+    from ..looking.sweep import MEASURED, sweep  # other commands do without numba
+
     found = sweep(options.path, options.format, options.measure or MEASURED, repeat=options.repeat)
     if options.json:
         rows = [{**vars(row), "measures": dict(row.measures)} for row in found.rows]
@@ -113,8 +114,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "sweep": (
         _sweep, "store a tensor in formats, and measure bits and times", PATH,
         argument("--format", "such as CSR; may be repeated", action="append", required=True),
-        argument("--measure", f"such as bits, or ij,j->i; may be repeated; {', '.join(MEASURED)} by default",
-                 action="append", default=[]),
+        argument("--measure", "such as bits, or ij,j->i; may be repeated", action="append", default=[]),
         argument("--repeat", "rounds", type=int, default=5),
     ),
     "draw": (

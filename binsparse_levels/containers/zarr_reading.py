@@ -274,13 +274,17 @@ def _prefix_in(attributes: Mapping[str, Any]) -> str:
 
 
 def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
-    """The first of these names that an attribute of a group has; None for a group that is missing, damaged, or has a
-    header.
+    """The first of these names that an attribute of a group has; None for a group that is damaged, or has a header.
+
+    Raises ContainerError for an array, or nothing.
     """
+    node: Any = {}
     with opened(path) as root, contextlib.suppress(BinsparseError), touching(str(path)):
-        attributes = (_group_at(root, group) or {}).get("attributes", {})
-        return None if ATTRIBUTE in attributes else next((name for name in among if name in attributes), None)
-    return None
+        node = _group_at(root, group)
+    if node is None or node.get("node_type") == "array":
+        raise ContainerError(Problem(str(path), "no such group of Zarr"))
+    attributes = node.get("attributes", {})
+    return None if ATTRIBUTE in attributes else next((name for name in among if name in attributes), None)
 
 
 def others(path: str, there: Collection[str] | None = None) -> set[str]:

@@ -228,8 +228,8 @@ class Location:
                         break
                 kinds = {x: name for x, name in kinds.items() if name != found}
         except ContainerError:  # an array, or nothing
-            pass
-        return found
+            return found
+        return found or self.name
 
     def options(self, asked: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for one

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import contextlib
 import inspect
 import itertools
 import os
 import traceback
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
-from pathlib import Path
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -24,6 +22,7 @@ from ..io import append, concatenate, open, read, write
 from ..levels import Dense, Level, Sparse, places, register
 from ..levels.base import INTEGERS, Expanded
 from ..levels.positions import Positions, as_array, as_pointers, count_owners
+from ..system import bounded_memory
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from .drawn import LevelCase, level_cases, selections
@@ -386,24 +385,6 @@ def check_kind(kind: type[Level], *, examples: int = 30) -> list[Held]:
     return results
 
 
-@contextlib.contextmanager
-def _bounded_memory() -> Iterator[None]:
-    """Bound what the process takes beyond its address space, where the system has such a limit."""
-    try:
-        import resource
-
-        with Path("/proc/self/statm").open() as file:
-            now = int(file.read().split()[0]) * resource.getpagesize()
-    except (ImportError, OSError):
-        return (yield)
-    before = soft, hard = resource.getrlimit(resource.RLIMIT_AS)
-    resource.setrlimit(resource.RLIMIT_AS, (now + _BOUND if soft < 0 else min(soft, now + _BOUND), hard))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_AS, before)
-
-
 def _problem(law: _Law, level: Level, examples: int) -> str | None:
     """Why a law is broken for a level, in one line; None where it holds, or the kind has nothing that it tells of."""
 
@@ -421,7 +402,7 @@ def _problem(law: _Law, level: Level, examples: int) -> str | None:
         law.check(data, level)
 
     try:
-        with _bounded_memory():  # a kind that believes a damaged file must not end the process
+        with bounded_memory(_BOUND):  # a kind that believes a damaged file must not end the process
             run()
     except hypothesis.errors.Unsatisfiable:  # the kind refuses what is drawn
         return None

@@ -449,4 +449,4 @@ def test_labels_are_read_without_checks_too(tmp_path):
     pyarrow = pytest.importorskip("pyarrow")
     table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
     write(tmp_path / "a.h5", from_table(table, ["user", "item"], "value", "CSR"))
-    assert read(tmp_path / "a.h5", check="none").labels("item").tolist() == ["pen", "ink"]
+    assert read(tmp_path / "a.h5", check="none").labels("item").tolist() == ["ink", "pen"]

@@ -126,7 +126,7 @@ def test_an_entry_of_either_triangle_stands_for_both(tmp_path, symmetry, seed):
     text = f"%%MatrixMarket matrix coordinate {field} {symmetry}\n5 5 {len(pairs)}\n{lines}"
     path = written(tmp_path / "a.mtx", text)
     assert np.array_equal(read(path).to_dense(), mmread(path).toarray())
-    convert(path, tmp_path / "a.h5", memory=2**30, overwrite=True)
+    convert(path, tmp_path / "a.h5", memory=2**34, overwrite=True)
     assert np.array_equal(read(tmp_path / "a.h5").to_dense(), mmread(path).toarray())
 
 
@@ -144,7 +144,7 @@ def test_an_entry_of_either_triangle_stands_for_both(tmp_path, symmetry, seed):
 def test_any_rank_and_one_percent_sign(tmp_path, head, body, dense, mark):
     path = written(tmp_path / "a.mtx", f"{mark}MatrixMarket {head}{body}")
     assert read(path).to_dense().tolist() == dense
-    convert(path, tmp_path / "a.h5", memory=2**30)
+    convert(path, tmp_path / "a.h5", memory=2**34)
     assert read(tmp_path / "a.h5").to_dense().tolist() == dense
 
 
@@ -429,7 +429,7 @@ def test_a_stream_is_converted_as_a_whole_text(tmp_path_factory, field, symmetry
 def test_errors_show_the_line(tmp_path, name, line, fault):
     head = "%%MatrixMarket matrix coordinate real general\n3 3 2\n" if name == "a.mtx" else ""
     (tmp_path / name).write_text(f"{head}1 1 1.0\n{line}\n")
-    for call in (read, lambda path: convert(path, tmp_path / "a.h5", memory=2**32)):
+    for call in (read, lambda path: convert(path, tmp_path / "a.h5", memory=2**34)):
         with pytest.raises(ArrayError, match=re.escape(f"'{line}', line 2 of the numbers: {fault}; correct this line")):
             call(tmp_path / name)
 

@@ -74,13 +74,14 @@ def symmetric(structure: str) -> Tensor:
 def labelled() -> Tensor:
     import pyarrow
 
+    times = pyarrow.array([5, 0], pyarrow.timestamp("us", "Europe/Berlin"))
     table = pyarrow.table({
         "text": ["a", "π", "a"], "truth": [True, False, False], "day": pyarrow.array([0, 9, 9], pyarrow.date32()),
-        "time": pyarrow.array([5, 0, 5], pyarrow.timestamp("us", "Europe/Berlin")), "number": [0, 3, 2],
+        "time": times.take([0, 1, 0]), "number": [0, 3, 2],
         "value": [1.5, 2.5, 3.5],
     })  # fmt: skip
     names = ["text", "truth", "day", "time", "number"]
-    return from_table(table, names, "value", "CSF", labels={"truth": [True, False]})
+    return from_table(table, names, "value", "CSF", labels={"truth": [True, False], "time": times}, fill_value=0)
 
 
 def sound() -> Iterator[tuple[str, Tensor, dict[str, Any]]]:
