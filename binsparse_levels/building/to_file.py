@@ -19,7 +19,7 @@ from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
-from ..formats.format import FormatLike, coordinates, with_map
+from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
@@ -108,7 +108,7 @@ def convert(
         tensor.format if format is None else format, tensor.shape, limits, mapped=opened.map is not None
     )
     tree, order = tensor._source, tensor.format.order
-    blank = is_dense(opened) and not parsed.padded and is_foreign(source)  # cells that equal the fill value are none
+    blank = drops_zeros(source, opened, parsed)
     rows = None if memory is None else _rows_of(memory, tree)
     if rows is None or not tree.lazy or in_memory(source) or _entries(tree, rows) <= rows:
         made = opened.convert(parsed, limits=limits)
@@ -128,6 +128,11 @@ def convert(
     plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered, one=one)
     with scratch(target) as folder:
         _write_parts(folder, plan.like(opened), Tensors([source], rows, limits), target, rest, client, opened.map)
+
+
+def drops_zeros(source: Place, tensor: Tensor, format: Format) -> bool:
+    """Whether cells of a dense array of another system are no entries where they equal the fill value."""
+    return is_dense(tensor) and not format.padded and is_foreign(source)
 
 
 def _without_blanks(dense: Tensor, rows: int) -> Iterator[Chunk]:

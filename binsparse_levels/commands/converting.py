@@ -7,6 +7,7 @@ from typing import Any, get_args
 
 from ..building import convert
 from ..building.columns import FILES
+from ..building.to_file import drops_zeros
 from ..engine.emission import Duplicates
 from ..errors import ContainerError
 from ..formats.format import FormatLike, coordinates, with_map
@@ -75,7 +76,8 @@ def _convert_in_memory(options: argparse.Namespace) -> None:
     if map is not None:
         tensor = _mapped(tensor, format, map, limits)
     elif format is not None:
-        tensor = tensor.convert(format, limits=limits)
+        made = tensor.convert(format, limits=limits)
+        tensor = made.drop_fill() if drops_zeros(options.path, tensor, made.format) else made
     how = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
     write(options.out, tensor, overwrite=options.overwrite, limits=limits, **how)
 

@@ -173,7 +173,7 @@ def texts(folder):
             yield Attempt("10x folder", path)
 
 
-@attack(93, "svmlight and folders of 10x: 1.2 GB of text in 1 MB of gzip", L)
+@attack(93, "svmlight and folders of 10x: 1.2 GB of text in 1 MB of gzip", A, L)
 def bombs(folder):
     bomb, limits = gzip.compress(b"1 1:1\n" * 10**6) * 200, Limits(array_bytes=2**22)
     (folder / "a.svmlight.gz").write_bytes(bomb)

@@ -37,7 +37,7 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
         return open_group(path, f"{group or ''}/{name}", limits, closing)
 
     mode = inside("").attribute("storage-mode") or "symmetric-upper"  # of versions before 3
-    if mode not in _STRUCTURES:
+    if not isinstance(mode, str) or mode not in _STRUCTURES:
         raise ContainerError(Problem("storage-mode", f"expected one of {', '.join(_STRUCTURES)}, got {mode!r:.40}"))
     indexes, pixels, table, chroms = map(inside, ("indexes", "pixels", "bins", "chroms"))
     pointers = indexes.integers("bin1_offset")

@@ -70,7 +70,7 @@ def _chunks(head: _Header, blocks: Iterable[tuple[bytes, str]], path: str) -> It
         count += len(columns[0])
         if head.structure is not None:
             coords, values = _lower(head.structure, coords, values)
-            if head.structure.startswith("skew"):
+            if head.structure.startswith("skew") and head.field != "pattern":
                 raise_if(ArrayError, diagonal_problems(head.structure, coords, values))
         yield coords, values
     if count != head.entries:
@@ -146,7 +146,7 @@ def _lower(structure: str, coords: Sequence[Array], values: Array) -> tuple[tupl
     """The entries in the lower triangle, those of the upper one mirrored."""
     i, j = coords
     above = i < j
-    if above.any():
+    if above.any() and not (values.dtype.kind == "b" and structure.startswith("skew")):  # which is refused later
         values = np.where(above, STRUCTURES[structure].mirrored(values), values)
         i, j = np.maximum(i, j), np.minimum(i, j)
     return (i, j), values

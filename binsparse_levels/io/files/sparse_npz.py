@@ -88,7 +88,8 @@ class _Members(Group):
 
     def blocks(self, shape: Sequence[int]) -> FileTensor:
         """Compressed rows of dense blocks: a tensor of rank 4 through a map."""
-        data, (_, *block) = self.cells_of("data", "biufc")
+        data, whole = self.cells_of("data", "biufc")
+        block = whole[1:]
         if len(block) != 2 or min(block) < 1 or shape[0] % block[0] or shape[1] % block[1]:
             raise ArrayError(Problem("data", f"expected blocks that divide {shape}, got blocks of shape {block}"))
         digits = ", ".join(f"{k}/{size}" for k, size in enumerate(block))
