@@ -10,6 +10,7 @@ import json
 import os
 import pickle
 import tempfile
+import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
@@ -29,6 +30,7 @@ from .plan import Plan
 from .sources import Source
 
 _TAIL = 2**14  # bytes at the end of an object that are read first
+_TRIES = 50  # to remove a folder, a tenth of a second apart
 _PAGE = 2**18  # bytes of an array that have a checksum of their own
 
 
@@ -53,7 +55,11 @@ def scratch(target: Place) -> Iterator[str]:
     try:
         yield folder
     finally:
-        remove(folder)
+        for _ in range(_TRIES):  # a step that Dask has cancelled may still write
+            remove(folder)
+            if not os.path.lexists(folder):
+                break
+            time.sleep(0.1)
 
 
 def begun(address: str, call: Mapping[str, Any]) -> dict[str, Any] | None:

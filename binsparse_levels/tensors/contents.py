@@ -197,7 +197,7 @@ class Contents(Refusals):
         >>> table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
         >>> tensor = from_table(table, ["user", "item"], "value", "CSR")
         >>> tensor.dims, tensor.shape, tensor.labels("item").tolist()
-        (('user', 'item'), (10, 2), ['pen', 'ink'])
+        (('user', 'item'), (10, 2), ['ink', 'pen'])
         """
         column = labels_of(self, dimension_of(self, dimension))
         return None if column is None else column.array()

@@ -107,7 +107,8 @@ def _end(label: Any, dtype: np.dtype[Any], name: str, *, upper: bool = False) ->
     if label is None:
         return None
     if dtype.kind == "M" and upper and isinstance(label, str) and (begin := _as_time(label)) is not None:
-        item, order = _nearest_time(begin + 1, dtype)
+        unit: Any = np.datetime_data(begin.dtype)[0]
+        item, order = _nearest_time(begin + np.timedelta64(1, unit), dtype)
         return item, order or 1  # the period has ended there
     if (nearest := _nearest(label, dtype)) is None:
         raise LabelError(Problem(name, f"{_told(label)} is not of the type of its labels, {dtype}"))

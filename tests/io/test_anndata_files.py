@@ -642,7 +642,9 @@ def test_names_are_those_of_the_tables_beside(tmp_path, base, suffix):
         "varm/a": (var, None), "raw/X": (obs, "r"), "raw/varm/a": ("r", None), "uns/a/b": (None, None),
     }  # fmt: skip
     for place in expected:
-        anndata.io.write_elem(root, f"{base}{place}", scipy.sparse.csr_matrix(square))
+        above, _, name = f"{base}{place}".rpartition("/")
+        group = root.require_group(above) if above else root
+        anndata.io.write_elem(group, name, scipy.sparse.csr_matrix(square))
     if suffix == "h5mu":
         root.close()
         with open(path, "r+b") as file:
