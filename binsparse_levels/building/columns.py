@@ -245,7 +245,8 @@ class _Numbers:
         from pyarrow import compute
 
         types = arrow().types
-        if not len(column):
+        is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow joins no chunks of codes to none
+        if not len(column) and not is_coded:
             self._empty = column.type
             return np.empty(0, np.int64)
         first, self._seen = not self._seen, True
@@ -257,7 +258,6 @@ class _Numbers:
             if not first:
                 raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
         plain = plain_type(column.type, self._path)
-        is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow joins no chunks of codes to none
         whole = (column if is_coded else column.cast(plain)).combine_chunks()
         coded = whole if is_coded else whole.dictionary_encode()
         there = coded.dictionary.cast(plain)

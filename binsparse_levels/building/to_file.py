@@ -364,13 +364,15 @@ def _entries_of(tensor: Tensor, plan: Plan, rows: Rows | None, fill: Any) -> Ite
     """The entries of a tensor that is merged with others. Raises ArrayError."""
     if tensor.ndim != len(plan.shape):
         raise ArrayError(Problem("chunks", f"a tensor has {tensor.ndim} dimensions, and {len(plan.shape)} are written"))
-    if not np.array_equal(tensor._pad(), 0 if fill is None else fill, equal_nan=tensor.dtype.kind in "fc"):
+    wanted = np.zeros((), tensor.dtype) if fill is None else fill
+    if not np.array_equal(tensor._pad(), wanted, equal_nan=tensor.dtype.kind in "fcmM"):
         what = f"a tensor has the fill value {tensor._pad()}, and another one is written; pass fill_value= as it has"
         raise ArrayError(Problem("fill_value", what))
     labels = tensor._metadata.labels
     if rows is None and labels is not None and labels.columns:
         raise OptionError(Problem("dims", "a tensor has labels; name its dimensions and values by dims= and values="))
-    for coords, values in entries_in_parts(tensor, plan.rows):
+    nothing = [np.empty(0, np.int64)] * tensor.ndim, np.empty(0, tensor.dtype)  # tells labels where no entry does
+    for coords, values in itertools.chain([nothing], entries_in_parts(tensor, plan.rows)):
         yield coords if rows is None else rows.renumbered(coords, labels), values
 
 

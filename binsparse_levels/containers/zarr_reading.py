@@ -276,15 +276,16 @@ def _prefix_in(attributes: Mapping[str, Any]) -> str:
 def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
     """The first of these names that an attribute of a group has; None for a group that is damaged, or has a header.
 
-    Raises ContainerError where there is no node.
+    Raises ContainerError where there is nothing, or an array without any of these attributes.
     """
     node: Any = {}
     with opened(path) as root, contextlib.suppress(BinsparseError), touching(str(path)):
         node = _group_at(root, group)
-    if node is None:
+    attributes = (node or {}).get("attributes", {})
+    found = None if ATTRIBUTE in attributes else next((name for name in among if name in attributes), None)
+    if node is None or (found is None and node.get("node_type") == "array"):
         raise ContainerError(Problem(str(path), "no such group of Zarr"))
-    attributes = node.get("attributes", {})
-    return None if ATTRIBUTE in attributes else next((name for name in among if name in attributes), None)
+    return found
 
 
 def others(path: str, there: Collection[str] | None = None) -> set[str]:

@@ -238,7 +238,7 @@ def write_all(
     refuse(target.path, group=target.group)
     if not isinstance(tensors, Mapping):
         raise TypeError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
-    tensors = {name: as_tensor(tensor, copy=False) for name, tensor in tensors.items()}
+    tensors = {name: as_tensor(tensor, copy=False).without_map() for name, tensor in tensors.items()}
     given = {"storage": Storage(compression, chunks), "limits": limits, **target.kind.options}
     target.kind.part("write_all")(target.path, tensors, overwrite=overwrite, **given)
 

@@ -183,6 +183,14 @@ def test_tensors_are_merged_as_the_user_sees_them(format, structure):
         bl.write_from([one], {}, (3, 3), "CSR", fill_value=1.0)
 
 
+@pytest.mark.parametrize("dtype", ["f8", "?", "u1"])
+def test_a_tensor_without_entries_keeps_its_labels_when_it_is_merged(dtype):
+    empty = bl.pack([[], []], np.empty(0, dtype), (2, 3), "CSR").with_labels({0: ["a", "b"]})
+    stored, names = {}, list(empty.dims)
+    bl.write_from([empty, empty], stored, (2, 3), "CSR", dims=names, values="value")
+    assert bl.read(stored).labels(0).tolist() == ["a", "b"]
+
+
 # Files of texts, and batches without rows
 
 IDS = {

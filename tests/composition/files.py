@@ -152,7 +152,7 @@ def built(tensor, model, draw, folder):
     return draw_reader(draw)(target), model
 
 
-@way("write_from", drops="structure attributes descriptor labels map iso", pads=True)
+@way("write_from", drops="structure attributes descriptor map iso", pads=True)
 def merged(tensor, model, draw, folder):
     """The tensor and some of its entries again. Of padded levels, what equals the padding is no entry."""
     target, labels = {}, tensor._metadata.labels
@@ -162,7 +162,7 @@ def merged(tensor, model, draw, folder):
     bl.write_from([tensor, tensor], target, model.shape, draw_format(draw, len(model.shape)), **options)
     padded = tensor.stored.format.padded
     entries = {k: x for k, x in model.entries.items() if not (padded and naive.equal(x, model.pad))}
-    return bl.read(target), replace(model, entries=entries)
+    return bl.read(target), replace(model, entries=entries, labels=model.labels if named else None)
 
 
 @way("to_dask", "from_dask", drops="structure attributes descriptor labels map iso", pads=True)

@@ -73,10 +73,11 @@ def einsum(tensor, model, draw, folder):
     if isinstance(got, Tensor):
         scaled = np.einsum(f"{mine}->{''.join(x for x in letters if x in mine)}", dense)
         steps = [x for x in letters if x in mine]
-        entries = {
-            place: got.dtype.type(value * scaled[tuple(place[letters.index(x)] for x in steps)])
-            for place, value in model.entries.items()
-        }
+        with np.errstate(invalid="ignore", over="ignore"):
+            entries = {
+                place: got.dtype.type(value * scaled[tuple(place[letters.index(x)] for x in steps)])
+                for place, value in model.entries.items()
+            }
         axes = [letters.index(x) for x in out]
         labels = None if model.labels is None else {model.dims[k]: model.labels[model.dims[k]] for k in axes}
         shape = tuple(model.shape[k] for k in axes)

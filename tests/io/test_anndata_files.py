@@ -668,6 +668,13 @@ def test_tables_of_records_and_dense_cells_of_older_files(tmp_path):
         assert names_of(found) == [["a", "b"], ["x", "y", "z"]]
 
 
+def test_an_array_without_attributes_is_of_the_system_that_its_group_is_of(tmp_path):
+    group = zarr.open_group(tmp_path / "a.zarr", mode="w", zarr_format=2)
+    group.attrs["encoding-type"] = "anndata"
+    group["X"] = np.arange(6.0).reshape(2, 3)
+    assert read(f"{tmp_path}/a.zarr:X").to_dense().tolist() == [[0, 1, 2], [3, 4, 5]]
+
+
 @pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2)])
 @pytest.mark.parametrize("form", ["csr", "csc"])
 def test_a_group_without_names_is_no_10x_by_its_members_alone(tmp_path, shape, form):
