@@ -28,6 +28,7 @@ from .formats.index_map import IndexMap as IndexMap
 from .formats.index_map import parse_map as parse_map
 from .interop.anndata import register_anndata as register_anndata
 from .interop.arrow import from_table as from_table
+from .interop.arrow import to_pandas as to_pandas
 from .interop.arrow import to_table as to_table
 from .interop.dask import from_dask as from_dask
 from .interop.dask import to_dask as to_dask
@@ -44,6 +45,7 @@ from .interop.scipy import from_scipy as from_scipy
 from .interop.scipy import to_scipy as to_scipy
 from .interop.torch import from_torch as from_torch
 from .interop.torch import to_torch as to_torch
+from .interop.xarray import to_xarray as to_xarray
 from .interop.xarray import write_dataset as write_dataset
 from .io import append as append
 from .io import concatenate as concatenate

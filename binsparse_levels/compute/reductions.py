@@ -18,6 +18,7 @@ import numpy.typing as npt
 from ..errors import ArrayError, LimitError, OptionError, Problem, within_memory
 from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
+from ..tensors.above import above
 from ..tensors.foreign import as_tensor
 from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
@@ -145,6 +146,7 @@ def reduce(
     *,
     cells: Cells = "all",
     dtype: npt.DTypeLike | None = None,
+    labelled: bool = False,
     memory: int | None = None,
     limits: Limits | None = None,
 ) -> Any:
@@ -165,6 +167,7 @@ def reduce(
         variance and an extreme of floats are NaN.
     dtype : of the result, which is computed at least in this type. As in numpy, a sum, a product and a mean cast each
         value first: of fractions as integers, they take the integer parts.
+    labelled : give an xarray.DataArray with the names and labels of the dimensions that are left.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` is the most that the result takes; by default the limits of the tensor.
 
@@ -182,7 +185,12 @@ def reduce(
     """
     if not isinstance(how, str) or how not in REDUCTIONS:
         raise OptionError(Problem("how", f"{how!r:.40} is no reduction; choose one of {', '.join(REDUCTIONS)}"))
-    return _reduced(as_tensor(tensor, copy=False), axis, (how,), cells, dtype, memory, limits)[0]
+    tensor = as_tensor(tensor, copy=False)
+    made = _reduced(tensor, axis, (how,), cells, dtype, memory, limits)[0]
+    if not labelled:
+        return made
+    reduced = _checked_axes(axis, tensor)
+    return above("data_array")(tensor, made, [k for k in range(tensor.ndim) if k not in reduced])
 
 
 @within_memory

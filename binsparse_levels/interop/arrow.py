@@ -12,7 +12,7 @@ from ..building import columns as tables
 from ..building.columns import arrow as arrow_module
 from ..engine.emission import Duplicates
 from ..engine.tree import index_dtype
-from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
+from ..errors import ArrayError, FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..limits import DEFAULT_LIMITS, Limits
@@ -147,3 +147,25 @@ def to_table(
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
         raise FormatError(Problem("values", f"Arrow has no {stored.dtype}: {error}; call astype() first")) from None
     return arrow.table(columns, names=names)
+
+
+@within_memory
+def to_pandas(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str | None = None) -> Any:
+    """Convert the stored entries to a DataFrame of pandas, a row for each.
+
+    Labels have the types that they came with: dates are days in `datetime64`, texts are categories.
+
+    Parameters
+    ----------
+    tensor, dims, values : as for `to_table`.
+
+    Raises the errors of `to_table`.
+
+    >>> from binsparse_levels import pack
+    >>> to_pandas(pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).value.tolist()
+    [1.5, 2.5]
+    """
+    with needing("pandas"):
+        import pandas  # type: ignore[import-untyped]  # noqa: F401
+
+    return to_table(tensor, dims=dims, values=values).to_pandas(date_as_object=False)

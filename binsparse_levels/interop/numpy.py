@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy.typing as npt
@@ -10,6 +10,7 @@ import numpy.typing as npt
 from ..errors import within_memory
 from ..formats.format import FormatLike
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.contents import Dimension
 from ..tensors.packing import pack_dense
 from ..tensors.tensor import Tensor
 
@@ -37,16 +38,19 @@ def from_numpy(
     *,
     fill_value: Any = 0,
     attributes: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | None = None,
+    labels: Mapping[Dimension, npt.ArrayLike | None] | None = None,
 ) -> Tensor:
     """Pack the cells of a dense array that differ from the fill value, as `pack_dense` does.
 
     Parameters
     ----------
     format : by default a list of coordinates.
-    array, fill_value, attributes : as for `pack_dense`.
+    array, fill_value, attributes, dims, labels : as for `pack_dense`.
 
     >>> from binsparse_levels import from_numpy
     >>> from_numpy([[0, 2], [3, 0]], "CSR").values.tolist()
     [2, 3]
     """
-    return pack_dense(array, "COO" if format is None else format, fill_value=fill_value, attributes=attributes)
+    made = pack_dense(array, "COO" if format is None else format, fill_value=fill_value, attributes=attributes)
+    return made._named(labels, dims)

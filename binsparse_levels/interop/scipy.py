@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..arrays import apart
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates, parse_format
 from ..formats.index_map import IndexMap
 from ..tensors.changing import expanded, reformatted
+from ..tensors.contents import Dimension
 from ..tensors.foreign import check_representable, owned, qualified
 from ..tensors.packing import pack, sorted_tensor
 from ..tensors.tensor import Tensor
@@ -80,6 +82,8 @@ def from_scipy(
     *,
     copy: bool = True,
     attributes: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | None = None,
+    labels: Mapping[Dimension, npt.ArrayLike | None] | None = None,
 ) -> Tensor:
     """Convert a sparse array or matrix of scipy to a Tensor.
 
@@ -91,6 +95,7 @@ def from_scipy(
     copy : with False the values of csr and csc are shared, so that the tensor changes with them. Index and
         pointer arrays are always copied, because kernels index memory with them.
     attributes : as for Tensor.
+    dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
 
     Raises
     ------
@@ -116,11 +121,11 @@ def from_scipy(
         arrays = {"pointers_to_1": apart(matrix.indptr), "indices_1": apart(matrix.indices[:stored])}
         made = sorted_tensor(name, shape, arrays, apart(matrix.data[:stored], copy).reshape(-1), **options)
         made = made if map is None else made.with_map(map)
-        return made if format is None else reformatted(made, format)
+        return (made if format is None else reformatted(made, format))._named(labels, dims)
     listed = matrix.tocoo(copy=False)
     coords = listed.coords if hasattr(listed, "coords") else (listed.row, listed.col)
     target = coordinates(len(listed.shape)) if format is None else format
-    return pack(coords, listed.data, listed.shape, target, **options)
+    return pack(coords, listed.data, listed.shape, target, **options)._named(labels, dims)
 
 
 def _block_of(tensor: Tensor) -> tuple[int, ...] | None:

@@ -231,6 +231,37 @@ def write_dataset(
 # Reading
 
 
+@within_memory
+def to_xarray(tensor: Tensor) -> xr.DataArray:
+    """Convert to an xarray.DataArray of an array of pydata/sparse, with the names, labels and attributes.
+
+    Dimensions without names are `dim_0` and so on.
+
+    Parameters
+    ----------
+    tensor : of any format. A dimension with fewer labels than coordinates has none in xarray.
+
+    Raises
+    ------
+    FormatError, ArrayError : as `to_sparse` raises them.
+
+    >>> from binsparse_levels import pack_dense
+    >>> named = pack_dense([[0, 2], [3, 0]], "CSR").with_labels({"item": ["pen", "ink"]}, dims=["user", "item"])
+    >>> to_xarray(named).sel(item="ink").data.todense().tolist()
+    [2, 0]
+    """
+    made = data_array(tensor, to_sparse(tensor), range(tensor.ndim))
+    return made.assign_attrs(tensor.attributes)
+
+
+def data_array(tensor: Tensor, values: Any, dimensions: Sequence[int]) -> xr.DataArray:
+    """Values over some dimensions of a tensor, with the names and labels of these."""
+    names = tensor.dims or tuple(f"dim_{k}" for k in range(tensor.ndim))
+    kept = {names[k]: tensor.shape[k] for k in dimensions}
+    coords = {name: x for name, x in _labels(tensor) if len(x) == kept.get(name)}
+    return xr.DataArray(values, coords, list(kept))
+
+
 def _path_of(source: Any) -> str:
     path, group = split_place(os.path.expanduser(checked_path(source)))
     if group is not None:

@@ -236,6 +236,15 @@ class Contents(Refusals):
                 columns[names[k]] = column_of(array, names[k], self.shape[k])
         return named
 
+    def _named(self, labels: Mapping[Dimension, npt.ArrayLike | None] | None, dims: Sequence[str] | None) -> Self:
+        """`with_labels` where there are any."""
+        return self if labels is None and dims is None else self.with_labels(labels, dims=dims)
+
+    @property
+    def density(self) -> float:
+        """The share of cells that are stored: `nnz / size`; NaN where there are no cells."""
+        return self.number_of_stored_values / self.size if self.size else math.nan
+
     @property
     def iso(self) -> bool:
         """Whether one value stands for all stored ones."""
@@ -277,6 +286,14 @@ class Contents(Refusals):
         """
         kept = checked_json(attributes, self.limits if limits is None else limits)
         return self._of(self._held, replace(self._metadata, attributes=kept))
+
+    def __enter__(self) -> Self:
+        """The tensor itself. At the end of the block, the file that `open` has opened is closed."""
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._file is not None:
+            self._file()
 
     def __reduce__(self) -> tuple[Any, ...]:
         labels = self._metadata.labels

@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from ..arrays import Array
 from ..errors import FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import FormatLike
 from .above import above
 from .changing import reformatted
+from .contents import Dimension
 from .tensor import Tensor
 
 # The module that the types of a library begin with; the function that takes them; whether it can share.
@@ -42,6 +44,8 @@ def as_tensor(
     *,
     copy: bool = True,
     attributes: Mapping[str, Any] | None = None,
+    dims: Sequence[str] | None = None,
+    labels: Mapping[Dimension, npt.ArrayLike | None] | None = None,
 ) -> Tensor:
     """Convert an object of another library to a Tensor. `write`, `append` and `advise` do the same.
 
@@ -52,6 +56,7 @@ def as_tensor(
     format : by default the nearest to that of `thing`, as the functions `from_scipy`, `from_sparse` … choose it.
     copy : as for `from_scipy`.
     attributes : the user's own JSON. By default, a Tensor keeps its own.
+    dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
 
     Raises
     ------
@@ -68,9 +73,9 @@ def as_tensor(
     tensor = thing if isinstance(thing, Tensor) else _converted(thing, copy)
     if attributes is not None:
         tensor = tensor.with_attributes(attributes)
-    if format is None:
-        return tensor
-    return tensor.convert(format) if isinstance(thing, Tensor) else reformatted(tensor, format)
+    if format is not None:
+        tensor = tensor.convert(format) if isinstance(thing, Tensor) else reformatted(tensor, format)
+    return tensor._named(labels, dims)
 
 
 def _converted(thing: Any, copy: bool) -> Tensor:

@@ -46,6 +46,14 @@ def sel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
     return tensor
 
 
+def isel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
+    """`Tensor.isel`."""
+    key: list[Any] = [slice(None)] * tensor.ndim
+    for name, index in asked.items():
+        key[dimension_of(tensor, name)] = index
+    return select(tensor, tuple(key))
+
+
 def _index(column: Column | None, size: int, label: Any, name: str) -> int | slice | Array:
     """The coordinates of a label, of several labels, or of a slice with both its ends."""
     known = None if column is None else column.array()

@@ -18,7 +18,7 @@ from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import structure_problems, triangle_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from .changing import with_tree
-from .encoding import Metadata
+from .contents import Dimension, Metadata
 from .held import Stored, entries_of, one_value
 from .tensor import Tensor
 from .validation import (
@@ -50,6 +50,8 @@ def pack(
     structure: str | None = None,
     attributes: Mapping[str, Any] | None = None,
     map: MapLike | None = None,
+    dims: Sequence[str] | None = None,
+    labels: Mapping[Dimension, npt.ArrayLike | None] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
     """Pack entries in any order into a Tensor.
@@ -64,6 +66,7 @@ def pack(
         input order. The sum of booleans is whether any is true; integers wrap as in numpy.
     fill_value, structure, attributes, limits : as for Tensor.
     map : an index map or its notation, through which the tensor is stored.
+    dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
 
     Raises
     ------
@@ -85,7 +88,7 @@ def pack(
             made = pack(through.forward(columns), stored, through.stored_shape, format, **options)
         except RepeatedError as error:
             raise repeated([int(x[0]) for x in through.backward([[x] for x in error.coords])]) from None
-        return Tensor._of(Mapped(made._held, through), made._metadata)
+        return Tensor._of(Mapped(made._held, through), made._metadata)._named(labels, dims)
     parsed, sizes = checked_format(format, shape, limits)
     columns, stored = checked_entries(coords, values, len(sizes))
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
@@ -98,7 +101,7 @@ def pack(
         raise_if(FormatError, mirror_problems(structure, parsed, pad))
         raise_if(ArrayError, triangle_problems(structure, columns))
     tree = pack_entries(parsed.levels, entries, pad, duplicates, limits)
-    return Tensor._of(Stored(parsed, tree, limits, structure), metadata)
+    return Tensor._of(Stored(parsed, tree, limits, structure), metadata)._named(labels, dims)
 
 
 def sorted_tensor(
@@ -137,6 +140,8 @@ def pack_dense(
     pattern: npt.ArrayLike | None = None,
     attributes: Mapping[str, Any] | None = None,
     map: MapLike | None = None,
+    dims: Sequence[str] | None = None,
+    labels: Mapping[Dimension, npt.ArrayLike | None] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
     """Pack the cells of a dense array that differ from the fill value into a Tensor. NaN equals NaN.
@@ -149,7 +154,7 @@ def pack_dense(
         that differ from zero are stored.
     pattern : booleans of the same shape, which mark the cells to store.
     attributes, limits : as for Tensor.
-    map : as for `pack`.
+    map, dims, labels : as for `pack`.
 
     Raises
     ------
@@ -178,9 +183,11 @@ def pack_dense(
         mask = mask & ~masked
     if not mask.size or not dense.ndim or map is not None:
         entries = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
-        options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits}
+        options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits, "dims": dims}
+        options["labels"] = labels
         return pack(*entries, dense.shape, format, fill_value=fill_value, **options)
     parsed, _ = checked_format(format, dense.shape, limits)
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
-    return Tensor._of(Stored(parsed, tree, limits), Metadata(fill, checked_json(attributes, limits)))
+    metadata = Metadata(fill, checked_json(attributes, limits))
+    return Tensor._of(Stored(parsed, tree, limits), metadata)._named(labels, dims)

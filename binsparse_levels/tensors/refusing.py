@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from typing import Any
 
 from ..levels.positions import Array
@@ -22,14 +21,13 @@ _NAMES = {
     "to_dense()": "toarray todense numpy tolist item",
     "to_scipy(tensor, format)": "tocoo tocsc tocsr tobsr",
     "to_sparse(tensor).reshape(shape), or convert(format, map=…)": "reshape",
-    "to_table(tensor), which pandas and polars take": "to_pandas to_polars to_frame",
+    "to_table(tensor), which polars takes": "to_polars to_frame",
+    "tensor[:5]": "head",
     "unpack()": "coords nonzero",
     "values": "data",
     "write(path, tensor)": "save",
 }
-_REDUCED = ("all", "any", "max", "mean", "min", "prod", "std", "sum", "var")
 _ELSEWHERE = {name: use for use, names in _NAMES.items() for name in names.split()}
-_ELSEWHERE |= {how: f"reduce(tensor, axis, {how!r})" for how in _REDUCED}
 
 
 class Refusals:
@@ -43,10 +41,6 @@ class Refusals:
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
         raise TypeError("a Tensor is not made dense implicitly; call to_dense()")
-
-    def __array_function__(self, function: Callable[..., Any], *_: Any) -> Any:
-        """Raise TypeError. Dask asks for this method, and then leaves a tensor as it is."""
-        raise TypeError(f"numpy.{function.__name__} takes no Tensor; call reduce, einsum or to_dense()")
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError; for names that other libraries use, say what to call."""

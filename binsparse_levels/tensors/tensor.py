@@ -84,14 +84,6 @@ class Tensor(Upper):
         self._held.stored.shared = False
         return self
 
-    def __enter__(self) -> Tensor:
-        """The tensor itself. At the end of the block, the file that `open` has opened is closed."""
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file()
-
     # Parts of it
 
     def __getitem__(self, key: Any) -> Any:
@@ -156,6 +148,20 @@ class Tensor(Upper):
         """
         return naming.sel(self, {**(labels or {}), **named})
 
+    def isel(self, indices: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
+        """Select by coordinate along dimensions by name. Others stay whole. Raises IndexError as an index does.
+
+        Parameters
+        ----------
+        indices, named : integers, slices and arrays by dimension, as for `sel`.
+
+        >>> from binsparse_levels import pack_dense
+        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR", dims=["user", "day"])
+        >>> tensor.isel(day=0).to_dense().tolist()
+        [0, 3]
+        """
+        return naming.isel(self, {**(indices or {}), **named})
+
     def permute(self, axes: Sequence[Dimension]) -> Tensor:
         """The same entries with the dimensions in another order. The arrays are shared.
 
@@ -167,7 +173,6 @@ class Tensor(Upper):
         ------
         FormatError : `axes` is no permutation.
 
-        >>> from binsparse_levels import pack
         >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
         (5, 2, 3)
         """

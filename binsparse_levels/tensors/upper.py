@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
-from typing import Any, Protocol
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..errors import Problem, within_memory
 from .above import above
 from .contents import Contents, Dimension
 from .held import Stored
+
+Axis: TypeAlias = Dimension | Sequence[Dimension] | None
+_REDUCTIONS = "sum", "prod", "mean", "var", "std", "min", "max", "any", "all"
 
 
 class Report(Protocol):
@@ -28,6 +32,30 @@ class Report(Protocol):
     @property
     def faults(self) -> tuple[Problem, ...]: ...
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None: ...
+
+
+def _reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
+    """A method that reduces dimensions. shown: what it gives for the columns of the example."""
+
+    def method(self: Any, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, labelled: bool = False) -> Any:
+        return above("reduce")(self, axis, how, dtype=dtype, labelled=labelled)
+
+    method.__doc__ = f"""The {what} of all cells along dimensions, stored or not; see `reduce`.
+
+        Parameters
+        ----------
+        axis : the dimensions that are reduced, by number or by name: one, several, or None for all.
+        dtype : of the result.
+        labelled : give an xarray.DataArray with the names and labels of the dimensions that are left.
+
+        Raises the errors of `reduce`.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "CSR").{how}(0).tolist()
+        {shown}
+        """
+    method.__name__, method.__qualname__ = how, f"Tensor.{how}"
+    return method
 
 
 @within_memory
@@ -80,6 +108,32 @@ class Upper(Contents, NDArrayOperatorsMixin):
         """
         picture: str = above("draw")(self, dimensions)
         return picture
+
+    sum = _reduction("sum", "sums", [3, 2])
+    prod = _reduction("prod", "products", [0, 0])
+    mean = _reduction("mean", "means", [1.5, 1.0])
+    var = _reduction("var", "variances, divided by the number of cells,", [2.25, 1.0])
+    std = _reduction("std", "standard deviations", [1.5, 1.0])
+    min = _reduction("min", "smallest values", [0, 0])
+    max = _reduction("max", "largest values", [3, 2])
+    any = _reduction("any", "truth of any", [True, True])
+    all = _reduction("all", "truth of all", [False, False])
+    count = _reduction("count", "numbers of stored entries", [1, 1])
+
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The stored entries as a table, a row for each, which polars, pandas and duckdb take; see `to_table`."""
+        return above("to_table")(self).__arrow_c_stream__(requested_schema)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Reductions by numpy's functions, such as `numpy.sum(tensor, axis=0)`. Raise TypeError for others."""
+        name = {"amin": "min", "amax": "max"}.get(function.__name__, function.__name__)
+        if name in ("shape", "ndim", "size") and not kwargs and len(args) == 1:
+            return getattr(self, name)
+        if name not in _REDUCTIONS or not args or args[0] is not self:
+            raise TypeError(f"numpy.{function.__name__} takes no Tensor; call reduce, einsum or to_dense()")
+        return getattr(self, name)(*args[1:], **kwargs)
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """A function of numpy for each cell, and all operators: of a tensor, and of two; products by `@`.

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 import naive
 import numba
 import numpy as np
+import pyarrow
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
@@ -46,6 +47,33 @@ def reduce(tensor, model, draw, folder):
     cells = model.entries if how == "count" else cells
     got = bl.reduce(tensor, axis, how, **option)
     same_numbers(got, naive.reduce(model.shape, cells, axis, how, model.dtype), model.dtype)
+
+
+METHODS = "sum", "mean", "var", "std", "min", "max", "any", "all", "count", "prod"
+
+
+@way(*(f"Tensor.{name}" for name in METHODS))
+def reduced_by_method(tensor, model, draw, folder):
+    """A method, and numpy's function of its name, are `reduce`."""
+    how, axis = draw(st.sampled_from(METHODS)), draw_axis(draw, model)
+    expected = np.asarray(bl.reduce(tensor, axis, how))
+    asked = tuple(axis) if isinstance(axis, list) else axis
+    for got in (getattr(tensor, how)(asked), *([getattr(np, how)(tensor, axis=asked)] if how != "count" else ())):
+        assert np.asarray(got).tobytes() == expected.tobytes()
+
+
+@way("to_pandas")
+def pandas(tensor, model, draw, folder):
+    frame, made = bl.to_pandas(tensor), bl.to_table(tensor)
+    assert list(frame.columns) == made.column_names
+    assert len(frame) == made.num_rows == pyarrow.table(tensor).num_rows
+
+
+@way("to_xarray")
+def xarray(tensor, model, draw, folder):
+    made = bl.to_xarray(tensor)
+    assert made.dims == (model.dims or tuple(f"dim_{k}" for k in range(len(model.shape))))
+    assert np.array_equal(made.data.todense(), model.dense, equal_nan=model.dtype.kind in "fc")
 
 
 @way("statistics")

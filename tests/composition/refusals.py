@@ -68,12 +68,13 @@ REFUSALS = (
         "a type of numpy that Binsparse has not", "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics product einsum contracted foreach", "`reduce`, `statistics`, `einsum`, `@`, `foreach`",
+        "reduce statistics product einsum contracted foreach reduced_by_method",
+        "`reduce`, `statistics`, `einsum`, `@`, `foreach`",
         bl.ArrayError, "is not computed with", "values that are no numbers of 8 bytes or fewer", "`astype` before",
         other_type,
     ),
     Refusal(
-        "reduce statistics", "`reduce`, `statistics`", bl.ArrayError,
+        "reduce statistics reduced_by_method", "`reduce`, `statistics`", bl.ArrayError,
         "has no (min|max), since no cells take part|has no entries, so no (min|max)",
         "an extreme of no cells; of floats with `cells=\"stored\"` it is NaN", "drop the empty dimension",
     ),
@@ -144,7 +145,8 @@ REFUSALS = (
         "a format of scipy that has other ranks", "coo", lambda model, tensor: len(model.shape) != 2,
     ),
     Refusal(
-        "scipy graphblas torch table pydata gcxs", "`to_*`, `from_*` of a library", (bl.FormatError, bl.ArrayError),
+        "scipy graphblas torch table pydata gcxs pandas xarray", "`to_*`, `from_*` of a library",
+        (bl.FormatError, bl.ArrayError),
         "values: |has no|lacks th(is|e) type|holds no|give numbers|numbers are expected",
         "a type of values that the library has not", "`astype` before",
     ),
