@@ -33,13 +33,13 @@ class Folder:
             self._sound.add(folder)
         each(lambda k: use(k, self._read(parts[k])), range(len(parts)))
 
-    def _read(self, part: Part) -> Bytes | Exception | None:
+    def _read(self, part: Part) -> Bytes | None:
         try:
             with opened(os.path.join(self._root, part.key)) as (handle, size):
                 start = part.start if part.start >= 0 else size + part.start
                 length = size if part.length is None else part.length
                 if start < 0 or start + length > size or length > part.most:
-                    return ValueError(f"{length} bytes at {start} of an object of {size}, at most {part.most}")
+                    raise ValueError(f"{length} bytes at {start} of an object of {size}, at most {part.most}")
                 raw = np.empty(length, np.uint8)
                 read_into(handle, raw, start)
                 return raw
