@@ -6,13 +6,10 @@ declared size at most. `touching` turns the exceptions raised here into Containe
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import stat
 import zipfile
 import zlib
-from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
@@ -46,24 +43,6 @@ def refuse_links(root: str, key: str) -> None:
             raise UnsafeError(Problem(path, "a symbolic link is not followed"))
         if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path} is not a file")
-
-
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[tuple[int, int]]:
-    """A file that is open for reading, and its size. Raises what `refuse_links` raises, for the file itself."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UnsafeError(Problem(path, "a symbolic link is not followed")) from None
-        raise
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is not a file")
-        yield handle, status.st_size
-    finally:
-        os.close(handle)
 
 
 def open_file(path: str, missing: type[ContainerError] = ContainerError, buffering: int = -1) -> IO[bytes]:
