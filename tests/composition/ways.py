@@ -53,7 +53,7 @@ class Way:
             return None
         result, expected = made
         lacking = {name: value for key in self.drops for name, value in GONE[key].items()}
-        return result, replace(expected, padding=self.pads or model.padding, **lacking)
+        return result, replace(expected, padding=self.pads or expected.padding or model.padding, **lacking)
 
 
 WAYS: dict[str, Way] = {}
