@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import io
 import os
 from typing import IO, Any
 
@@ -14,24 +13,16 @@ from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from .base import raise_as_ours
 
 
-class _Stream(io.RawIOBase):
+class _Stream:
     """A stream that h5py reads while it holds its lock.
 
     The stream may wait for another thread: fsspec has one for its requests. Garbage of h5py's that is collected there
     would wait for the lock, and each thread for the other. So no garbage is collected meanwhile.
     """
 
-    def __init__(self, stream: Any) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        place: int = self._stream.seek(offset, whence)
-        return place
-
-    def tell(self) -> int:
-        place: int = self._stream.tell()
-        return place
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.read, self.seek, self.tell = stream.read, stream.seek, stream.tell  # h5py asks for all three
+        self._stream: Any = stream
 
     def readinto(self, buffer: Any) -> int:
         collects = gc.isenabled()
