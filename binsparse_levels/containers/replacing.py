@@ -9,7 +9,6 @@ import os
 import re
 import secrets
 import shutil
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
@@ -229,7 +228,6 @@ def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
 _PATIENCE = 60.0  # seconds that a process waits for another
 _LOCK = ".binsparse_levels.lock"  # how the name of a lock ends
 _LOCKLESS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK}  # of a file system without locks
-_locked: set[tuple[int, str]] = set()  # by thread
 
 
 @contextlib.contextmanager
@@ -241,11 +239,11 @@ def hold_lock(target: str) -> Iterator[None]:
     """
     target = real_path(target)
     folder, name = os.path.split(target)
-    me = threading.get_ident(), target
-    if me in _locked or not os.path.isdir(folder):
+    if not os.path.isdir(folder):
         yield
         return
-    lock = FileLock(os.path.join(folder, f".{_short(name)}{_LOCK}"), mode=0o666)
+    # One lock a path and thread, which counts how often it is held.
+    lock = FileLock(os.path.join(folder, f".{_short(name)}{_LOCK}"), mode=0o666, is_singleton=True)
     try:
         lock.acquire(timeout=_PATIENCE, poll_interval=0.01)
     except Timeout:
@@ -254,13 +252,12 @@ def hold_lock(target: str) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _LOCKLESS:
             raise ContainerError(Problem(target, f"cannot be locked: {error.strerror}")) from error
-    _locked.add(me)
     try:
         yield
     finally:
-        _locked.discard(me)
-        with contextlib.suppress(OSError):  # no file is removed on Windows as long as it is open
-            os.unlink(lock.lock_file)  # whoever waits for it notices, and takes a new one
+        if lock.lock_counter < 2:
+            with contextlib.suppress(OSError):  # no file is removed on Windows as long as it is open
+                os.unlink(lock.lock_file)  # whoever waits for it notices, and takes a new one
         lock.release()
 
 

@@ -50,19 +50,7 @@ from .zarr_reading import (
 )
 from .zarr_stores import NAMES, Folder, check_store, folder_of, objects_in, opened, place_of, stored
 
-__all__ = [
-    "AT",
-    "ROOT",
-    "ZarrReader",
-    "ZarrWriter",
-    "list_groups",
-    "mark",
-    "new_metadata",
-    "opened",
-    "others",
-    "reading",
-    "writing",
-]
+__all__ = ["AT", "ROOT", "ZarrWriter", "list_groups", "mark", "new_metadata", "opened", "others", "reading", "writing"]
 
 
 class ZarrWriter:
