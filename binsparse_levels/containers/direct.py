@@ -1,7 +1,7 @@
 """Local files, read without the libraries of their formats.
 
-Symbolic links are not followed. Bytes are read straight into their array. A compressed chunk is expanded to its
-declared size at most. `touching` turns the exceptions raised here into ContainerError.
+Symbolic links are not followed. Bytes are read straight into their array. `touching` turns the exceptions
+raised here into ContainerError.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import stat
 import zipfile
-import zlib
 from typing import IO, Any
 
 import numpy as np
@@ -119,29 +118,3 @@ def read_in_steps(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> 
     """
     raw = array.view(np.uint8)
     each(lambda begin: read_into(handle, raw[begin : begin + STEP], at + begin), range(0, raw.size, STEP))
-
-
-_GZIP = 31  # of zlib, for its format
-
-
-def most_stored(size: int) -> int:
-    """A bound on the compressed size of so many bytes. A larger chunk is not read."""
-    return 2 * size + 2**16
-
-
-def inflate(stored: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
-    """The bytes of a chunk of one or more gzip members.
-
-    Raises ValueError for another size than `size`. No more than `size` bytes are expanded.
-    """
-    data = b""
-    rest: bytes | memoryview = stored.data
-    while len(rest):
-        stream = zlib.decompressobj(_GZIP)
-        data += stream.decompress(rest, size + 1 - len(data))
-        if len(data) > size or not stream.eof:
-            break
-        rest = stream.unused_data.lstrip(b"\0")
-    if len(data) != size or len(rest):
-        raise ValueError(f"a chunk does not expand to its {size} bytes")
-    return np.frombuffer(data, np.uint8)

@@ -19,10 +19,9 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..system import unchanged_by_others
 from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, raise_as_ours, touching
 from .direct import DIRECT, parts_of
-from .hdf5_disk import Disk
-from .hdf5_opening import child_of
-from .hdf5_opening import opened as opened
-from .hdf5_opening import walk as walk
+from .hdf5_files import Disk, child_of
+from .hdf5_files import opened as opened
+from .hdf5_files import walk as walk
 from .replacing import Others, Overwrite, hold_lock, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"

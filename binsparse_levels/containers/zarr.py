@@ -313,15 +313,15 @@ def _unconsolidate_above(path: str) -> None:
 @contextlib.contextmanager
 def _settled() -> Iterator[None]:
     """After a fault, wait for pending writes of zarr: they would write into a folder that is being removed."""
+
+    async def settle() -> None:
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+
     try:
         yield
     except BaseException:
-        sync(_settle())
+        sync(settle())
         raise
-
-
-async def _settle() -> None:
-    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
 
 
 def _zip(folder: str, target: str) -> None:

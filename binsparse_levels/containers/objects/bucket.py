@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeVar
 
@@ -15,10 +14,10 @@ import numpy as np
 
 from ...errors import PathExistsError, Problem, needing
 from ..base import touching
+from ..remote import RETRY
 from .codecs import Bytes
 from .stores import Range, shorter, touching_object
 
-_RETRY: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=60)}
 _PAUSES = 0.05, 0.1, 0.2, 0.4, 0.8  # seconds
 _IN_MEMORY = 2**26  # bytes of an object; a longer one is sent from the disk
 _AT_ONCE = 16  # requests to an object store at a time: a single request takes 10 to 50 ms
@@ -68,7 +67,7 @@ class Bucket:
             import obstore.store
         self._url, self._calls = url.rstrip("/"), obstore
         with touching(url):
-            self._store = obstore.store.from_url(self._url, retry_config=_RETRY)
+            self._store = obstore.store.from_url(self._url, retry_config=RETRY)
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
         def send(file: IO[bytes]) -> None:
