@@ -139,7 +139,7 @@ REFUSALS = (
     ),
     Refusal(
         "scipy graphblas torch table pydata gcxs", "`to_*`, `from_*` of a library", (bl.FormatError, bl.ArrayError),
-        "values: |has no|lacks th(is|e) type|holds no|give numbers",
+        "values: |has no|lacks th(is|e) type|holds no|give numbers|numbers are expected",
         "a type of values that the library has not", "`astype` before",
     ),
     Refusal(
