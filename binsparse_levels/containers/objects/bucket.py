@@ -106,17 +106,14 @@ class Bucket:
 
         return side_by_side(read, wanted)
 
-    def _head(self, key: str) -> Any:
-        with touching_object(f"{self._url}/{key}"):
-            return _asked(self._calls.head, self._store, key)
-
     def size(self, key: str) -> int:
-        return int(self._head(key)["size"])
+        return self.state(key)[0]
 
     def state(self, key: str) -> tuple[int, str]:
         """What changes where the object changes: its size, and its tag or time."""
-        told = self._head(key)
-        return told["size"], told["e_tag"] or str(told["last_modified"])
+        with touching_object(f"{self._url}/{key}"):
+            told = _asked(self._calls.head, self._store, key)
+        return int(told["size"]), told["e_tag"] or str(told["last_modified"])
 
     def names(self, prefix: str) -> set[str]:
         return set(self.ages(prefix))

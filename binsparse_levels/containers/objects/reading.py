@@ -164,7 +164,12 @@ class ObjectArray(LazyArray):
             whole = out is not None and len(out) == chunks.chunk
             decoded = out if out is not None and whole else np.empty(chunks.chunk, self.dtype)
             with touching(self._name):
-                self._decode(raw, decoded)
+                if raw is not None:
+                    chunks.decode(raw, decoded.view(np.uint8))
+                elif self._complete:
+                    raise IncompleteError(Problem(self._name, "chunks are missing"))
+                else:
+                    decoded[:] = chunks.fill
             if kept:
                 objects.keep(self._name, number, decoded)
             if not whole:
@@ -172,15 +177,6 @@ class ObjectArray(LazyArray):
 
         if missing:
             self._fetch(missing, decode)
-
-    def _decode(self, raw: Bytes | None, out: Array) -> None:
-        """Fill `out` with the items of a chunk. Raises any error for damaged bytes."""
-        if raw is not None:
-            self._chunks.decode(raw, out.view(np.uint8))
-        elif self._complete:
-            raise IncompleteError(Problem(self._name, "chunks are missing"))
-        else:
-            out[:] = self._chunks.fill
 
     def _fetch(self, numbers: list[int], use: Use) -> None:
         """Call `use` with the number and the stored bytes of each of these chunks; None for a missing chunk."""
