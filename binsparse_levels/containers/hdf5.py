@@ -64,13 +64,11 @@ class HDF5Reader:
         dataset = child_of(self.group, name, h5py.h5d.DatasetID)
         if dataset is None:
             return None
-        try:
+        with touching(name):
             array = _Dataset(dataset, name, self._limits, self._remote)
             if self._handle is not None:
                 array.read_at_offset(self._handle)
             return array
-        except Exception as error:
-            raise_as_ours(error, name)
 
     @property
     def kind(self) -> str:
@@ -159,7 +157,7 @@ class _Dataset(LazyArray):
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
     """An attribute that is a string of any kind, or None without the attribute. Raises ContainerError, LimitError."""
-    try:
+    with touching(name):
         key = name.encode()
         if not h5py.h5a.exists(group.id, key):
             return None
@@ -170,8 +168,6 @@ def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
             item = np.zeros(shape, attribute.dtype)
             attribute.read(item)
             text = item.item()
-    except Exception as error:
-        raise_as_ours(error, name)
     if not isinstance(text, bytes):
         there = f"values of shape {shape}" if text is None else type(text).__name__
         raise ContainerError(Problem(name, f"expected a string, got {there}"))
@@ -361,16 +357,11 @@ def unused(path: str, keep: bool) -> Iterator[None]:
 
 def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str | None:
     """The first of these names that an attribute or a member of a group has; None for a missing group."""
-    with opened(path) as file:
-        try:
-            place = walk(file, group)
-            for name in among:
-                if h5py.h5a.exists(place.id, name.encode()) or place.id.links.exists(name.encode()):
-                    return name
-        except PathMissingError:
-            pass
-        except Exception as error:
-            raise_as_ours(error, file.file.filename)
+    with opened(path) as file, contextlib.suppress(PathMissingError), touching(file.file.filename):
+        place = walk(file, group)
+        for name in among:
+            if h5py.h5a.exists(place.id, name.encode()) or place.id.links.exists(name.encode()):
+                return name
     return None
 
 

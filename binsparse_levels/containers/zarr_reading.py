@@ -6,7 +6,6 @@ import contextlib
 import functools
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -294,11 +293,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
     there: the names, where the caller has listed them. Raises ContainerError.
     """
     with opened(path) as root, touching(path):
-        if there is not None or isinstance(root.store, Folder):
-            names = set(os.listdir(path) if there is None else there)
-        else:
-            listed = [name.removeprefix(f"{root.path}/") for name in root.store._zf.namelist()]  # type: ignore[attr-defined]
-            names = {name.partition("/")[0] for name in listed}
+        names = _names_at(root) if there is None else there
         node = node_at(root)
         attributes = {} if node is None else node.get("attributes", {})
         ours: set[str] = set()
@@ -328,10 +323,15 @@ def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group
 
 def members(place: StorePath) -> dict[str, dict[str, Any]]:
     """The metadata of the groups and arrays in a group, by name; not what is neither."""
-
-    async def listed() -> list[str]:
-        return [name async for name in place.store.list_dir(place.path) if name not in NAMES]
-
-    names = sync(listed())
+    names = [name for name in _names_at(place) if name not in NAMES]
     nodes = each(lambda name: node_at(place / name), names, 1 if is_near(place.store) else _AT_ONCE)
     return {name: x for name, x in zip(names, nodes, strict=True) if x and x.get("node_type") in ("array", "group")}
+
+
+def _names_at(place: StorePath) -> list[str]:
+    """The names of all that is right in a place."""
+
+    async def listed() -> list[str]:
+        return [name async for name in place.store.list_dir(place.path)]
+
+    return sync(listed())
