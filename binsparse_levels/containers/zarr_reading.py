@@ -127,14 +127,12 @@ class ZarrReader:
     @functools.cached_property
     def _listed(self) -> Mapping[str, Any]:
         """What is listed beside the header: metadata and sizes of the arrays. Near stores are asked for the arrays."""
-        if isinstance(self._place.store, Far):
-            header = self._attributes.get(ATTRIBUTE)
-            match self._attributes.get(ARRAYS):
+        listed: Any = self._attributes.get(ARRAYS) if isinstance(self._place.store, Far) else None
+        match listed:
+            case {"header": sum, "arrays": dict(), "bytes": dict()}:
                 # Another program that replaced the header did not know of the list.
-                case {"header": sum, "arrays": dict() as arrays, "bytes": dict() as sizes} if isinstance(
-                    header, dict
-                ) and sum == of_header(header):
-                    return {"arrays": arrays, "bytes": sizes}
+                if sum == of_header(self._attributes.get(ATTRIBUTE, {})):
+                    return dict(listed)
         return {"arrays": {}, "bytes": {}}
 
     def array(self, name: str) -> LazyArray | None:

@@ -10,10 +10,10 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ContainerError, PathMissingError, Problem
+from ...errors import PathMissingError
 from ...parallel import each
 from ...system import to_disk
-from ..base import touching
+from ..base import touching, unwritten
 from ..direct import open_file, read_into, refuse_links
 from ..replacing import remove
 from .codecs import Bytes
@@ -64,9 +64,7 @@ class Folder:
                 to_disk(part)
             os.replace(part, path)
         except OSError as error:
-            raise ContainerError(
-                Problem(path, f"cannot be written: {error.strerror}; make room or check the rights")
-            ) from error
+            raise unwritten(path, error) from error
         finally:
             remove(part)
 
