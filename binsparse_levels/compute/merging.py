@@ -19,6 +19,7 @@ The result is a tree `dense, sparse …` where its first coordinates are full, e
 from __future__ import annotations
 
 import functools
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -28,7 +29,7 @@ from ..engine.tree import Tree, index_dtype
 from ..levels import Dense, Level, Sparse
 from ..levels.positions import Array
 from .cursors import Lines, Operand, indented
-from .store import kept_function
+from .store import function_of
 from .walk import arguments
 
 # Operations that are part of the text. Others get the values of both operands as arrays.
@@ -36,22 +37,25 @@ INLINE = {"add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}"}
 
 
 class _Merge(NamedTuple):
-    """A compiled walk. outs: the names of the arrays that it fills. dense: the first level of the result is dense."""
+    """A walk. outs: the names of the arrays that it fills. dense: the first level of the result is dense."""
 
-    function: Any
+    text: str
+    helpers: tuple[tuple[str, Callable[..., Any]], ...]
     outs: tuple[str, ...]
     dense: bool
 
 
-def merged(a: Tree, b: Tree, name: str, union: bool, fills: tuple[Array, Array]) -> tuple[Tree, Array | None]:
+def merged(
+    a: Tree, b: Tree, name: str, union: bool, fills: tuple[Array, Array], *, compiled: bool = True
+) -> tuple[Tree, Array | None]:
     """Walk two trees of the same dimensions, and return a tree of the cells that both have, or either has.
 
     name: of an operation of INLINE, whose results are the values. Else the values are those of the first operand, and
-    those of the second come beside. fills: the values of cells that one of them does not have. Precondition for INLINE:
-    all values have one numeric type.
+    those of the second come beside. fills: the values of cells that one of them does not have. compiled: False runs the
+    text as plain Python. Precondition for INLINE: all values have one numeric type.
     """
     inline = INLINE.get(name, "")
-    made = _compiled(a.levels, b.levels, a.iso, b.iso, union, inline)
+    made = _merge(a.levels, b.levels, a.iso, b.iso, union, inline)
     counts = [x.count() if x.shares or any(level.gaps for level in x.levels) else len(x.values) for x in (a, b)]
     most, dims = sum(counts) if union else min(counts), a.dims
     dtype = index_dtype(dims, most)
@@ -67,7 +71,8 @@ def merged(a: Tree, b: Tree, name: str, union: bool, fills: tuple[Array, Array])
             outs[out] = np.zeros((first if out == "op1" else most) + 1, dtype)
         else:
             outs[out] = np.empty(most, {"va": mine[-1].dtype, "vb": theirs[-1].dtype}.get(out, dtype))
-    ends = [int(n) for n in made.function(numbers, others, *mine, *theirs, *outs.values(), fill, other_fill)]
+    walk = function_of("merged", made.text, made.helpers, compiled)
+    ends = [int(n) for n in walk(numbers, others, *mine, *theirs, *outs.values(), fill, other_fill)]
     made_of: dict[str, Array] = {}
     for d in range(len(dims)):
         if d:
@@ -96,12 +101,12 @@ def _cut(array: Array, length: int) -> Array:
 
 
 @functools.lru_cache(256)
-def _compiled(
+def _merge(
     first: tuple[Level, ...], second: tuple[Level, ...], a_iso: bool, b_iso: bool, union: bool, inline: str
 ) -> _Merge:
     a, b = Operand(first, "a", a_iso), Operand(second, "b", b_iso)
     text, outs, dense = _Text(a, b, len(first), union, inline).whole()
-    return _Merge(kept_function("merged", text, a.helpers | b.helpers), outs, dense)
+    return _Merge(text, (*a.helpers.items(), *b.helpers.items()), outs, dense)
 
 
 class _Text:

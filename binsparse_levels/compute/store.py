@@ -46,12 +46,18 @@ def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long:
     return Nest(_fast(space["nest"], path is not None, reordered), space["extent"], space.get("first"))
 
 
-def kept_function(name: str, text: str, helpers: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
-    """The function of that name in a text, compiled and kept on disk. helpers: what it calls."""
-    text += "".join(f"# {called}: {checksum(x)}\n" for called, x in helpers.items())  # machine code contains them
-    path = place_text(text)
-    space = _space(helpers)
+@functools.lru_cache(1024)
+def function_of(
+    name: str, text: str, helpers: tuple[tuple[str, Callable[..., Any]], ...], compiled: bool = True
+) -> Callable[..., Any]:
+    """The function of that name in a text, compiled and kept on disk. helpers: what it calls, by name."""
+    text += "".join(f"# {called}: {checksum(x)}\n" for called, x in helpers)  # machine code contains them
+    path = place_text(text) if compiled else None
+    space = _space(dict(helpers))
     exec(compile(text, path or "<nest>", "exec"), space)
+    if not compiled:
+        interpreted: Callable[..., Any] = np.errstate(all="ignore")(space[name])  # integers wrap
+        return interpreted
     return _fast(space[name], path is not None, False)
 
 

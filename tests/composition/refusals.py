@@ -59,11 +59,16 @@ REFUSALS = (
         lambda model, tensor: tensor._held.stored.tree.lazy,
     ),
     Refusal(
+        "view sel by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels stand among others",
+        "fewer labels than coordinates, and a view that has those without labels first", "another selection",
+        lambda model, tensor: tensor.dims is not None,
+    ),
+    Refusal(
         FILES, "every way into a file, and its protocol", bl.ArrayError, "no data type for numpy's",
         "a type of numpy that Binsparse has not", "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics product einsum foreach", "`reduce`, `statistics`, `einsum`, `@`, `foreach`", bl.ArrayError,
+        "reduce statistics product einsum contracted foreach", "`reduce`, `statistics`, `einsum`, `@`, `foreach`", bl.ArrayError,
         "is not computed with", "values that are no numbers of 8 bytes or fewer", "`astype` before", other_type,
     ),
     Refusal(
@@ -72,7 +77,7 @@ REFUSALS = (
         "an extreme of no cells; of floats with `cells=\"stored\"` it is NaN", "drop the empty dimension",
     ),
     Refusal(
-        "einsum product", "`einsum`, `@`", bl.FormatError, "cells that are not stored have the value",
+        "einsum contracted product", "`einsum`, `@`", bl.FormatError, "cells that are not stored have the value",
         "a fill value other than 0", "`to_dense` and numpy", filled,
     ),
     Refusal(
