@@ -64,11 +64,13 @@ class HDF5Reader:
         dataset = child_of(self.group, name, h5py.h5d.DatasetID)
         if dataset is None:
             return None
-        with touching(name):
+        try:
             array = _Dataset(dataset, name, self._limits, self._remote)
             if self._handle is not None:
                 array.read_at_offset(self._handle)
             return array
+        except Exception as error:
+            raise_as_ours(error, name)
 
     @property
     def kind(self) -> str:
@@ -157,7 +159,7 @@ class _Dataset(LazyArray):
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
     """An attribute that is a string of any kind, or None without the attribute. Raises ContainerError, LimitError."""
-    with touching(name):
+    try:
         key = name.encode()
         if not h5py.h5a.exists(group.id, key):
             return None
@@ -168,6 +170,8 @@ def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
             item = np.zeros(shape, attribute.dtype)
             attribute.read(item)
             text = item.item()
+    except Exception as error:
+        raise_as_ours(error, name)
     if not isinstance(text, bytes):
         there = f"values of shape {shape}" if text is None else type(text).__name__
         raise ContainerError(Problem(name, f"expected a string, got {there}"))

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
-from .base import touching
+from .base import raise_as_ours
 
 
 class _Stream:
@@ -77,7 +77,7 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order
 
 def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     """The identifier of the object of that kind and name, through a hard link alone, or None."""
-    with touching(name):
+    try:
         links, key = group.id.links, name.encode()
         try:
             info = links.get_info(key)
@@ -89,6 +89,8 @@ def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
             link = type(group.get(name, getlink=True)).__name__
             raise UnsafeError(Problem(f"{group.name}/{name}", f"a {link} is not followed"))
         child = h5py.h5o.open(group.id, key)
+    except Exception as error:
+        raise_as_ours(error, name)
     if not isinstance(child, kind):
         raise ContainerError(Problem(f"{group.name}/{name}", f"is no {_CALLED[kind]}"))
     return child
