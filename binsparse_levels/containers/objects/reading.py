@@ -93,9 +93,12 @@ class ObjectArray(LazyArray):
         self._objects = objects
         self._chunks = chunks
         self._complete = complete
+        self._checked = False
 
     def _check(self) -> None:
         """Raise LimitError for chunks that are too large, or too many."""
+        if self._checked:
+            return
         chunks, limits = self._chunks, self._objects.limits
         bounded_chunk(self._name, chunks.per_file, chunks.length, chunks.dtype.itemsize, limits)
         if chunks.indexed:
@@ -104,6 +107,7 @@ class ObjectArray(LazyArray):
         if count > _MANY_CHUNKS and chunks.chunk_bytes < _LEAST_CHUNK:
             what = f"has {count} chunks of {chunks.chunk_bytes} bytes; write it again with larger chunks"
             raise LimitError(Problem(self._name, what))
+        self._checked = True
 
     def part(self, start: int, stop: int) -> Array:
         self._objects.limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
@@ -144,6 +148,7 @@ class ObjectArray(LazyArray):
 
         place: where the items of a chunk belong. A chunk that belongs there whole, and is not kept, is decoded there.
         """
+        self._check()
         chunks, objects, missing = self._chunks, self._objects, []
         for number in numbers:
             known = objects.known(self._name, number)
@@ -171,7 +176,6 @@ class ObjectArray(LazyArray):
                 use(number, decoded)
 
         if missing:
-            self._check()
             self._fetch(missing, decode)
 
     def _fetch(self, numbers: list[int], use: Use) -> None:
