@@ -19,10 +19,10 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import check_value_type, checked_array, with_memory
 from .merging import INLINE, merged
 from .nest import Leaf
-from .operands import aligned, of_tree, shared_metadata
+from .operands import aligned, in_parts, is_large, of_tree, shared_metadata
 from .seeing import in_memory, walk_of
 from .types import check_numeric
-from .walk import run
+from .walk import MEMORY, run
 
 _DENSE = np.ndarray, np.generic, bool, int, float, complex, list, tuple
 # Functions of two operands, and which of them may be 0 such that the result is 0 whatever the other is.
@@ -147,8 +147,8 @@ def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
 # Two tensors
 
 
-def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any] = {}) -> Tensor:
-    """A function of two tensors of one shape. Raises ArrayError, LabelError."""
+def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any] = {}, memory: int = MEMORY) -> Tensor:
+    """A function of two tensors of one shape, those in files part by part. Raises ArrayError, LabelError."""
     if a.shape != b.shape:
         what = f"tensors of the shapes {a.shape} and {b.shape} are not combined; call einsum, or to_dense()"
         raise ArrayError(Problem("operands", what))
@@ -158,11 +158,21 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
     if not a.ndim:
         scalar = function(a.to_dense(), b.to_dense(), **options)
         return Tensor._of(pack((), np.asarray([scalar], dtype), (), "element")._held, metadata)
+    large = next((x for x in (a, b) if is_large(x, memory)), None)
+    if large is not None:
+        k = large.format.order[0] if large.map is None else 0
+
+        def part_of(part: range, slab: Tensor) -> Tensor:
+            key = (*[slice(None)] * k, slice(part.start, part.stop))
+            one, two = (slab if x is large else x[key].load() for x in (a, b))
+            return combined(function, one._labelled(None), two._labelled(None), options)
+
+        return Tensor._of(in_parts(large, k, k, memory, part_of)._held, metadata)
     if (beside := _same_places(function, a, b, dtype, options)) is not None:
         return Tensor._of(beside._held, metadata)
     (one, two), zero = aligned(a, b), (not a._pad(), not b._pad())
     union = not (function in _ZERO and all(zero) and all(_ZERO[function]))
-    inline = function.__name__ in INLINE and dtype.kind in "iufc" and dtype.itemsize > 2 and not options
+    inline = function.__name__ in INLINE and dtype.kind in "iufc" and dtype.itemsize > 2 and options.keys() <= {"dtype"}
     if inline:
         one, two = (x if x.dtype == dtype else x.astype(dtype) for x in (one, two))
     fills = np.asarray(one._pad()), np.asarray(two._pad())

@@ -23,11 +23,12 @@ from ..limits import INT64_MAX, Limits
 from ..tensors.changing import expanded
 from ..tensors.contents import Metadata
 from ..tensors.held import Stored, packed
+from ..tensors.labels import Labels
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from .cursors import indented
 from .nest import Leaf
-from .operands import plain, shared_labels
+from .operands import in_parts, is_large, plain, shared_labels
 from .seeing import walk_of
 from .store import compiled
 from .walk import arguments, cuts_of
@@ -53,18 +54,35 @@ def summed(tensor: Tensor, letters: str, needed: set[str], work: np.dtype[Any]) 
     listed = in_order((Sparse(1),) * len(left), tuple(range(len(left))))
     shape = [tensor.shape[k] for k in at]
     made = pack([coords[k][kept] for k in at], values, shape, listed, duplicates="sum", limits=tensor.limits)
-    labels = shared_labels([(tensor, [left.find(x) for x in letters])], len(left))
-    return made._labelled(labels), left
+    return made._labelled(_labels([(tensor, letters)], left)), left
 
 
-def contracted(a: Tensor, mine: str, b: Tensor, others: str, kept: set[str], work: np.dtype[Any]) -> tuple[Tensor, str]:
+def contracted(
+    a: Tensor, mine: str, b: Tensor, others: str, kept: set[str], work: np.dtype[Any], memory: int
+) -> tuple[Tensor, str]:
     """The product of two tensors, summed over the indices that are not kept, and its letters.
 
-    Precondition: each letter of an operand is there once, and is kept or is one of the other operand.
+    A walked operand that is in a file is read part by part. Precondition: each letter of an operand is there once, and
+    is kept or is one of the other operand. Raises LimitError.
     """
     swapped = _cost(b, others, a, mine, kept) < _cost(a, mine, b, others, kept)
     rows, letters, other, theirs = (b, others, a, mine) if swapped else (a, mine, b, others)
     first = [x for x in _stored(rows, letters) if x in kept]
+    if is_large(other, memory):
+        what = f"an operand of {other.nbytes} bytes is read whole, and does not fit {memory}; pass a larger memory="
+        raise LimitError(Problem("memory", what))
+    labels = [(a, mine), (b, others)]
+    if first and is_large(rows, memory):
+        loaded, left = other.load()._labelled(None), ""
+
+        def part_of(_: range, slab: Tensor) -> Tensor:
+            nonlocal left
+            made, left = contracted(slab._labelled(None), letters, loaded, theirs, kept, work, memory)
+            return made.permute([left.index(x) for x in "".join(order)])
+
+        order = first + [x for x in theirs if x not in letters]
+        whole = in_parts(rows, letters.index(first[0]), 0, memory, part_of)
+        return whole._labelled(_labels(labels, order)), "".join(order)
     if not _fits(rows, letters, kept):
         rows = plain(rows, [letters.index(x) for x in first + [x for x in letters if x not in first]])
     if any(level.shares for level in rows.format.levels):
@@ -78,7 +96,6 @@ def contracted(a: Tensor, mine: str, b: Tensor, others: str, kept: set[str], wor
     left = "".join(first + own)
     sizes = [other.shape[theirs.index(x)] for x in own]
     shape = [*(rows.shape[letters.index(x)] for x in first), *sizes]
-    labels = shared_labels([(a, [left.find(x) for x in mine]), (b, [left.find(x) for x in others])], len(left))
     if not left:
         return pack((), made.values.sum(keepdims=True), (), "element"), left
     root: Level = Dense(1) if len(left) > 1 and first and rows.format.levels[0] == Dense(1) else Sparse(1)
@@ -89,7 +106,7 @@ def contracted(a: Tensor, mine: str, b: Tensor, others: str, kept: set[str], wor
         columns = np.unravel_index(made.columns.astype(np.int64), sizes) if own else ()
         coords = [*(np.repeat(x, made.counts) for x in made.places), *columns]
         held = packed(format, shape, coords, made.values, False, work.type(0), a.limits)
-    return Tensor._of(held, Metadata(labels=labels)), left
+    return Tensor._of(held, Metadata(labels=_labels(labels, left))), left
 
 
 class _Rows(NamedTuple):
@@ -119,6 +136,12 @@ def _tree(rows: _Rows, format: Format, shape: Sequence[int], limits: Limits) -> 
         arrays[f"pointers_to_{n}"] = np.concatenate([np.zeros(1, dtype), np.cumsum(rows.counts, dtype=dtype)])
     arrays[f"indices_{n}"] = rows.columns.astype(dtype, copy=False)
     return Tree(format.levels, tuple(shape), arrays, rows.values)
+
+
+def _labels(operands: Sequence[tuple[Tensor, str]], left: Sequence[str]) -> Labels | None:
+    """The labels of a result with these letters."""
+    place = {x: k for k, x in enumerate(left)}
+    return shared_labels([(tensor, [place.get(x, -1) for x in letters]) for tensor, letters in operands], len(left))
 
 
 def _stored(tensor: Tensor, letters: str) -> list[str]:

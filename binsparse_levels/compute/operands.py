@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +11,15 @@ from ..engine.tree import Tree
 from ..errors import LabelError, Problem
 from ..formats.format import Format, in_order
 from ..levels import Dense, Sparse
+from ..levels.positions import Array
 from ..tensors.changing import expanded
 from ..tensors.contents import Metadata
-from ..tensors.held import Stored
+from ..tensors.held import Stored, packed
 from ..tensors.labels import Column, Labels
 from ..tensors.tensor import Tensor
 from .cursors import is_walked
+
+_LOADED = 3  # times the bytes of a tensor: it is read, checked, and converted
 
 
 def plain(tensor: Tensor, order: Sequence[int] | None = None) -> Tensor:
@@ -43,6 +46,31 @@ def aligned(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     if len(a._tree.values) < len(b._tree.values):
         return plain(a, b.format.order), b
     return a, plain(b, a.format.order)
+
+
+def is_large(tensor: Tensor, memory: int) -> bool:
+    """Whether a tensor in a file is read part by part."""
+    return tensor._source.lazy and _LOADED * tensor.nbytes > memory
+
+
+def in_parts(tensor: Tensor, k: int, at: int, memory: int, call: Callable[[range, Tensor], Tensor]) -> Tensor:
+    """The results of parts of a tensor along dimension k, put together along dimension `at` of theirs."""
+    coords: list[Sequence[Array]] = []
+    values: list[Array] = []
+    size = 0
+    for part, slab in tensor.slabs(k, max_bytes=max(memory // (2 * _LOADED), 1)):
+        made = call(part, slab)
+        listed, items = made.unpack()
+        coords.append([x + part.start if d == at else x for d, x in enumerate(listed)])
+        values.append(items)
+        size += made.shape[at]
+    order = made.format.order
+    levels = (Dense(1) if made.format.levels[0] == Dense(1) else Sparse(1), *[Sparse(1)] * (made.ndim - 1))
+    shape = [size if d == at else n for d, n in enumerate(made.shape)]
+    whole = [np.concatenate(x) for x in zip(*coords, strict=True)]
+    format = in_order(levels if made.ndim > 1 else (Sparse(1),), order)
+    held = packed(format, shape, whole, np.concatenate(values), False, made._pad(), tensor.limits)
+    return Tensor._of(held, Metadata(made.fill_value))
 
 
 def of_tree(tree: Tree, order: Sequence[int], metadata: Metadata, like: Sequence[Tensor]) -> Tensor:
@@ -96,8 +124,6 @@ def shared_labels(operands: Sequence[tuple[Tensor, Sequence[int]]], ndim: int) -
     if value is None:
         return None
     dims = [name if name is not None and names.count(name) == 1 else f"dim_{k}" for k, name in enumerate(names)]
-    if not columns and all(name == f"dim_{k}" for k, name in enumerate(dims)):
-        return None
     return Labels(tuple(dims), {dims[k]: column for k, column in columns.items()}, value)
 
 

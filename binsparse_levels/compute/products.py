@@ -63,7 +63,8 @@ def einsum(
 
     Several stored tensors are multiplied in pairs, from the left, and dense arrays come last. The result is a Tensor if
     all its indices are of stored tensors. Of a pair, one tensor is walked in any format whose outer dimensions are
-    those of the result; otherwise the tensor with fewer values is converted. Both are read into memory.
+    those of the result; otherwise the tensor with fewer values is converted. One that is in a file, and does not fit
+    the memory, is read part by part.
 
     Cells that are not stored count as 0, also where they meet infinity or NaN, of which numpy makes NaN.
 
@@ -195,7 +196,7 @@ def _of_several(
     natural = np.result_type(*(x.dtype for x in whole))
     sums = not set("".join(parsed.operands)) <= set(parsed.out)
     work = sum_type(natural) if sums else natural
-    left = [(operands[k], parsed.operands[k]) for k in at]
+    left, allowed = [(operands[k], parsed.operands[k]) for k in at], checked_memory(memory)
     arrays = [letters for k, letters in enumerate(parsed.operands) if k not in at]
     while len(left) > 1:
         (a, mine), (b, others), *rest = left
@@ -203,10 +204,11 @@ def _of_several(
         a, mine = summed(a, mine, needed | set(others), work)
         b, others = summed(b, others, needed | set(mine), work)
         if set(mine) == set(others):
-            a, b = a.astype(work), b.astype(work).permute([others.index(x) for x in mine])
-            left = [summed(combined(np.multiply, a, b), mine, needed, work), *rest]
+            b = b.permute([others.index(x) for x in mine])
+            product = combined(np.multiply, a, b, {"dtype": work}, allowed)
+            left = [summed(product, mine, needed, work), *rest]
         else:
-            left = [contracted(a, mine, b, others, needed, work), *rest]
+            left = [contracted(a, mine, b, others, needed, work, allowed), *rest]
     tensor, letters = left[0]
     if arrays:
         last = _Spec((letters, *arrays), 0, parsed.out)

@@ -59,7 +59,7 @@ REFUSALS = (
         lambda model, tensor: tensor._held.stored.tree.lazy,
     ),
     Refusal(
-        "view sel by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels stand among others",
+        "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels stand among others",
         "fewer labels than coordinates, and a view that has those without labels first", "another selection",
         lambda model, tensor: tensor.dims is not None,
     ),
@@ -68,8 +68,9 @@ REFUSALS = (
         "a type of numpy that Binsparse has not", "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics product einsum contracted foreach", "`reduce`, `statistics`, `einsum`, `@`, `foreach`", bl.ArrayError,
-        "is not computed with", "values that are no numbers of 8 bytes or fewer", "`astype` before", other_type,
+        "reduce statistics product einsum contracted foreach", "`reduce`, `statistics`, `einsum`, `@`, `foreach`",
+        bl.ArrayError, "is not computed with", "values that are no numbers of 8 bytes or fewer", "`astype` before",
+        other_type,
     ),
     Refusal(
         "reduce statistics", "`reduce`, `statistics`", bl.ArrayError,

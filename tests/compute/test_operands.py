@@ -303,3 +303,42 @@ def test_loops_that_no_cursor_runs_are_converted():
     assert not is_walked(Jumping(1), False)
     assert not is_walked(Sparse(2), False)
     assert not is_walked(LEVELS["hashed"](1), False)
+
+
+@given(data=st.data())
+def test_operands_in_files_are_read_in_parts(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=3)))
+    (a, array), (b, other) = beside(data, shape), beside(data, shape)
+    assume(not a.fill_value and not b.fill_value)
+    letters, memory = "ijk"[: a.ndim], data.draw(st.sampled_from([3000, 2**28]))
+    size = int(np.prod(shape[1:]))
+    with nests():
+        both = np.multiply(array, other)
+        found = einsum(f"{letters},{letters}->{letters}", opened(a), b, memory=memory)
+        np.testing.assert_array_equal(found.to_dense(), both)
+        spec = f"{letters},{'lmn'[: a.ndim - 1]}{letters[-1]}->{letters[:-1]}{'lmn'[: a.ndim - 1]}"
+        work = np.result_type(array, other)
+        work = np.dtype({"b": "i8", "i": "i8", "f": "f8"}[work.kind])
+        expected = np.einsum(spec, array.astype(work), other.astype(work))
+        found = einsum(spec, opened(a), b, memory=memory)
+        np.testing.assert_array_equal(found.to_dense(), expected)
+    assert size >= 1
+
+
+def test_a_product_of_a_file_that_is_larger_than_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    coords = [rng.integers(0, 2000, 60_000) for _ in range(2)]
+    large = pack(coords, rng.integers(1, 9, 60_000).astype(float), (2000, 2000), "CSR", duplicates="first")
+    large = large.with_labels({0: [f"r{k}" for k in range(2000)]})
+    bl.write(tmp_path / "a.h5", large)
+    small = pack_dense(np.eye(2000)[:, :30], "CSR")
+    with bl.open(tmp_path / "a.h5") as source:
+        made = einsum("ij,jk->ik", source, small, memory=2**20)
+        assert source._source.lazy
+        assert made.equals(large @ small)
+        assert made.labels(0).tolist()[:2] == ["r0", "r1"]
+        both = einsum("ij,ij->ij", source, large, memory=2**20)
+        assert source._source.lazy
+        assert both.equals(large * large)
+        with pytest.raises(bl.LimitError, match="memory="):
+            einsum("ij,jk->ik", small.T, source, memory=2**18)
