@@ -49,9 +49,13 @@ def open_file(path: str, missing: type[ContainerError] = ContainerError, bufferi
 
     Raises UnsafeError for a symbolic link, `missing` for a missing file, ContainerError where opening fails.
     """
-    if os.path.islink(path):
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        raise missing(Problem(path, "no such file")) from None
+    if is_link(status):
         raise UnsafeError(Problem(path, "a symbolic link is not followed"))
-    if not os.path.isfile(path):  # a pipe would wait for somebody to write
+    if not stat.S_ISREG(status.st_mode):  # a pipe would wait for somebody to write
         raise missing(Problem(path, "no such file"))
     try:
         return open(path, "rb", buffering)
