@@ -23,7 +23,7 @@ from ..arrays import Array, Sliceable
 from ..containers import zarr
 from ..containers.base import is_url
 from ..containers.objects.bucket import Bucket
-from ..containers.objects.chunks import Chunks, described
+from ..containers.objects.chunks import Chunks, chunks_in
 from ..containers.replacing import Overwrite, exchange_folders, refuse_losing, remove
 from ..errors import ContainerError, IncompleteError, PathExistsError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
@@ -88,8 +88,7 @@ def join(work: Work, number: int) -> None:
 
 def _chunks(text: bytes) -> Chunks:
     """How the array with this metadata is stored."""
-    metadata = json.loads(text)
-    found = described(metadata, np.dtype(metadata["data_type"]), metadata["fill_value"])
+    found = chunks_in(json.loads(text), "")
     assert found is not None  # what is written is of the plainest kind
     return found
 

@@ -217,7 +217,10 @@ def touching(name: str) -> Iterator[None]:
 
 
 def raise_as_ours(error: Exception, name: str) -> NoReturn:
-    """Raise an exception of a library as ContainerError or LimitError."""
+    """Raise an exception of a library as ContainerError or LimitError.
+
+    `touching` calls five functions, which is too many where small arrays are read.
+    """
     if isinstance(error, BinsparseError):
         raise error
     refuse_memory(error, name)

@@ -1,18 +1,14 @@
 """Local files, read without the libraries of their formats.
 
-Symbolic links are not followed. Bytes are read straight into their array. A compressed chunk is expanded to its
-declared size at most. `touching` turns the exceptions raised here into ContainerError.
+Symbolic links are not followed. Bytes are read straight into their array. `touching` turns the exceptions
+raised here into ContainerError.
 """
 
 from __future__ import annotations
 
-import contextlib
-import errno
 import os
 import stat
 import zipfile
-import zlib
-from collections.abc import Iterator
 from typing import IO, Any
 
 import numpy as np
@@ -48,32 +44,18 @@ def refuse_links(root: str, key: str) -> None:
             raise ValueError(f"{path} is not a file")
 
 
-@contextlib.contextmanager
-def opened(path: str) -> Iterator[tuple[int, int]]:
-    """A file that is open for reading, and its size. Raises what `refuse_links` raises, for the file itself."""
-    try:
-        handle = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
-    except OSError as error:
-        if error.errno == errno.ELOOP:
-            raise UnsafeError(Problem(path, "a symbolic link is not followed")) from None
-        raise
-    try:
-        status = os.fstat(handle)
-        if not stat.S_ISREG(status.st_mode):
-            raise ValueError(f"{path} is not a file")
-        yield handle, status.st_size
-    finally:
-        os.close(handle)
-
-
 def open_file(path: str, missing: type[ContainerError] = ContainerError, buffering: int = -1) -> IO[bytes]:
     """A file that is open for reading.
 
     Raises UnsafeError for a symbolic link, `missing` for a missing file, ContainerError where opening fails.
     """
-    if os.path.islink(path):
+    try:
+        status = os.lstat(path)
+    except (OSError, ValueError):
+        raise missing(Problem(path, "no such file")) from None
+    if is_link(status):
         raise UnsafeError(Problem(path, "a symbolic link is not followed"))
-    if not os.path.isfile(path):  # a pipe would wait for somebody to write
+    if not stat.S_ISREG(status.st_mode):  # a pipe would wait for somebody to write
         raise missing(Problem(path, "no such file"))
     try:
         return open(path, "rb", buffering)
@@ -140,29 +122,3 @@ def read_in_steps(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> 
     """
     raw = array.view(np.uint8)
     each(lambda begin: read_into(handle, raw[begin : begin + STEP], at + begin), range(0, raw.size, STEP))
-
-
-_GZIP = 31  # of zlib, for its format
-
-
-def most_stored(size: int) -> int:
-    """A bound on the compressed size of so many bytes. A larger chunk is not read."""
-    return 2 * size + 2**16
-
-
-def inflate(stored: npt.NDArray[np.uint8], size: int) -> npt.NDArray[np.uint8]:
-    """The bytes of a chunk of one or more gzip members.
-
-    Raises ValueError for another size than `size`. No more than `size` bytes are expanded.
-    """
-    data = b""
-    rest: bytes | memoryview = stored.data
-    while len(rest):
-        stream = zlib.decompressobj(_GZIP)
-        data += stream.decompress(rest, size + 1 - len(data))
-        if len(data) > size or not stream.eof:
-            break
-        rest = stream.unused_data.lstrip(b"\0")
-    if len(data) != size or len(rest):
-        raise ValueError(f"a chunk does not expand to its {size} bytes")
-    return np.frombuffer(data, np.uint8)

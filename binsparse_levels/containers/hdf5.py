@@ -19,10 +19,9 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..system import unchanged_by_others
 from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, raise_as_ours, touching
 from .direct import DIRECT, parts_of
-from .hdf5_disk import Disk
-from .hdf5_opening import child_of
-from .hdf5_opening import opened as opened
-from .hdf5_opening import walk as walk
+from .hdf5_files import Disk, child_of
+from .hdf5_files import opened as opened
+from .hdf5_files import walk as walk
 from .replacing import Others, Overwrite, hold_lock, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
@@ -43,7 +42,8 @@ class HDF5Reader:
     """
 
     def __init__(self, group: h5py.Group, limits: Limits) -> None:
-        self._group = group
+        #: The h5py group, for modules that read or write another layout.
+        self.group = group
         self._limits = limits
         self._file = group.id if isinstance(group.id, h5py.h5f.FileID) else h5py.h5i.get_file_id(group.id)
         driver = self._file.get_access_plist().get_driver()
@@ -53,20 +53,15 @@ class HDF5Reader:
         plain = near and not self._file.get_create_plist().get_userblock()
         self._handle: int | None = self._file.get_vfd_handle() if plain else None
 
-    @property
-    def group(self) -> h5py.Group:
-        """The h5py group, for modules that read or write another layout."""
-        return self._group
-
     def read_header(self) -> Any:
-        text = read_text(self._group, ATTRIBUTE, self._limits)
+        text = read_text(self.group, ATTRIBUTE, self._limits)
         if text is None:
             what = f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here; list_tensors names those of the file"
-            raise ContainerError(Problem(self._group.name, what))
+            raise ContainerError(Problem(self.group.name, what))
         return load_json(text, self._limits)
 
     def array(self, name: str) -> LazyArray | None:
-        dataset = child_of(self._group, name, h5py.h5d.DatasetID)
+        dataset = child_of(self.group, name, h5py.h5d.DatasetID)
         if dataset is None:
             return None
         try:
@@ -80,14 +75,14 @@ class HDF5Reader:
     @property
     def kind(self) -> str:
         """The kind of file. Both kinds are read alike."""
-        return "netcdf" if has_attribute(self._group.file, "_NCProperties") else "hdf5"
+        return "netcdf" if has_attribute(self.group.file, "_NCProperties") else "hdf5"
 
     def storage(self, name: str) -> Storage:
         """How an array is stored, as options for a writer. Any compression counts as gzip.
 
         Precondition: `array` was called.
         """
-        array = _Dataset(child_of(self._group, name, h5py.h5d.DatasetID), name, self._limits, self._remote)
+        array = _Dataset(child_of(self.group, name, h5py.h5d.DatasetID), name, self._limits, self._remote)
         if not array.chunked or not len(array):
             return DEFAULT_STORAGE
         plain = {*array.filters} <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
@@ -196,17 +191,13 @@ class HDF5Writer:
     """
 
     def __init__(self, group: h5py.Group, storage: Storage) -> None:
-        self._group = group
+        #: The h5py group, for modules that read or write another layout.
+        self.group = group
         self._storage = storage
 
-    @property
-    def group(self) -> h5py.Group:
-        """The h5py group, for modules that read or write another layout."""
-        return self._group
-
     def write(self, name: str, pieces: Pieces) -> None:
-        if self._group.id.links.exists(name.encode()):
-            raise PathExistsError(Problem(f"{self._group.name}/{name}", "already exists, and is no array of a tensor"))
+        if self.group.id.links.exists(name.encode()):
+            raise PathExistsError(Problem(f"{self.group.name}/{name}", "already exists, and is no array of a tensor"))
         compression = self._storage.of("compression", name)
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {}
@@ -218,7 +209,7 @@ class HDF5Writer:
             options["fletcher32"] = checksum
         if options and compression == "gzip":
             options |= {"compression": "gzip", "compression_opts": _LEVEL, "shuffle": True}
-        dataset = self._group.create_dataset(name, (pieces.length,), pieces.dtype.newbyteorder("<"), **options)
+        dataset = self.group.create_dataset(name, (pieces.length,), pieces.dtype.newbyteorder("<"), **options)
         at = 0
         for piece in pieces.regrouped(*options.get("chunks", (1,))) if options else pieces.each():
             with touching(name):
@@ -227,14 +218,14 @@ class HDF5Writer:
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         text = json.dumps(header)
-        self._group.attrs.create(ATTRIBUTE, text, dtype=h5py.string_dtype("utf-8"))
+        self.group.attrs.create(ATTRIBUTE, text, dtype=h5py.string_dtype("utf-8"))
 
     def clear(self, limits: Limits) -> None:
         """Delete the tensor in the group: its header, and the arrays that the header names."""
-        names = arrays_in(self._group, limits)
-        del self._group.attrs[ATTRIBUTE]
+        names = arrays_in(self.group, limits)
+        del self.group.attrs[ATTRIBUTE]
         for name in names:
-            del self._group[name]
+            del self.group[name]
 
 
 def arrays_in(group: h5py.Group, limits: Limits) -> list[str]:
@@ -370,16 +361,11 @@ def unused(path: str, keep: bool) -> Iterator[None]:
 
 def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str | None:
     """The first of these names that an attribute or a member of a group has; None for a missing group."""
-    with opened(path) as file:
-        try:
-            place = walk(file, group)
-            for name in among:
-                if h5py.h5a.exists(place.id, name.encode()) or place.id.links.exists(name.encode()):
-                    return name
-        except PathMissingError:
-            pass
-        except Exception as error:
-            raise_as_ours(error, file.file.filename)
+    with opened(path) as file, contextlib.suppress(PathMissingError), touching(file.file.filename):
+        place = walk(file, group)
+        for name in among:
+            if h5py.h5a.exists(place.id, name.encode()) or place.id.links.exists(name.encode()):
+                return name
     return None
 
 

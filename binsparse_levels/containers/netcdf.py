@@ -59,7 +59,7 @@ class NetCDFWriter(HDF5Writer):
             return piece
 
         super().write(name, pieces if default is None else pieces.mapped(note, 1, pieces.dtype))
-        dataset = self._group[name]
+        dataset = self.group[name]
         if taken[0] and not taken.all():
             fill = first - np.array(np.argmin(taken)).astype(first.dtype)
             dataset.attrs["_FillValue"] = fill.view(pieces.dtype)
@@ -67,9 +67,9 @@ class NetCDFWriter(HDF5Writer):
 
     def _lay_on_dimension(self, dataset: h5py.Dataset, name: str) -> None:
         """Make a dimension for an array. It has no coordinates, and takes no bytes."""
-        while name in self._group.keys():  # noqa: SIM118 (`in group` follows links)
+        while name in self.group.keys():  # noqa: SIM118 (`in group` follows links)
             name += "_"  # the other dimension has a variable that is not ours
-        scale = self._group.create_dataset(name, dataset.shape, ">f4")
+        scale = self.group.create_dataset(name, dataset.shape, ">f4")
         scale.make_scale(f"This is a netCDF dimension but not a netCDF variable.{dataset.size:10}")
         scale.attrs["_Netcdf4Dimid"] = np.int32(self._dimension)
         dataset.attrs["_Netcdf4Coordinates"] = np.array([self._dimension], np.int32)
@@ -78,12 +78,12 @@ class NetCDFWriter(HDF5Writer):
 
     def clear(self, limits: Limits) -> None:
         """Delete the tensor in the group: its header, its arrays, and their dimensions that no other variable has."""
-        for name in arrays_in(self._group, limits):
-            lies_on = self._group[name].dims[0]
+        for name in arrays_in(self.group, limits):
+            lies_on = self.group[name].dims[0]
             for dimension in lies_on.values():
                 lies_on.detach_scale(dimension)
                 if "REFERENCE_LIST" not in dimension.attrs:  # no other variable lies on it
-                    del self._group[dimension.name]
+                    del self.group[dimension.name]
         super().clear(limits)
 
 

@@ -1,9 +1,11 @@
-"""A folder (NAME.bspnpy) with one .npy file for each array, or .ra file, and the header in binsparse.json."""
+"""A folder with one file for each array, .npy (NAME.bspnpy) or .ra (NAME.bspra), and the header in binsparse.json.
+
+Of .ra, any encoding and byte order is read. What is written is little-endian, without encoding, for all programs.
+"""
 
 from __future__ import annotations
 
 import contextlib
-import functools
 import json
 import os
 from collections.abc import Iterator, Mapping
@@ -25,10 +27,9 @@ HEADER = "binsparse.json"
 class FolderReader:
     """A folder that is open for reading. Symbolic links are not followed."""
 
-    def __init__(self, folder: str, limits: Limits, suffix: str) -> None:
+    def __init__(self, folder: str, limits: Limits) -> None:
         self._folder = folder
         self._limits = limits
-        self._suffix = suffix
 
     def read_header(self) -> Any:
         with open_file(os.path.join(self._folder, HEADER)) as file:
@@ -36,10 +37,10 @@ class FolderReader:
             return load_json(file.read(), self._limits)
 
     def array(self, name: str) -> LazyArray | None:
-        path = os.path.join(self._folder, name + self._suffix)
-        if not os.path.lexists(path):
+        places = ((os.path.join(self._folder, name + suffix), look) for suffix, look in _LOOKS.items())
+        path, look = next((place for place in places if os.path.lexists(place[0])), ("", _in_npy))
+        if not path:
             return None
-        look = _in_ra if self._suffix == ".ra" else _in_npy
 
         def read(start: int, stop: int) -> Array:  # a file that stays open cannot be replaced on Windows
             with open_file(path) as file:
@@ -63,6 +64,9 @@ def _in_ra(file: IO[bytes], name: str, limits: Limits) -> LazyArray:
     return array
 
 
+_LOOKS = {".ra": _in_ra, ".npy": _in_npy}
+
+
 class FolderWriter:
     """A folder that is being filled."""
 
@@ -80,11 +84,11 @@ class FolderWriter:
 
 
 @contextlib.contextmanager
-def reading(path: str, group: str | None, limits: Limits, *, suffix: str = ".npy") -> Iterator[FolderReader]:
+def reading(path: str, group: str | None, limits: Limits) -> Iterator[FolderReader]:
     """Open a folder. Raises PathMissingError."""
     if group:
-        raise PathMissingError(Problem(f"{path}:{group}", f"a folder of {suffix} files has no groups"))
-    yield FolderReader(os.path.abspath(path), limits, suffix)  # the working folder may change
+        raise PathMissingError(Problem(f"{path}:{group}", "a folder of arrays has no groups"))
+    yield FolderReader(os.path.abspath(path), limits)  # the working folder may change
 
 
 @contextlib.contextmanager
@@ -98,27 +102,28 @@ def writing(
     storage.refuse(f"a folder of {suffix} files", but=("checksum",))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", f"a folder of {suffix} files has no groups"))
-    beside = functools.partial(others, suffix=suffix)
-    keep = keeps(path, group, overwrite, beside)
-    with replacing_folder(path, overwrite, keep=keep, others=beside) as part:
-        ours = _members(part, suffix)
+    keep = keeps(path, group, overwrite, others)
+    with replacing_folder(path, overwrite, keep=keep, others=others) as part:
+        ours = _members(part)
         if ours and not overwrite:
             raise PathExistsError(Problem(path, "has a tensor; pass overwrite=True"))
         if ours:
-            FolderReader(part, limits, suffix).read_header()  # a damaged one does not say which files are its own
+            FolderReader(part, limits).read_header()  # a damaged one does not say which files are its own
         for name in ours:
             remove(os.path.join(part, name))
         yield FolderWriter(part, suffix)
 
 
-def others(path: str, suffix: str = ".npy") -> set[str]:
+def others(path: str) -> set[str]:
     """The names of the files in a folder, but for those of a tensor. Raises ContainerError."""
-    return set(os.listdir(path)) - _members(path, suffix)
+    return set(os.listdir(path)) - _members(path)
 
 
-def _members(folder: str, suffix: str) -> set[str]:
+def _members(folder: str) -> set[str]:
     """The names of the files of a tensor in a folder; none without a header."""
     files = os.listdir(folder)
-    arrays = [name.removesuffix(suffix) for name in files if name.endswith(suffix)]
-    ours = named_by(FolderReader(folder, DEFAULT_LIMITS, suffix).read_header, arrays) if HEADER in files else set()
-    return {*(f"{name}{suffix}" for name in ours), HEADER} & {*files}
+    if HEADER not in files:
+        return set()
+    arrays = {file: name for file in files for name, suffix in [os.path.splitext(file)] if suffix in _LOOKS}
+    ours = named_by(FolderReader(folder, DEFAULT_LIMITS).read_header, arrays.values())
+    return {HEADER, *(file for file, name in arrays.items() if name in ours)}

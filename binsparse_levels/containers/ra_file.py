@@ -189,10 +189,6 @@ class ArrayFile(LazyArray):
             raise ArrayError(Problem(f"{self._name}[{start + at}]", what))
         return items
 
-    def read(self) -> Array:
-        """All items."""
-        return self.part(0, len(self))
-
     @functools.cached_property
     def _decoded(self) -> Array | None:
         """All items, where they are encoded or in the other byte order; None for plain items."""
@@ -265,9 +261,8 @@ def codes_of(dtype: np.dtype[Any], eltype: int | None, name: str) -> tuple[int, 
     raw = native.type is np.void and native.names is None
     if eltype is None:
         if known is None and not raw:
-            raise FormatError(
-                Problem(name, f"an .ra file has no type for {dtype}; with eltype=0 its bytes are written")
-            )
+            what = f"an .ra file has no type for {dtype}; with eltype=0 its bytes are written"
+            raise FormatError(Problem(name, what))
         return known or (USER, native.itemsize)
     if (number := as_integer(eltype)) is not None:
         codes = (number, native.itemsize)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import errno
+import functools
 import os
 import re
 import secrets
 import shutil
-import threading
 import time
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
@@ -109,97 +109,86 @@ def remove(path: str) -> None:
 
 
 @contextlib.contextmanager
-def replacing(path: str, overwrite: Overwrite, *, keep: bool = False, others: Others | None = None) -> Iterator[str]:
-    """A path beside `path` to write to. The new file takes its place atomically when the block ends well.
-
-    overwrite, others: as for `refuse_existing`. keep: the file begins as a copy of the old one, which is locked
-    meanwhile. Where the block fails, nothing changes. The file is synchronized to the disk before the rename, the
-    folder after it. Nothing that another program has put there meanwhile is replaced, unless `overwrite`.
-    """
-    if path.endswith(("/", os.sep)):
-        raise ContainerError(Problem(path, "is the path of a folder"))
-    target = real_path(path)
-    if os.path.exists(target) and not os.path.isfile(target):
-        raise ContainerError(Problem(path, "is a directory, a pipe or a device, and is not replaced"))
-    with _placing(path, target, overwrite, keep, others, os.replace) as (part, old):
-        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
-        if old:
-            shutil.copyfile(target, part)
-        yield part
-        with contextlib.suppress(FileNotFoundError):  # another program may have removed it
-            shutil.copymode(target, part)
-
-
-@contextlib.contextmanager
-def replacing_folder(
-    path: str, overwrite: Overwrite, *, keep: bool = False, others: Others | None = None
+def replacing(
+    path: str, overwrite: Overwrite, *, folder: bool = False, keep: bool = False, others: Others | None = None
 ) -> Iterator[str]:
-    """A folder beside `path` to fill. The new folder takes its place when the block ends well.
+    """A path beside `path`: of a file to write to, or of a folder to fill. It takes its place when the block ends well.
 
-    The replacement is atomic where the system can exchange two folders. keep: the folder begins with hard links to the
-    files of the old one, which are to be replaced and not changed. The other parameters are those of `replacing`.
-    """
-    target = real_path(path)
-    with _placing(path, target, overwrite, keep, others, exchange_folders) as (part, old):
-        if os.path.lexists(target) and not os.path.isdir(target):
-            raise PathExistsError(Problem(path, "already exists, and is not a folder"))
-        if old:
-            shutil.copytree(target, part, symlinks=True, copy_function=_link)
-        else:
-            os.mkdir(part)
-        yield part
-
-
-@contextlib.contextmanager
-def _placing(
-    path: str,
-    target: str,
-    overwrite: Overwrite,
-    keep: bool,
-    others: Others | None,
-    replace: Callable[[str, str], None],
-) -> Iterator[tuple[str, bool]]:
-    """The path of a part that `replace` puts at the target when the block ends well, and whether it begins as a copy.
-
-    Errors that name the part are made to name the path; those of the system become ContainerError.
+    The replacement is atomic; that of a folder where the system can exchange two folders. overwrite, others: as for
+    `refuse_existing`. keep: the file begins as a copy of the old one, which is locked meanwhile; a folder with hard
+    links to the files of the old one, which are to be replaced and not changed. Where the block fails, nothing changes.
+    All is synchronized to the disk before the rename, the folder above after it. Nothing that another program has put
+    there meanwhile is replaced, unless `overwrite`.
     """
     if is_url(path):
         raise ContainerError(Problem(path, "is written on a local disk only; copy it from there, or write a .zarr"))
+    if not folder and path.endswith(("/", os.sep)):
+        raise ContainerError(Problem(path, "is the path of a folder"))
+    target = real_path(path)
+    if not folder and os.path.exists(target) and not os.path.isfile(target):
+        raise ContainerError(Problem(path, "is a directory, a pipe or a device, and is not replaced"))
     part = part_of(target)
-    with hold_lock(target) if keep else contextlib.nullcontext():
-        try:
-            _clear_leftovers(target)
-            before = signature(target)
-            if not keep:
-                refuse_existing(path, overwrite, others)
-            yield part, keep and before is not None
-            _all_to_disk(part)
-            now = signature(target)
-            if before is None and (keep or not overwrite):
-                if not rename_new(part, target):
-                    what = "another program has made it meanwhile, and it is kept; write to another path"
-                    raise PathExistsError(Problem(path, what))
-            else:
-                if keep and now != before:
-                    raise ContainerError(Problem(path, "another program has changed it meanwhile; try again"))
-                if now not in (None, before) and others is not None and overwrite is True:
-                    _refuse_others(path, target, others)
-                (os.rename if now is None else replace)(part, target)
-            to_disk(os.path.dirname(target))
-        except BinsparseError as error:
-            if isinstance(error.__cause__, OSError) and error.__cause__.errno in UNWRITABLE:
-                raise unwritten(path, error.__cause__) from error
-            named = [Problem(fault.path.replace(part, path), fault.message) for fault in error.problems]
-            if named == [*error.problems]:
-                raise
-            raise type(error)(named) from error
-        except OSError as error:
-            about = isinstance(error.filename, str) and (error.filename == target or error.filename.startswith(part))
-            if not (about or error.errno in UNWRITABLE):
-                raise
-            raise unwritten(path, error) from error
-        finally:
-            remove(part)
+    with hold_lock(target) if keep else contextlib.nullcontext(), _calling(part, target, path):
+        _clear_leftovers(target)
+        before = signature(target)
+        if not keep:
+            refuse_existing(path, overwrite, others)
+        if folder and os.path.lexists(target) and not os.path.isdir(target):
+            raise PathExistsError(Problem(path, "already exists, and is not a folder"))
+        _begin(part, target if keep and before is not None else None, folder)
+        yield part
+        if not folder:
+            with contextlib.suppress(FileNotFoundError):  # another program may have removed it
+                shutil.copymode(target, part)
+        _all_to_disk(part)
+        now = signature(target)
+        if before is None and (keep or not overwrite):
+            if not rename_new(part, target):
+                what = "another program has made it meanwhile, and it is kept; write to another path"
+                raise PathExistsError(Problem(path, what))
+        else:
+            if keep and now != before:
+                raise ContainerError(Problem(path, "another program has changed it meanwhile; try again"))
+            if now not in (None, before) and others is not None and overwrite is True:
+                _refuse_others(path, target, others)
+            (exchange_folders if folder and now is not None else os.replace)(part, target)
+        to_disk(os.path.dirname(target))
+
+
+replacing_folder = functools.partial(replacing, folder=True)
+
+
+def _begin(part: str, old: str | None, folder: bool) -> None:
+    """Make an empty file or folder, or a copy of an old one."""
+    if folder and old is not None:
+        shutil.copytree(old, part, symlinks=True, copy_function=_link)
+    elif folder:
+        os.mkdir(part)
+    else:
+        os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
+        if old is not None:
+            shutil.copyfile(old, part)
+
+
+@contextlib.contextmanager
+def _calling(part: str, target: str, path: str) -> Iterator[None]:
+    """Errors that name a part or its target name the path; those of the system become ContainerError. The part goes."""
+    try:
+        yield
+    except BinsparseError as error:
+        if isinstance(error.__cause__, OSError) and error.__cause__.errno in UNWRITABLE:
+            raise unwritten(path, error.__cause__) from error
+        named = [Problem(fault.path.replace(part, path), fault.message) for fault in error.problems]
+        if named == [*error.problems]:
+            raise
+        raise type(error)(named) from error
+    except OSError as error:
+        about = isinstance(error.filename, str) and (error.filename == target or error.filename.startswith(part))
+        if not (about or error.errno in UNWRITABLE):
+            raise
+        raise unwritten(path, error) from error
+    finally:
+        remove(part)
 
 
 def _all_to_disk(path: str) -> None:
@@ -239,7 +228,6 @@ def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
 _PATIENCE = 60.0  # seconds that a process waits for another
 _LOCK = ".binsparse_levels.lock"  # how the name of a lock ends
 _LOCKLESS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK}  # of a file system without locks
-_locked: set[tuple[int, str]] = set()  # by thread
 
 
 @contextlib.contextmanager
@@ -251,11 +239,11 @@ def hold_lock(target: str) -> Iterator[None]:
     """
     target = real_path(target)
     folder, name = os.path.split(target)
-    me = threading.get_ident(), target
-    if me in _locked or not os.path.isdir(folder):
+    if not os.path.isdir(folder):
         yield
         return
-    lock = FileLock(os.path.join(folder, f".{_short(name)}{_LOCK}"), mode=0o666)
+    # One lock a path and thread, which counts how often it is held.
+    lock = FileLock(os.path.join(folder, f".{_short(name)}{_LOCK}"), mode=0o666, is_singleton=True)
     try:
         lock.acquire(timeout=_PATIENCE, poll_interval=0.01)
     except Timeout:
@@ -264,13 +252,12 @@ def hold_lock(target: str) -> Iterator[None]:
     except OSError as error:
         if error.errno not in _LOCKLESS:
             raise ContainerError(Problem(target, f"cannot be locked: {error.strerror}")) from error
-    _locked.add(me)
     try:
         yield
     finally:
-        _locked.discard(me)
-        with contextlib.suppress(OSError):  # no file is removed on Windows as long as it is open
-            os.unlink(lock.lock_file)  # whoever waits for it notices, and takes a new one
+        if lock.lock_counter < 2:
+            with contextlib.suppress(OSError):  # no file is removed on Windows as long as it is open
+                os.unlink(lock.lock_file)  # whoever waits for it notices, and takes a new one
         lock.release()
 
 

@@ -50,19 +50,7 @@ from .zarr_reading import (
 )
 from .zarr_stores import NAMES, Folder, check_store, folder_of, objects_in, opened, place_of, stored
 
-__all__ = [
-    "AT",
-    "ROOT",
-    "ZarrReader",
-    "ZarrWriter",
-    "list_groups",
-    "mark",
-    "new_metadata",
-    "opened",
-    "others",
-    "reading",
-    "writing",
-]
+__all__ = ["AT", "ROOT", "ZarrWriter", "list_groups", "mark", "new_metadata", "opened", "others", "reading", "writing"]
 
 
 class ZarrWriter:
@@ -325,15 +313,15 @@ def _unconsolidate_above(path: str) -> None:
 @contextlib.contextmanager
 def _settled() -> Iterator[None]:
     """After a fault, wait for pending writes of zarr: they would write into a folder that is being removed."""
+
+    async def settle() -> None:
+        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
+
     try:
         yield
     except BaseException:
-        sync(_settle())
+        sync(settle())
         raise
-
-
-async def _settle() -> None:
-    await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
 
 
 def _zip(folder: str, target: str) -> None:

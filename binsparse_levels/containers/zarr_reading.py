@@ -6,7 +6,6 @@ import contextlib
 import functools
 import json
 import math
-import os
 import re
 from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
@@ -128,14 +127,12 @@ class ZarrReader:
     @functools.cached_property
     def _listed(self) -> Mapping[str, Any]:
         """What is listed beside the header: metadata and sizes of the arrays. Near stores are asked for the arrays."""
-        if isinstance(self._place.store, Far):
-            header = self._attributes.get(ATTRIBUTE)
-            match self._attributes.get(ARRAYS):
+        listed: Any = self._attributes.get(ARRAYS) if isinstance(self._place.store, Far) else None
+        match listed:
+            case {"header": sum, "arrays": dict(), "bytes": dict()}:
                 # Another program that replaced the header did not know of the list.
-                case {"header": sum, "arrays": dict() as arrays, "bytes": dict() as sizes} if isinstance(
-                    header, dict
-                ) and sum == of_header(header):
-                    return {"arrays": arrays, "bytes": sizes}
+                if sum == of_header(self._attributes.get(ATTRIBUTE, {})):
+                    return dict(listed)
         return {"arrays": {}, "bytes": {}}
 
     def array(self, name: str) -> LazyArray | None:
@@ -294,11 +291,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
     there: the names, where the caller has listed them. Raises ContainerError.
     """
     with opened(path) as root, touching(path):
-        if there is not None or isinstance(root.store, Folder):
-            names = set(os.listdir(path) if there is None else there)
-        else:
-            listed = [name.removeprefix(f"{root.path}/") for name in root.store._zf.namelist()]  # type: ignore[attr-defined]
-            names = {name.partition("/")[0] for name in listed}
+        names = _names_at(root) if there is None else there
         node = node_at(root)
         attributes = {} if node is None else node.get("attributes", {})
         ours: set[str] = set()
@@ -328,10 +321,15 @@ def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group
 
 def members(place: StorePath) -> dict[str, dict[str, Any]]:
     """The metadata of the groups and arrays in a group, by name; not what is neither."""
-
-    async def listed() -> list[str]:
-        return [name async for name in place.store.list_dir(place.path) if name not in NAMES]
-
-    names = sync(listed())
+    names = [name for name in _names_at(place) if name not in NAMES]
     nodes = each(lambda name: node_at(place / name), names, 1 if is_near(place.store) else _AT_ONCE)
     return {name: x for name, x in zip(names, nodes, strict=True) if x and x.get("node_type") in ("array", "group")}
+
+
+def _names_at(place: StorePath) -> list[str]:
+    """The names of all that is right in a place."""
+
+    async def listed() -> list[str]:
+        return [name async for name in place.store.list_dir(place.path)]
+
+    return sync(listed())

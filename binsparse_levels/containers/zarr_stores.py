@@ -152,9 +152,8 @@ def is_near(store: Store) -> bool:
 def check_store(store: Store) -> None:
     """Raise ContainerError for a store that cannot be written, or whose changes cannot be undone."""
     if store.read_only:
-        raise ContainerError(
-            Problem(str(store), "is open for reading only; open it for writing, or give another place")
-        )
+        what = "is open for reading only; open it for writing, or give another place"
+        raise ContainerError(Problem(str(store), what))
     if not store.supports_deletes:
         raise ContainerError(Problem(str(store), "cannot take back what is written; give the path of the file"))
 

@@ -142,7 +142,7 @@ KINDS = {
     "svmlight": Kind(
         ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape",), tensors=True,
     ),
-    "rawarray_directory": Kind(".containers.ra_folder", (".bspra",), folder=("values.ra",)),
+    "rawarray_directory": Kind(".containers.npy_folder", (".bspra",), {"suffix": ".ra"}, folder=("values.ra",)),
     "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),
     "memory": Kind(".containers.memory", objects="collections.abc:Mapping"),

@@ -142,10 +142,8 @@ def _arrays(tree: Tree) -> Iterator[tuple[str, list[str]]]:
     """Each array with its items as text."""
     for name, array in tree.arrays.items():
         yield name, [clipped(x) for x in array]
-    yield (
-        ("values (iso)" if tree.iso else "values"),
-        [clipped(x) for x in (tree.values[:1] if tree.iso else tree.values)],
-    )
+    values = tree.values[:1] if tree.iso else tree.values
+    yield "values (iso)" if tree.iso else "values", [clipped(x) for x in values]
 
 
 # A large tensor

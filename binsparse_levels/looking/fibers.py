@@ -130,7 +130,8 @@ def _statistics(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
     steps = packing.expand_levels(tree) if not tree.regular else iter(())
     for (place, arrays, n), count in zip(walked, children, strict=True):
         covered = order[place.depth : place.depth + place.level.rank]
-        facts = LevelStatistics(place.level, tuple(covered), tuple(place.dims), n, count, count, _nbytes(arrays))
+        nbytes = sum(len(x) * x.dtype.itemsize for x in arrays.values())
+        facts = LevelStatistics(place.level, tuple(covered), tuple(place.dims), n, count, count, nbytes)
         if not tree.regular:
             _, _, pointers, positions = next(steps)
             facts.listed = len(positions)
@@ -182,7 +183,3 @@ def limit(places: int, chosen: int) -> float:
     nats = few * math.log(places / few) + rest * math.log1p(few / rest)
     nats += 0.5 * (math.log(places / rest) - math.log(2 * math.pi * few)) + (1 / places - 1 / few - 1 / rest) / 12
     return nats / math.log(2)
-
-
-def _nbytes(arrays: Mapping[str, Any]) -> int:
-    return sum(len(x) * x.dtype.itemsize for x in arrays.values())

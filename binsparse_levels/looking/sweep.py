@@ -277,7 +277,8 @@ def _measure(
         if not len(values):
             return None
         at = random.integers(0, len(values), _POINTS)
-        return partial(_look_up, tensor, list(zip(*(x[at].tolist() for x in coords), strict=True)))
+        places = list(zip(*(x[at].tolist() for x in coords), strict=True))
+        return lambda: [tensor[place] for place in places]
     if _sliced(name):
         dimension = int(name.partition(":")[2])
         return _slice(tensor, dimension, path) if dimension < tensor.ndim else None
@@ -301,11 +302,6 @@ def _index_bytes(tensor: Tensor, how: str) -> int:
     store: dict[str, Any] = {}
     write(store, tensor, narrow=how == "narrow", bitpacked=how == "bitpacked")
     return sum(x.nbytes for name, x in store.items() if name in arrays)
-
-
-def _look_up(tensor: Tensor, places: Sequence[tuple[int, ...]]) -> None:
-    for place in places:
-        tensor[place]
 
 
 def _slice(tensor: Tensor, dimension: int, path: str) -> Callable[[], Any]:

@@ -7,7 +7,6 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
-from datetime import timedelta
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeVar
 
@@ -15,10 +14,10 @@ import numpy as np
 
 from ...errors import PathExistsError, Problem, needing
 from ..base import touching
+from ..remote import RETRY
 from .codecs import Bytes
 from .stores import Range, shorter, touching_object
 
-_RETRY: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=60)}
 _PAUSES = 0.05, 0.1, 0.2, 0.4, 0.8  # seconds
 _IN_MEMORY = 2**26  # bytes of an object; a longer one is sent from the disk
 _AT_ONCE = 16  # requests to an object store at a time: a single request takes 10 to 50 ms
@@ -68,7 +67,7 @@ class Bucket:
             import obstore.store
         self._url, self._calls = url.rstrip("/"), obstore
         with touching(url):
-            self._store = obstore.store.from_url(self._url, retry_config=_RETRY)
+            self._store = obstore.store.from_url(self._url, retry_config=RETRY)
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
         def send(file: IO[bytes]) -> None:
@@ -107,17 +106,14 @@ class Bucket:
 
         return side_by_side(read, wanted)
 
-    def _head(self, key: str) -> Any:
-        with touching_object(f"{self._url}/{key}"):
-            return _asked(self._calls.head, self._store, key)
-
     def size(self, key: str) -> int:
-        return int(self._head(key)["size"])
+        return self.state(key)[0]
 
     def state(self, key: str) -> tuple[int, str]:
         """What changes where the object changes: its size, and its tag or time."""
-        told = self._head(key)
-        return told["size"], told["e_tag"] or str(told["last_modified"])
+        with touching_object(f"{self._url}/{key}"):
+            told = _asked(self._calls.head, self._store, key)
+        return int(told["size"]), told["e_tag"] or str(told["last_modified"])
 
     def names(self, prefix: str) -> set[str]:
         return set(self.ages(prefix))

@@ -133,13 +133,27 @@ def chunks_in(metadata: Mapping[str, Any], path: str) -> Chunks | None:
             fill = dtype.type().item() if fill is None else fill
             options = chunk, chunk, False, how.pop("id"), how, False
             return Chunks(path, length, dtype, dtype.type(fill), *options) if _is_value(fill, dtype) else None
-        case {"zarr_format": 3, "shape": [_], "data_type": str(name), "fill_value": fill, **more} if name in _NUMBERS:
+        case {
+            "zarr_format": 3, "shape": [length], "data_type": str(name), "fill_value": fill, "codecs": codecs,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [per_file]}},
+            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}}, **more,
+        } if name in _NUMBERS and not more.get("storage_transformers"):  # fmt: skip
             dtype, names = np.dtype(name).newbyteorder("<"), more.get("dimension_names")
             named = names is None or (type(names) is list and len(names) == 1 and isinstance(names[0], str | None))
             if not named or type(more.get("attributes", {})) is not dict or {*metadata} - _MEMBERS:
                 return None
-            chunks = described(metadata, dtype, dtype.type(fill), f"{path}/c") if _is_value(fill, dtype) else None
-            return chunks if chunks and _are_sizes(chunks.length, chunks.per_file, chunks.chunk) else None
+            chunk, indexed = per_file, False
+            match codecs:
+                case [{"name": "sharding_indexed", "configuration": {"chunk_shape": [chunk], "codecs": codecs, **end}}]:
+                    last = end.get("index_location", "end") == "end"
+                    if not last or _chain(end.get("index_codecs")) != ("none", {}, True):
+                        return None
+                    indexed = True
+            chain = _chain(codecs)
+            if chain is None or not _is_value(fill, dtype) or not _are_sizes(length, per_file, chunk):
+                return None
+            options = per_file, chunk, indexed, *chain
+            return None if per_file % chunk else Chunks(f"{path}/c", length, dtype, dtype.type(fill), *options)
     return None
 
 
@@ -152,32 +166,6 @@ def _is_value(fill: Any, dtype: np.dtype[Any]) -> bool:
 
 def _are_sizes(length: Any, *chunks: Any) -> bool:
     return type(length) is int and length >= 0 and all(type(chunk) is int and chunk > 0 for chunk in chunks)
-
-
-def described(metadata: Any, dtype: np.dtype[Any], fill: Any, folder: str = "") -> Chunks | None:
-    """How an array of version 3 with this metadata is stored."""
-    match metadata:
-        case {
-            "shape": [length],
-            "data_type": dtype.name,
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [per_file]}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}},
-            "codecs": codecs,
-            **more,
-        } if not more.get("storage_transformers"):
-            pass
-        case _:
-            return None
-    chunk, indexed = per_file, False
-    match codecs:
-        case [{"name": "sharding_indexed", "configuration": {"chunk_shape": [chunk], "codecs": codecs, **more}}]:
-            if more.get("index_location", "end") != "end" or _chain(more.get("index_codecs")) != ("none", {}, True):
-                return None
-            indexed = True
-    chain = _chain(codecs)
-    if chain is None or min(per_file, chunk) < 1 or per_file % chunk:
-        return None
-    return Chunks(folder, length, dtype, fill, per_file, chunk, indexed, *chain)
 
 
 def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:

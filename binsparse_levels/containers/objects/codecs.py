@@ -9,8 +9,6 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..direct import inflate, most_stored
-
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 Settings: TypeAlias = Mapping[str, Any]
 
@@ -117,7 +115,23 @@ def _to_gzip(items: Any, settings: Settings) -> bytes:
 
 
 def _from_gzip(raw: Bytes, out: Bytes) -> None:
-    out[:] = inflate(raw, out.size)
+    """The bytes of one or more gzip members."""
+    data = b""
+    rest: bytes | memoryview = raw.data
+    while len(rest):
+        stream = zlib.decompressobj(_GZIP)
+        data += stream.decompress(rest, out.size + 1 - len(data))
+        if len(data) > out.size or not stream.eof:
+            break
+        rest = stream.unused_data.lstrip(b"\0")
+    if len(data) != out.size or len(rest):
+        raise ValueError(f"a chunk does not expand to its {out.size} bytes")
+    out[:] = np.frombuffer(data, np.uint8)
+
+
+def _most_packed(size: int) -> int:
+    """A bound on the compressed size of so many bytes. A larger chunk is not read."""
+    return 2 * size + 2**16
 
 
 def _from_plain(raw: Bytes, out: Bytes) -> None:
@@ -128,7 +142,7 @@ def _from_plain(raw: Bytes, out: Bytes) -> None:
 
 CODECS: dict[str, Codec] = {  # by the name that Zarr has
     "blosc": Codec(_to_blosc, _from_blosc, lambda size: size + 16, _blosc_settings),
-    "zstd": Codec(_to_zstd, _from_zstd, most_stored, lambda *_: {"level": 1}),
-    "gzip": Codec(_to_gzip, _from_gzip, most_stored, lambda *_: {"level": 5}),
+    "zstd": Codec(_to_zstd, _from_zstd, _most_packed, lambda *_: {"level": 1}),
+    "gzip": Codec(_to_gzip, _from_gzip, _most_packed, lambda *_: {"level": 5}),
     "none": Codec(lambda items, _: items.view(np.uint8), _from_plain, lambda size: size, lambda *_: {}),
 }

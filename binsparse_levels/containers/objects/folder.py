@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from ...errors import ContainerError, Problem
+from ...errors import PathMissingError
 from ...parallel import each
 from ...system import to_disk
-from ..base import touching
-from ..direct import opened, read_into, refuse_links
+from ..base import touching, unwritten
+from ..direct import open_file, read_into, refuse_links
 from ..replacing import remove
 from .codecs import Bytes
 from .stores import Object, Part, Range, Use, shorter, touching_object
@@ -33,17 +33,21 @@ class Folder:
             self._sound.add(folder)
         each(lambda k: use(k, self._read(parts[k])), range(len(parts)))
 
-    def _read(self, part: Part) -> Bytes | Exception | None:
+    def _read(self, part: Part) -> Bytes | None:
+        path = self._path(part.key)
         try:
-            with opened(os.path.join(self._root, part.key)) as (handle, size):
+            with open_file(path, PathMissingError, buffering=0) as file:
+                size = os.fstat(file.fileno()).st_size
                 start = part.start if part.start >= 0 else size + part.start
                 length = size if part.length is None else part.length
                 if start < 0 or start + length > size or length > part.most:
-                    return ValueError(f"{length} bytes at {start} of an object of {size}, at most {part.most}")
+                    raise ValueError(f"{length} bytes at {start} of an object of {size}, at most {part.most}")
                 raw = np.empty(length, np.uint8)
-                read_into(handle, raw, start)
+                read_into(file.fileno(), raw, start)
                 return raw
-        except FileNotFoundError:
+        except PathMissingError:
+            if os.path.lexists(path):
+                raise
             return None
 
     def put_all(self, objects: Sequence[Object]) -> None:
@@ -60,9 +64,7 @@ class Folder:
                 to_disk(part)
             os.replace(part, path)
         except OSError as error:
-            raise ContainerError(
-                Problem(path, f"cannot be written: {error.strerror}; make room or check the rights")
-            ) from error
+            raise unwritten(path, error) from error
         finally:
             remove(part)
 

@@ -16,7 +16,7 @@ from ...limits import Limits
 from ..base import bounded_chunk, touching
 from .chunks import ABSENT, Chunks
 from .codecs import Bytes
-from .stores import Part, PartStore
+from .stores import Part, PartStore, Use
 
 _KEPT = 16  # a read of more than this part of the cache is not kept: it would push everything else out
 _ALWAYS_KEPT = 2  # chunks, where they fit
@@ -159,12 +159,17 @@ class ObjectArray(LazyArray):
         size, most = len(numbers) * chunks.chunk_bytes, objects.limits.cache_bytes
         kept = size * _KEPT <= most or (len(numbers) <= _ALWAYS_KEPT and size <= most)
 
-        def decode(number: int, raw: Bytes | Exception | None) -> None:
+        def decode(number: int, raw: Bytes | None) -> None:
             out = place(number) if place is not None and not kept else None
             whole = out is not None and len(out) == chunks.chunk
             decoded = out if out is not None and whole else np.empty(chunks.chunk, self.dtype)
             with touching(self._name):
-                self._decode(raw, decoded)
+                if raw is not None:
+                    chunks.decode(raw, decoded.view(np.uint8))
+                elif self._complete:
+                    raise IncompleteError(Problem(self._name, "chunks are missing"))
+                else:
+                    decoded[:] = chunks.fill
             if kept:
                 objects.keep(self._name, number, decoded)
             if not whole:
@@ -173,18 +178,7 @@ class ObjectArray(LazyArray):
         if missing:
             self._fetch(missing, decode)
 
-    def _decode(self, raw: Bytes | Exception | None, out: Array) -> None:
-        """Fill `out` with the items of a chunk. Raises any error for damaged bytes."""
-        if isinstance(raw, Exception):
-            raise raw
-        if raw is not None:
-            self._chunks.decode(raw, out.view(np.uint8))
-        elif self._complete:
-            raise IncompleteError(Problem(self._name, "chunks are missing"))
-        else:
-            out[:] = self._chunks.fill
-
-    def _fetch(self, numbers: list[int], use: Callable[[int, Bytes | Exception | None], None]) -> None:
+    def _fetch(self, numbers: list[int], use: Use) -> None:
         """Call `use` with the number and the stored bytes of each of these chunks; None for a missing chunk."""
         chunks, parts, asked = self._chunks, [], []
         with touching(self._name):
@@ -212,9 +206,7 @@ class ObjectArray(LazyArray):
         indexes = {file: self._objects.known(self._name, -1 - file) for file in files}
         todo = [file for file, index in indexes.items() if index is None]
 
-        def use(k: int, raw: Bytes | Exception | None) -> None:
-            if isinstance(raw, Exception):
-                raise raw
+        def use(k: int, raw: Bytes | None) -> None:
             if raw is not None:
                 indexes[todo[k]] = index = chunks.parse_index(raw)
                 self._objects.keep(self._name, -1 - todo[k], index)

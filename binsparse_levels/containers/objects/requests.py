@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -28,40 +29,19 @@ class Requests:
         self._store = store
 
     def each(self, parts: Sequence[Part], use: Use) -> None:
-        batch: list[list[int]] = []
-        size = 0
-        for run in _runs(parts):
-            batch.append(run)
-            size += sum(parts[k].bound for k in run)
-            if size >= _BATCH:
-                self._use(batch, parts, use)
-                batch, size = [], 0
-        if batch:
-            self._use(batch, parts, use)
+        runs = _runs(parts)
+        ends = itertools.accumulate(sum(parts[k].bound for k in run) for run in runs)
+        for _, batch in itertools.groupby(zip(ends, runs, strict=True), lambda one: one[0] // _BATCH):
+            together = [run for _, run in batch]
+            fetched = _together(self._get([parts[k] for k in run]) for run in together)
+            given = [(k, parts[run[0]].start, raw) for run, raw in zip(together, fetched, strict=True) for k in run]
+            each(lambda one: use(one[0], _cut(parts[one[0]], *one[1:])), given)
 
     def put_all(self, objects: Sequence[Object]) -> None:
         bytes_of = default_buffer_prototype().buffer.from_bytes
         made = each(lambda item: (item[0], bytes_of(b"".join(item[1]()))), objects)
         with touching(str(self._store)):
-            for error in sync(_together(self._store.set(key, data) for key, data in made)):
-                if error is not None:
-                    raise error
-
-    def _use(self, runs: list[list[int]], parts: Sequence[Part], use: Use) -> None:
-        """Fetch runs of parts, and use each part."""
-
-        def give(k: int, first: Part, raw: Any) -> None:
-            part = parts[k]
-            if isinstance(raw, np.ndarray):
-                if part.length is not None and part.start >= 0:
-                    raw = raw[part.start - first.start :][: part.length]
-                if raw.size > part.most or raw.size != (part.length or raw.size):
-                    raw = EOFError(f"got {raw.size} bytes of {part.key}, expected {part.bound}")
-            use(k, raw)
-
-        fetched = sync(_together(self._get([parts[k] for k in run]) for run in runs))
-        given = [(k, parts[run[0]], raw) for run, raw in zip(runs, fetched, strict=True) for k in run]
-        each(lambda one: give(*one), given)
+            _together(self._store.set(key, data) for key, data in made)
 
     async def _get(self, run: list[Part]) -> Bytes | None:
         """The bytes of a run of parts; None for a missing object."""
@@ -75,15 +55,34 @@ class Requests:
         return None if buffer is None else np.asarray(buffer.as_numpy_array()).view(np.uint8)
 
 
-async def _together(calls: Iterable[Any]) -> list[Any]:
-    """The result of each call, or its error: none of them is left behind."""
-    turn = asyncio.Semaphore(_AT_ONCE)
+def _cut(part: Part, begin: int, raw: Bytes | None) -> Bytes | None:
+    """The bytes of a part, from those of its run, which begin at byte `begin` of the object."""
+    if raw is None:
+        return None
+    if part.length is not None and part.start >= 0:
+        raw = raw[part.start - begin :][: part.length]
+    if raw.size > part.most or raw.size != (part.length or raw.size):
+        raise EOFError(f"got {raw.size} bytes of {part.key}, expected {part.bound}")
+    return raw
 
-    async def waited(call: Any) -> Any:
-        async with turn:
-            return await call
 
-    return await asyncio.gather(*map(waited, calls), return_exceptions=True)
+def _together(calls: Iterable[Any]) -> list[Any]:
+    """The results of calls, all of which have ended when the error of one is raised: none is left behind."""
+
+    async def waited() -> list[Any]:
+        turn = asyncio.Semaphore(_AT_ONCE)
+
+        async def taken(call: Any) -> Any:
+            async with turn:
+                return await call
+
+        return await asyncio.gather(*map(taken, calls), return_exceptions=True)
+
+    results = sync(waited())
+    for error in results:
+        if isinstance(error, BaseException):
+            raise error
+    return results
 
 
 def _runs(parts: Sequence[Part]) -> list[list[int]]:

@@ -32,16 +32,15 @@ class Part(NamedTuple):
         return self.most if self.length is None else self.length
 
 
-# What is called with the number of a part and its bytes. Instead of bytes there is None where the object is missing, or
-# the error of reading it. It is called in any order, and in any thread.
-Use: TypeAlias = Callable[[int, "Bytes | Exception | None"], None]
+# What is called with the number of a part and its bytes, or None where the object is missing; in any order and thread.
+Use: TypeAlias = Callable[[int, "Bytes | None"], None]
 
 
 class PartStore(Protocol):
     """A store whose objects are read by parts."""
 
     def each(self, parts: Sequence[Part], use: Use) -> None:
-        """Call `use` for each part. Raises what `use` raises."""
+        """Call `use` for each part. Raises what `use` raises, and any error of reading a part."""
 
     def put_all(self, objects: Sequence[Object]) -> None:
         """Write objects, each whole."""

@@ -1,4 +1,4 @@
-"""HDF5 files, groups and datasets: opened from a path, a stream, or an open group, without following any link."""
+"""HDF5 files: opened for reading without following a link, and written where the disk may be full."""
 
 from __future__ import annotations
 
@@ -9,29 +9,23 @@ import os
 from typing import IO, Any
 
 import h5py
+import numpy as np
 
+from ..arrays import Array
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from .base import raise_as_ours
 
 
-class _Stream(io.RawIOBase):
+class _Stream:
     """A stream that h5py reads while it holds its lock.
 
     The stream may wait for another thread: fsspec has one for its requests. Garbage of h5py's that is collected there
     would wait for the lock, and each thread for the other. So no garbage is collected meanwhile.
     """
 
-    def __init__(self, stream: Any) -> None:
-        super().__init__()
-        self._stream = stream
-
-    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
-        place: int = self._stream.seek(offset, whence)
-        return place
-
-    def tell(self) -> int:
-        place: int = self._stream.tell()
-        return place
+    def __init__(self, stream: IO[bytes]) -> None:
+        self.read, self.seek, self.tell = stream.read, stream.seek, stream.tell  # h5py asks for all three
+        self._stream: Any = stream
 
     def readinto(self, buffer: Any) -> int:
         collects = gc.isenabled()
@@ -103,3 +97,53 @@ def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
 
 
 _CALLED = {h5py.h5g.GroupID: "group", h5py.h5d.DatasetID: "dataset"}
+
+
+_METADATA = 2**20  # bytes: a larger write is of data, which nothing reads again
+
+
+class Disk(io.FileIO):
+    """A file whose failed writes are hidden from the library, and reported by `raise_failure` afterwards.
+
+    The library crashes the process when it closes a file that it could not write, or reads what it could not write.
+    So small writes are kept from the first failure on.
+    """
+
+    _failure: OSError | None = None
+
+    def __init__(self, path: str) -> None:
+        super().__init__(path, "r+b")
+        self._kept: list[tuple[int, Array]] = []  # places in the file, and the bytes that stand there
+
+    def write(self, data: Any) -> int:
+        left, begin = memoryview(data).cast("B"), self.tell()
+        whole, size = left, len(left)
+        try:
+            while left and self._failure is None:
+                left = left[super().write(left) or 0 :]
+        except OSError as error:
+            self._failure = error
+        if left and size <= _METADATA:
+            self._kept.append((begin, np.frombuffer(whole, np.uint8).copy()))
+        return size
+
+    def readinto(self, buffer: Any) -> int:
+        begin, into = self.tell(), np.frombuffer(buffer, np.uint8)
+        count = super().readinto(buffer) or 0
+        for at, kept in self._kept:
+            first, stop = max(at, begin), min(at + len(kept), begin + len(into))
+            if first < stop:
+                into[first - begin : stop - begin] = kept[first - at : stop - at]
+        return len(into) if self._kept else count
+
+    def truncate(self, size: int | None = None) -> int:
+        try:
+            return super().truncate(size)
+        except OSError as error:
+            self._failure = self._failure or error
+            return size or 0
+
+    def raise_failure(self) -> None:
+        """Raise the OSError of the first write that failed."""
+        if self._failure is not None:
+            raise self._failure
