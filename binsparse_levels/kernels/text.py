@@ -39,7 +39,7 @@ def _nearest(digits, power, factor):
 def parse_table(text, comment, of_floats, powers, cells, doubts):
     """Numbers between white space, a row of them in each line, into cells[column, row]: integers, or bits of floats.
 
-    Where the digits alone do not tell a number, doubts[column, row] is 1, and the cell is the place of its text.
+    Where the digits alone do not tell a number, doubts[column, row] is true, and the cell is the place of its text.
     Returns the number of rows and of doubts; -1 rows where a line has another count of numbers. Precondition: the text
     ends with a line's end.
     """
@@ -94,7 +94,7 @@ def parse_table(text, comment, of_floats, powers, cells, doubts):
                 digits = u8(0) - digits if negative else digits
             cells[column, row] = digits
             if not certain or (text[at] > _SPACE and text[at] != comment):
-                cells[column, row], doubts[column, row] = start, 1
+                cells[column, row], doubts[column, row] = start, True
                 doubtful += 1
                 while text[at] > _SPACE and text[at] != comment:
                     at += u8(1)

@@ -160,7 +160,7 @@ def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
     def parsed(span: tuple[int, int]) -> list[Array]:
         text = np.frombuffer(data, np.uint8)[slice(*span)]
         size = len(types), int(np.count_nonzero(text == _END))
-        cells, doubts = np.empty(size, np.uint64), np.zeros(size, np.uint8)
+        cells, doubts = np.empty(size, np.uint64), np.zeros(size, bool)
         rows, doubtful = kernels.text.parse_table(text, ord(comment), of_floats, _powers(), cells, doubts)
         if rows < 0:
             raise ValueError("a line has another count of numbers")
@@ -172,7 +172,7 @@ def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
             columns[k][row] = _number(found.group() if found else b"", types[k])
         return columns
 
-    ends = [data.find(b"\n", stop - 1) + 1 for _, stop in shares(len(data), 1)]
+    ends = [data.find(b"\n", stop - 1) + 1 for _, stop in shares(len(data), 2)]
     parts = each(parsed, itertools.pairwise([0, *ends]))
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
