@@ -24,7 +24,7 @@ from ..tensors.encoding import Metadata
 from ..tensors.held import Check
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
-from .file_tensors import FileTensor, guarded, items, loaded_tensor, opened_tensor
+from .file_tensors import FileTensor, guarded, loaded_tensor, opened_tensor
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
 
@@ -207,7 +207,7 @@ class Loading:
         if self._unreplaced is not None:
             held = guarded(held, self._unreplaced)
         if held.dtype != dtype:
-            held = items(held, len(held), dtype)
+            held = held.mapped(lambda x: x.astype(dtype), dtype)
         return _sealed(name, held, self._sums, self._limits) if self._sums else held
 
     def _array(self, name: str) -> LazyArray:
@@ -218,7 +218,9 @@ class Loading:
             decoded: LazyArray = _sealed_words(words, packed, data_type, name) if self._sums else packed
         else:
             stored = self._stored(name, self._held[name], data_type.stored)
-            decoded = stored if data_type.stored == data_type.dtype else _decoded(stored, data_type, name)
+            decoded = stored
+            if data_type.stored != data_type.dtype:
+                decoded = stored.mapped(lambda x: decode(x, data_type, name), data_type.dtype, data_type.parts)
         if name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS:
             return self._without_empty_fibers(decoded)
         return decoded
@@ -298,21 +300,6 @@ def _sealed_words(words: LazyArray, packed: BitPacked, data_type: DataType, name
         return decode(words[:], data_type, name) if whole else packed.part(start, stop)
 
     return lazy(len(packed), packed.dtype, part, at=packed.at, verify=words.verify, chunk=packed.chunk)
-
-
-def _decoded(stored: LazyArray, data_type: DataType, name: str) -> LazyArray:
-    """Items, each made of one or two stored numbers."""
-    parts = data_type.parts
-
-    def part(start: int, stop: int) -> Array:
-        return decode(stored.part(start * parts, stop * parts), data_type, name)
-
-    def at(positions: Array) -> Array:
-        places = np.stack([positions * parts + k for k in range(parts)], 1).reshape(-1)
-        return decode(stored.at(places), data_type, name)
-
-    chunk = max(stored.chunk // parts, 1)
-    return lazy(len(stored) // parts, data_type.dtype, part, at=at, verify=stored.verify, chunk=chunk)
 
 
 def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:

@@ -71,17 +71,6 @@ def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:
     return lazy(array.shape, array.dtype, part, at=at, nbytes=lambda: array.nbytes, chunk=array.chunk)
 
 
-def items(stored: LazyArray, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
-    """The first items of an array, as `dtype`; view: their bytes, taken for items of `dtype`."""
-    if length == len(stored) and dtype == stored.dtype:
-        return stored
-
-    def read(start: int, stop: int) -> Array:
-        return stored[start:stop].view(dtype) if view else stored[start:stop].astype(dtype, copy=False)
-
-    return lazy(length, dtype, read, nbytes=lambda: stored.nbytes)
-
-
 @contextlib.contextmanager
 def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
     """Prefix errors with the label, and name arrays as in the file."""
@@ -110,16 +99,12 @@ def opened_tensor(source: FileTensor, limits: Limits, count: int | None = None) 
     dims = tuple(shape[k] for k in format.order)
     if count is None:
         count = count_positions(format.levels, dims, source.arrays, None if iso else len(values))
-    held: Any = repeated(values, count) if iso else _sound(values) if values.dtype.kind == "b" else values
+    held: Any = repeated(values, count) if iso else values
+    if values.dtype.kind == "b" and not iso:
+        held = values.mapped(sound_booleans) if isinstance(values, LazyArray) else sound_booleans(values)
     stored = Stored(format, Tree(format.levels, dims, dict(source.arrays), held, iso, True), limits, source.structure)
     metadata = Metadata(fill, attributes=dict(source.attributes), labels=source.labels)
     return Tensor._of(stored if source.map is None else Mapped(stored, source.map), metadata)
-
-
-def _sound(values: Any) -> LazyArray:
-    """Booleans, made 0 or 1."""
-    verify, nbytes = getattr(values, "verify", None), lambda: int(values.nbytes)
-    return lazy(len(values), values.dtype, lambda a, b: sound_booleans(values[a:b]), nbytes=nbytes, verify=verify)
 
 
 def loaded_tensor(

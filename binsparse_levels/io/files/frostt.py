@@ -118,9 +118,10 @@ def _width(data: bytes, path: str) -> int:
 
 
 def _parse(data: bytes, width: int, path: str) -> list[Array]:
-    types = ["i8"] * width
-    whole = text_tables.numbers_in(data, types, COMMENT)
-    table = text_tables.parse_table(data, [*types[:-1], "f8"], COMMENT, path) if isinstance(whole, Exception) else whole
+    try:
+        table = text_tables.parse_table(data, ["i8"] * width, COMMENT, path)
+    except ArrayError:
+        table = text_tables.parse_table(data, ["i8"] * (width - 1) + ["f8"], COMMENT, path)
     problems = [
         Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
         for k, x in enumerate(table[:-1])

@@ -18,7 +18,7 @@ from ...containers.replacing import same_folder
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
 from ...tensors.labels import Column
-from ..file_tensors import guarded, items
+from ..file_tensors import guarded
 from .names import column
 
 
@@ -113,7 +113,8 @@ class Group:
         array = self.one_dimension(name)
         if array.dtype.kind not in kinds:
             raise ArrayError(Problem(name, f"expected {expected}, got {array.dtype}"))
-        return items(array, len(array), array.dtype.newbyteorder("="))
+        native = array.dtype.newbyteorder("=")
+        return array if array.dtype == native else array.mapped(lambda x: x.astype(native), native)
 
     def integers(self, name: str) -> LazyArray:
         return self.numbers(name, "iu", "integers")

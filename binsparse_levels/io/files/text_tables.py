@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
-import io
 import itertools
 import re
 import warnings
@@ -30,6 +29,7 @@ from ...tensors.tensor import Tensor
 
 AT_ONCE = 2**22  # bytes of a text in a block
 _ROWS_AT_ONCE = 2**17
+_LINE = 2**5  # bytes that a line has, about
 _END = 10  # of a line
 
 
@@ -130,26 +130,30 @@ def parse_table(
 
     Raises ArrayError with the line.
     """
-    columns = numbers_in(data, types, comment)
-    if isinstance(columns, Exception):
-        what = _first_fault(data, types, comment) or f"{columns!s:.200}"
-        raise ArrayError(Problem(path, f"{what}; {remedy}"))
-    return columns
-
-
-def numbers_in(data: bytes, types: Sequence[str], comment: str) -> list[Array] | Exception:
-    """`parse_table`, or the error where the text has no such numbers."""
-    try:
-        if kernels.worth(len(data) // 2**5):
+    if kernels.worth(len(data) // _LINE):
+        with contextlib.suppress(ValueError, OverflowError):
             return _by_kernel(data, types, comment)
-        columns = [(f"f{k}", dtype) for k, dtype in enumerate(types)]
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", DeprecationWarning)  # an integer written as 1.0
-            warnings.filterwarnings("ignore", "loadtxt: input contained no data")
-            table = np.loadtxt(io.BytesIO(data), dtype=columns, comments=comment, ndmin=1)
-        return [np.ascontiguousarray(table[name]) for name, _ in columns]
-    except (ValueError, OverflowError, DeprecationWarning) as error:
-        return error
+    rows = []
+    for number, line in enumerate(data.split(b"\n"), 1):
+        fields = line.partition(comment.encode())[0].split()
+        place = f"{line.strip().decode('latin1')!r:.60}, line {number} of the numbers"
+        if fields and len(fields) != len(types):
+            what = f"{place}: expected {len(types)} numbers, got {len(fields)}; {remedy}"
+            raise ArrayError(Problem(path, what))
+        for text, dtype in zip(fields, types, strict=False):
+            try:
+                rows.append(_number(text, dtype))
+            except (ValueError, OverflowError):
+                what = f"{place}: {text.decode('latin1')!r:.40} is no number of type {np.dtype(dtype)}; {remedy}"
+                raise ArrayError(Problem(path, what)) from None
+    return [np.array(rows[k :: len(types)], dtype) for k, dtype in enumerate(types)]
+
+
+def _number(text: bytes, dtype: str) -> Any:
+    """A number of that type. Raises ValueError, OverflowError."""
+    if b"_" in text:  # which Python takes for digits in groups
+        raise ValueError
+    return np.dtype(dtype).type(float(text) if dtype == "f8" else int(text))
 
 
 def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
@@ -177,13 +181,6 @@ def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
     return [np.concatenate(column) for column in zip(*parts, strict=True)]
 
 
-def _number(text: bytes, dtype: str) -> Any:
-    """A number of that type. Raises ValueError, OverflowError."""
-    if b"_" in text:  # which Python takes for digits in groups
-        raise ValueError("no number")
-    return np.dtype(dtype).type(float(text) if dtype == "f8" else int(text))
-
-
 @functools.cache
 def _powers() -> Array:
     """The first 64 bits of each power of ten that the kernel needs."""
@@ -192,21 +189,6 @@ def _powers() -> Array:
         power = 10**exponent if exponent > 0 else (1 << 1300) // 10**-exponent
         firsts.append(power << 64 >> power.bit_length())
     return np.array(firsts, np.uint64)
-
-
-def _first_fault(data: bytes, types: Sequence[str], comment: str) -> str:
-    """The first line that is no row of such numbers, and why; empty where Python reads all of them."""
-    for number, line in enumerate(data.decode("latin1").split("\n"), 1):
-        fields = line.partition(comment)[0].split()
-        place = f"{line.strip()!r:.60}, line {number} of the numbers"
-        if fields and len(fields) != len(types):
-            return f"{place}: expected {len(types)} numbers, got {len(fields)}"
-        for text, dtype in zip(fields, types, strict=False):
-            try:
-                _number(text.encode("latin1"), dtype)
-            except (ValueError, OverflowError):
-                return f"{place}: {text!r:.40} is no number of type {np.dtype(dtype)}"
-    return ""
 
 
 def format_table(stream: IO[bytes], columns: Sequence[Array]) -> None:
