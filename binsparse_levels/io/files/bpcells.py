@@ -36,8 +36,7 @@ from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
-from ..file_tensors import FileTensor
-from .compressed_matrix import Compression, compressed
+from ..file_tensors import Compression, FileTensor, compressed
 from .names import encodes, labelled, lines_of, to_write
 from .sources import Group
 

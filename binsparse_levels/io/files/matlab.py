@@ -21,9 +21,8 @@ from ...arrays import Sliceable
 from ...containers import hdf5
 from ...errors import ArrayError, ContainerError, Problem, needing
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ..file_tensors import FileTensor
+from ..file_tensors import FileTensor, compressed
 from . import matlab_program
-from .compressed_matrix import compressed
 from .sources import Group
 
 __all__ = ["claims", "list_groups", "look", "opened"]

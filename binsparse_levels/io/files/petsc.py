@@ -19,8 +19,7 @@ from ...arrays import Array, LazyArray, lazy
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
-from ..file_tensors import FileTensor
-from .compressed_matrix import compressed
+from ..file_tensors import FileTensor, compressed
 
 __all__ = ["look"]
 
