@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ..arrays import Array, LazyArray, Sliceable, lazy
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
-from ..engine.tree import length_problems, value_problems
+from ..engine.tree import count_positions, length_problems, value_problems
 from ..errors import ArrayError, Problem, raise_if
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import parse_descriptor
@@ -20,11 +19,10 @@ from ..formats.dtypes import INTEGERS, DataType, decode
 from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ..limits import Limits
 from ..tensors import labels
-from ..tensors.encoding import Metadata
 from ..tensors.held import Check
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
-from .file_tensors import FileTensor, guarded, loaded_tensor, opened_tensor
+from .file_tensors import FileTensor, guarded, loaded_tensor
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
 
@@ -136,11 +134,6 @@ class Loading:
         sizes = {name: array.nbytes for name, array in self._held.items()}
         return {name: ArrayInfo(x.shape, x.dtype, sizes.get(name, 0)) for name, x in self.infos.items()}
 
-    def _metadata(self) -> Metadata:
-        attributes = dict(self.descriptor.attributes)
-        attributes.pop("number_of_diagonal_elements", None)  # it is counted when the tensor is written
-        return Metadata(self.fill_value(), self.descriptor.user, attributes, self.labels)
-
     # The tensor
 
     def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
@@ -150,46 +143,33 @@ class Loading:
         """
         if check == "none":
             self._sums = {}
-        if self._lenient:
-            tensor = self._repaired(check, duplicates)
-        else:
-            tensor = self.lazy_tensor()
-            tensor._held.stored.load(check)
-        return tensor if self.labels is None else tensor._labelled(self.labels.loaded())
+        return loaded_tensor(self.source(), self._limits, duplicates, check)
 
-    def lazy_tensor(self) -> Tensor:
-        """As `tensor`, of arrays that are read where they are sliced. One value for all entries is read at once."""
-        arrays: dict[str, Any] = {x: self._array(x) for x in self.descriptor.data_types if x != "fill_value"}
-        values, iso = arrays.pop("values"), self.descriptor.data_types["values"].iso
-        if iso:
-            values = (values[:1] if len(values) else np.zeros(1, values.dtype)).reshape(())
-        tensor = opened_tensor(self._source(arrays, values), self._limits, self._count)
-        count = len(tensor._held.stored.tree.values)
-        for number in (self.descriptor.number_of_stored_values, None if iso else len(values)):
-            if number not in (None, count):
-                raise ArrayError(value_problems(count, number))
-        return Tensor._of(tensor._held, self._metadata())
+    def source(self) -> FileTensor:
+        """What the file holds: arrays that are read where they are sliced, or in memory those that are mended.
 
-    def _source(self, arrays: dict[str, Any], values: Any) -> FileTensor:
-        known = self.descriptor
-        return FileTensor(known.format, known.shape, arrays, values, structure=known.structure, map=known.map)
-
-    def _repaired(self, check: Check, duplicates: Duplicates) -> Tensor:
-        """The tensor in memory, with the deviations that lenient reading repairs."""
-        arrays: dict[str, Any] = {x: self._mended(x) for x in self.descriptor.data_types if x != "fill_value"}
-        values = arrays.pop("values")
-        source = self._source(arrays, values)._replace(fill_value=self.fill_value())
-        try:
-            tensor = loaded_tensor(source._replace(ordered=True), self._limits, check=check)
-        except ArrayError:
-            tensor = loaded_tensor(source, self._limits, duplicates)
-            how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
-            self.repairs.append(f"entries: not in order, {how}")
-        if self.descriptor.name in NO_EMPTY_FIBERS:
-            pointers = tensor._held.stored.tree.arrays["pointers_to_1"]
-            self.repairs += map(str, self._empty_fiber_problems(np.asarray(pointers)))
-        metadata = replace(self._metadata(), fill_value=tensor.fill_value, labels=None)
-        return Tensor._of(tensor._held, metadata)
+        One value for all entries is read at once. Raises ArrayError.
+        """
+        known, count = self.descriptor, self._count
+        read = self._mended if self._lenient else self._array
+        arrays: dict[str, Any] = {x: read(x) for x in known.data_types if x != "fill_value"}
+        values, iso = arrays.pop("values"), known.data_types["values"].iso
+        if not self._lenient:
+            if count is None:
+                count = count_positions(known.format.levels, known.dims, arrays, None)
+            for number in (known.number_of_stored_values, None if iso else len(values)):
+                if number not in (None, count):
+                    raise ArrayError(value_problems(count, number))
+            if iso:
+                values = (values[:1] if len(values) else np.zeros(1, values.dtype)).reshape(())
+        elif known.name in NO_EMPTY_FIBERS:
+            self.repairs += map(str, self._empty_fiber_problems(arrays["pointers_to_1"]))
+        own = dict(known.attributes)
+        own.pop("number_of_diagonal_elements", None)  # it is counted when the tensor is written
+        return FileTensor(
+            known.format, known.shape, arrays, values, known.user, {}, self.labels, self.fill_value(), known.structure,
+            known.map, "", not self._lenient, own, count, self.repairs,
+        )  # fmt: skip
 
     def fill_value(self) -> Any:
         """The fill value in its stored type, or None."""

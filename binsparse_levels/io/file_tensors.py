@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, Literal, NamedTuple, TypeAlias
@@ -22,7 +21,7 @@ from ..limits import INT64_MAX, Limits
 from ..tensors.encoding import Metadata
 from ..tensors.held import Check, Stored
 from ..tensors.labels import Labels
-from ..tensors.packing import sorted_tensor
+from ..tensors.packing import in_order
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_fill, checked_format
 from ..tensors.views import Mapped
@@ -35,7 +34,8 @@ class FileTensor(NamedTuple):
 
     Values without a dimension are one value for all entries. names: of the arrays in the file, for errors. labels:
     read when they are asked for. map: from the tensor to the stored one, which has the shape. label: of the tensor, for
-    errors. ordered: whether the file promises the order of the entries.
+    errors. ordered: whether the file promises the order of the entries. positions: how many the last level has, if that
+    is known. repairs: receives what loading repairs.
     """
 
     format: FormatLike
@@ -50,6 +50,9 @@ class FileTensor(NamedTuple):
     map: IndexMap | None = None
     label: str = ""
     ordered: bool = False
+    descriptor_attributes: Mapping[str, Any] = {}
+    positions: int | None = None
+    repairs: list[str] | None = None
 
     @property
     def lazy(self) -> bool:
@@ -123,8 +126,8 @@ def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
         raise type(error)(problems) from None
 
 
-def opened_tensor(source: FileTensor, limits: Limits, count: int | None = None) -> Tensor:
-    """The tensor, whose arrays are read where they are sliced. count: of positions of the last level, if known.
+def opened_tensor(source: FileTensor, limits: Limits) -> Tensor:
+    """The tensor, whose arrays are read where they are sliced.
 
     Raises ArrayError for lengths that do not fit, FormatError.
     """
@@ -135,13 +138,14 @@ def opened_tensor(source: FileTensor, limits: Limits, count: int | None = None) 
         raise_if(FormatError, structure_problems(source.structure, shape, values.dtype))
     fill = checked_fill(source.fill_value, values.dtype)
     dims = tuple(shape[k] for k in format.order)
+    count = source.positions
     if count is None:
         count = count_positions(format.levels, dims, source.arrays, None if iso else len(values))
     held: Any = repeated(values, count) if iso else values
     if values.dtype.kind == "b" and not iso:
         held = values.mapped(sound_booleans) if isinstance(values, LazyArray) else sound_booleans(values)
     stored = Stored(format, Tree(format.levels, dims, dict(source.arrays), held, iso, True), limits, source.structure)
-    metadata = Metadata(fill, attributes=dict(source.attributes), labels=source.labels)
+    metadata = Metadata(fill, dict(source.attributes), dict(source.descriptor_attributes), source.labels)
     return Tensor._of(stored if source.map is None else Mapped(stored, source.map), metadata)
 
 
@@ -153,23 +157,26 @@ def loaded_tensor(
     Entries of a fiber that are out of order are sorted, unless the file promises their order. Raises ContainerError,
     ArrayError, LimitError.
     """
-    arrays: dict[str, Any] = {}
-    for name, array in {**source.arrays, "values": source.values}.items():
-        size = math.prod(array.shape) * array.dtype.itemsize
-        limits.hold("array_bytes", size, source.names.get(name, name), "the size in bytes")
-        with named(source.names, source.label):
-            arrays[name] = array[:] if array.shape else array  # one value for all entries has no dimension
-    labels = None if source.labels is None else source.labels.loaded()
-    values = arrays.pop("values")
-    given = (source.format, source.shape, arrays, values)
-    more: dict[str, Any] = {"limits": limits, "fill_value": source.fill_value, "structure": source.structure}
     with named(source.names, source.label):
-        if source.ordered:
-            made = Tensor._owning(*given, check=check, **more)
-        else:
-            made = sorted_tensor(*given, duplicates=duplicates, **more)
+        arrays: dict[str, Any] = {}
+        for name, array in {**source.arrays, "values": source.values}.items():
+            if array.shape and (size := array.shape[0] * array.dtype.itemsize) > limits.array_bytes:
+                limits.hold("array_bytes", size, name, "the size in bytes")
+            arrays[name] = array[:] if array.shape else array  # one value for all entries has no dimension
+        whole = source._replace(values=arrays.pop("values"), arrays=arrays)
+        tensor = opened_tensor(whole, limits)
+        try:
+            tensor._held.stored.load(check)
+        except ArrayError as fault:
+            if source.ordered:
+                raise
+            tensor = opened_tensor(whole, limits)
+            tensor._held.stored.load("trusted")
+            tensor = in_order(tensor, fault, duplicates, limits)
+            if source.repairs is not None:
+                how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
+                source.repairs.append(f"entries: not in order, {how}")
     if source.label and {"indices_0", "pointers_to_1"} <= arrays.keys() and has_empty_fibers(arrays["pointers_to_1"]):
         what = f"{source.label}: {source.names['pointers_to_1']}: a row or column without an entry is stored"
         warnings.warn(what, DialectWarning, stacklevel=5)
-    mapped = made if source.map is None else made.with_map(source.map)
-    return mapped.with_attributes(source.attributes)._labelled(labels)
+    return tensor if source.labels is None else tensor._labelled(source.labels.loaded())

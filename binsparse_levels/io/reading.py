@@ -138,7 +138,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
         else:
             unreplaced = stack.enter_context(same_folder(location.path))
             loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
-            tensor, known = loading.lazy_tensor(), loading.descriptor
+            tensor, known = opened_tensor(loading.source(), limits), loading.descriptor
             if unreplaced is not None:
                 unreplaced()
         _close_with(tensor, stack.pop_all())
