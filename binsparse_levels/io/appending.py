@@ -69,10 +69,11 @@ def concatenate(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_locked(target))
         locations = [stack.enter_context(resolved(source)) for source in sources]
-        tensors = [_apart(reading.open(location, limits=limits), location, target) for location in locations]
-        if not tensors:
+        if not locations:
             raise OptionError(Problem("sources", "expected at least one tensor, got none"))
-        first, *others = [storage_of(location, limits) for location in locations]
+        opened = [reading.opened(location, limits) for location in locations]
+        first, *others = [storage_of(x, location) for (_, x), location in zip(opened, locations, strict=True)]
+        tensors = [_apart(tensor, x, target) for (tensor, _), x in zip(opened, locations, strict=True)]
         inherited = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
@@ -115,8 +116,9 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
     with _locked(path), resolved(path) as location:
         if location.kind.tensors:
             raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
-        there = _apart(reading.open(location, limits=limits), path, path)
-        stored = storage_of(location, limits)
+        there, loading = reading.opened(location, limits)
+        stored = storage_of(loading, location)
+        there = _apart(there, path, path)
         mapped = there.map is not None or tensor.map is not None  # which `_joined` refuses
         outer, its = there.format.order[:1], tensor.format.order[:1]
         if not mapped and outer != its and there.ndim == tensor.ndim:
@@ -218,15 +220,14 @@ class _Stored(NamedTuple):
     wrappers: Mapping[str, str] = {}
 
 
-def storage_of(location: Location, limits: Limits) -> _Stored:
-    """How the tensor at a location is stored; nothing for a file of another system."""
-    if location.kind.tensors:
+def storage_of(loading: Loading | None, location: Location) -> _Stored:
+    """How an opened tensor is stored; nothing of a file of another system, which has no header."""
+    if loading is None:
         return _Stored()
-    with location.kind.part("reading")(location.handle, location.group, limits) as reader:
-        loading = Loading(reader, limits, False)
-        arrays: dict[str, Any] = {**loading.infos, **(loading.labels.arrays() if loading.labels else {})}
-        storages = {name: reader.storage(name) for name in arrays} if hasattr(reader, "storage") else {}
-        kind = getattr(reader, "kind", location.name)
+    reader: Any = loading.reader
+    arrays: dict[str, Any] = {**loading.infos, **(loading.labels.arrays() if loading.labels else {})}
+    storages = {name: reader.storage(name) for name in arrays} if hasattr(reader, "storage") else {}
+    kind = getattr(reader, "kind", location.name)
     usual = next((x for x in storages.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
     for name, storage in storages.items():
         if storage == DEFAULT_STORAGE and 0 in arrays[name].shape:  # an empty array does not say how it is to grow

@@ -36,7 +36,7 @@ class Loading:
     def __init__(
         self, reader: Reader, limits: Limits, lenient: bool, unreplaced: Callable[[], None] | None = None
     ) -> None:
-        self._reader = reader
+        self.reader = reader
         self._limits = limits
         self._lenient = lenient
         self._unreplaced = unreplaced
@@ -60,7 +60,7 @@ class Loading:
 
     def _beside(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
         """An array beside those of the tensor. Raises ArrayError where it is missing, or of another type."""
-        held = self._reader.array(name)
+        held = self.reader.array(name)
         if held is None or len(held.shape) != 1 or held.dtype.newbyteorder("=") != dtype:
             there = "nothing" if held is None else f"{held.dtype} of shape {held.shape}"
             raise ArrayError(Problem(name, f"expected {dtype} of one dimension, got {there}"))
@@ -70,7 +70,7 @@ class Loading:
         """Raise ArrayError for missing arrays, and for ranks, types and lengths that differ from the descriptor."""
         descriptor, problems = self.descriptor, list[Problem]()
         for name, data_type in descriptor.data_types.items():
-            held = self._reader.array(name)
+            held = self.reader.array(name)
             if held is not None:
                 self.infos[name] = self._held[name] = held
             if held is None or len(held.shape) != 1 or held.dtype.newbyteorder("=") != data_type.stored:
