@@ -89,7 +89,7 @@ def blocks(
         if not end and more:
             held += more
             continue
-        data, held = held + more[:end], more[end:]
+        data, held = b"".join((held, memoryview(more)[:end])), more[end:]  # copied once
         if not more and numbers:
             warn_of_end(data, path)
         if data:
@@ -164,7 +164,7 @@ def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
 
     def parsed(span: tuple[int, int]) -> list[Array]:
         text = np.frombuffer(data, np.uint8)[slice(*span)]
-        size = len(types), int(np.count_nonzero(text == _END))
+        size = len(types), len(text) // (2 * len(types))  # as many rows as fit: pages without any cost nothing
         cells, doubts = np.empty(size, np.uint64), np.zeros(size, bool)
         rows, doubtful = kernels.text.parse_table(text, ord(comment), of_floats, _powers(), cells, doubts)
         if rows < 0:
@@ -172,9 +172,10 @@ def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
         columns = [cells[k, :rows].view(dtype) for k, dtype in enumerate(types)]
         if any(dtype == "u8" and (x.view("i8") < 0).any() for x, dtype in zip(columns, types, strict=True)):
             raise ValueError("a number without a sign has one")
-        for k, row in np.argwhere(doubts[:, :rows]) if doubtful else ():
-            found = word.match(data, span[0] + int(cells[k, row]))
-            columns[k][row] = _number(found.group() if found else b"", types[k])
+        for k, dtype in enumerate(types if doubtful else ()):
+            for row in np.flatnonzero(doubts[k, :rows]):
+                found = word.match(data, span[0] + int(cells[k, row]))
+                columns[k][row] = _number(found.group() if found else b"", dtype)
         return columns
 
     ends = [data.find(b"\n", stop - 1) + 1 for _, stop in shares(len(data), 2)]
