@@ -172,8 +172,10 @@ def loaded_tensor(
                 raise
             tensor = opened_tensor(whole, limits)
             tensor._held.stored.load("trusted")
-            tensor = in_order(tensor, fault, duplicates, limits)
-            if source.repairs is not None:
+            is_sorted = not any(tensor._held.stored.tree.check())  # then a diagonal is at fault, which `write` refuses
+            if not is_sorted:
+                tensor = in_order(tensor, fault, duplicates, limits)
+            if source.repairs is not None and not is_sorted:
                 how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
                 source.repairs.append(f"entries: not in order, {how}")
     if source.label and {"indices_0", "pointers_to_1"} <= arrays.keys() and has_empty_fibers(arrays["pointers_to_1"]):

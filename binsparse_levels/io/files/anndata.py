@@ -36,7 +36,7 @@ from ...tensors.labels import Column, Labels
 from ...tensors.tensor import Tensor
 from ..file_tensors import Compression, FileTensor, compressed
 from .names import column, labelled, to_write
-from .sources import Group, as_text, open_group
+from .sources import Group, open_group
 
 __all__ = ["claims", "look", "write"]
 
@@ -178,34 +178,25 @@ def index_of(at: Opener, path: str) -> Column:
         known = [field for field in ("_index", "index") if field in (records.dtype.names or ())]
         if not known:
             raise ContainerError(Problem(path, "is no table with an index"))
-        limits, field = above.limits, known[0]
-        return column(len(records), lambda key: _as_texts(records[key][field], path), path, limits)
+        field = known[0]
+        return column(len(records), lambda key: records[key][field].tolist(), path, above.limits)
     table = at(path)
     index = table.attribute_text("_index")
     if table.is_array(index):
-        return _column(table, index)
+        return table.names(index)
     if not table.has(index):
         raise PathMissingError(Problem(f"{path}/{index}", "the index of the table is missing"))
     group = at(f"{path}/{index}")
     if not group.has("categories"):  # texts that may be missing, of which an index has none
-        return _column(group, "values")
+        return group.names("values")
     codes, categories = group.integers("codes"), group.one_dimension("categories")
 
-    def read(key: object) -> list[str]:
-        known = np.array([*_as_texts(categories[:], f"{path}/categories"), "nan"], object)
+    def read(key: object) -> list[Any]:
+        known = np.array([*categories[:].tolist(), "nan"], object)
         picks = codes[key]  # type: ignore[call-overload]
         return list(known[np.where((picks < 0) | (picks >= len(categories)), len(categories), picks)])
 
     return column(len(codes), read, path, table.limits)
-
-
-def _column(group: Group, name: str) -> Column:
-    stored = group.one_dimension(name)
-    return column(len(stored), lambda key: _as_texts(stored[key], name), name, group.limits)
-
-
-def _as_texts(items: np.ndarray, path: str) -> list[str]:
-    return [as_text(x, path) for x in items.tolist()]
 
 
 # Writing: a new file, or beside everything else in a file that is there

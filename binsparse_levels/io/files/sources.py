@@ -157,7 +157,15 @@ class Group:
         stored = self.strings(name)
         if len(stored) not in (0, size):
             raise ArrayError(Problem(name, f"expected none or {size} names, got {len(stored)}"))
-        return column(size, lambda key: stored[key].tolist(), name, self.limits) if len(stored) else None
+        return _named(stored, name, self.limits) if len(stored) else None
+
+    def names(self, name: str) -> Column:
+        """An array of texts or numbers as names."""
+        return _named(self.one_dimension(name), name, self.limits)
+
+
+def _named(stored: LazyArray, name: str, limits: Limits) -> Column:
+    return column(len(stored), lambda key: stored[key].tolist(), name, limits)
 
 
 def as_text(text: Any, path: str) -> str:
