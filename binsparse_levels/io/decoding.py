@@ -47,7 +47,6 @@ class Loading:
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # only the metadata counts
         self._held: dict[str, LazyArray] = {}  # by the container
-        self._packed: dict[str, tuple[LazyArray, BitPacked]] = {}  # the words, and the numbers in them
         self._count: int | None = None  # of positions of the last level, as far as metadata says
         self._compare()
 
@@ -110,7 +109,6 @@ class Loading:
         data_type = self.descriptor.data_types[name]
         words = self._stored(name, self._held[name], data_type.stored)
         packed = BitPacked(words, str(data_type.wrapper), data_type.dtype, name)
-        self._packed[name] = words, packed
         self._limits.hold("array_bytes", len(packed) * packed.dtype.itemsize, name, "the size in bytes, unpacked,")
         self.infos[name] = packed
 
@@ -142,7 +140,7 @@ class Loading:
         duplicates: what lenient reading does with duplicate entries. Raises ArrayError for invalid arrays.
         """
         if check == "none":
-            self._sums = {}
+            self._sums.clear()
         return loaded_tensor(self.source(), self._limits, duplicates, check)
 
     def source(self) -> FileTensor:
@@ -193,14 +191,11 @@ class Loading:
     def _array(self, name: str) -> LazyArray:
         """An array, decoded, under the checks of a predefined format where it has its own."""
         data_type = self.descriptor.data_types[name]
-        if name in self._packed:
-            words, packed = self._packed[name]
-            decoded: LazyArray = _sealed_words(words, packed, data_type, name) if self._sums else packed
-        else:
-            stored = self._stored(name, self._held[name], data_type.stored)
-            decoded = stored
+        decoded = self.infos[name]
+        if not isinstance(decoded, BitPacked):
+            decoded = self._stored(name, self._held[name], data_type.stored)
             if data_type.stored != data_type.dtype:
-                decoded = stored.mapped(lambda x: decode(x, data_type, name), data_type.dtype, data_type.parts)
+                decoded = decoded.mapped(lambda x: decode(x, data_type, name), data_type.dtype, data_type.parts)
         if name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS:
             return self._without_empty_fibers(decoded)
         return decoded
@@ -270,16 +265,6 @@ def _sealed(name: str, array: LazyArray, sums: dict[str, int], limits: Limits) -
         checksums.check_array(name, pieces, sums)
 
     return lazy(length, array.dtype, part, at=array.at, verify=verify, chunk=array.chunk)
-
-
-def _sealed_words(words: LazyArray, packed: BitPacked, data_type: DataType, name: str) -> LazyArray:
-    """The numbers in bit-packed words, of which only the whole can be compared with its checksum."""
-
-    def part(start: int, stop: int) -> Array:
-        whole = stop - start == len(packed)
-        return decode(words[:], data_type, name) if whole else packed.part(start, stop)
-
-    return lazy(len(packed), packed.dtype, part, at=packed.at, verify=words.verify, chunk=packed.chunk)
 
 
 def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:
