@@ -34,11 +34,17 @@ def streaming(
         stated, begin = _head(stream.read(_HEAD))
 
     def tables(width: int = 1) -> Iterator[list[Array]]:
+        kind = "i8"  # of values; behind one that is no integer, all are read as floating-point numbers
         with text_tables.reading(path) as stream:
             stream.read(begin)
             for data, place in text_tables.blocks(stream, path, limits, whole=whole):
                 width = max(width, _width(data, place))
-                yield _parse(data, width, place)
+                try:
+                    table = _parse(data, width, kind, place)
+                except ArrayError:
+                    kind = "f8"
+                    table = _parse(data, width, kind, place)
+                yield table
 
     kept = list(tables()) if whole else None
     found, dtypes, width = np.zeros(1, np.int64), {np.dtype(np.int64)}, 1
@@ -114,11 +120,9 @@ def _width(data: bytes, path: str) -> int:
     return width
 
 
-def _parse(data: bytes, width: int, path: str) -> list[Array]:
-    try:
-        table = text_tables.parse_table(data, ["i8"] * width, COMMENT, path)
-    except ArrayError:
-        table = text_tables.parse_table(data, ["i8"] * (width - 1) + ["f8"], COMMENT, path)
+def _parse(data: bytes, width: int, kind: str, path: str) -> list[Array]:
+    """The coordinates and values of a block. kind: of the values."""
+    table = text_tables.parse_table(data, ["i8"] * (width - 1) + [kind], COMMENT, path)
     problems = [
         Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
         for k, x in enumerate(table[:-1])
