@@ -25,6 +25,7 @@ from binsparse_levels import (
     LimitError,
     Limits,
     convert,
+    kernels,
     pack,
     pack_dense,
     read,
@@ -36,8 +37,9 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
 
 @pytest.fixture(params=["fast", "plain"], autouse=True)
 def parser(request, monkeypatch):
-    """Every test runs twice: with the fast parsers, and as if they were not installed."""
+    """Every test runs twice: with the kernel and polars however short the text is, and without them."""
     real = builtins.__import__
+    monkeypatch.setattr(kernels, "FEW", -1 if request.param == "fast" else 2**62)
 
     def without(name, *args, **kwargs):
         if name == "polars":
