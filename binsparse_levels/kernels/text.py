@@ -4,7 +4,7 @@ from . import jit
 from .jit import called, i8, inlined, kernel, u8
 
 LEAST, MOST = -342, 308  # powers of ten that can stand behind 19 digits
-_MOST = u8(19)  # any number of so many digits fits in a word
+_DIGITS = u8(19)  # any number of so many digits fits in a word
 _TAB, _LINE, _RETURN, _SPACE, _PLUS, _MINUS, _POINT, _EXPONENT = 9, 10, 13, 32, 43, 45, 46, 101
 _ZERO, _LOWER = u8(48), 32
 
@@ -70,10 +70,10 @@ def parse_table(text, comment, of_floats, powers, cells, doubts):
                         at += u8(1)
                     power = i8(point) - i8(at)
                     count += at - point
-                while count > _MOST and first < at and (text[first] == _ZERO or text[first] == _POINT):
+                while count > _DIGITS and first < at and (text[first] == _ZERO or text[first] == _POINT):
                     count -= u8(text[first] == _ZERO)
                     first += u8(1)
-                certain = u8(0) < count <= _MOST
+                certain = u8(0) < count <= _DIGITS
                 if text[at] | _LOWER == _EXPONENT:
                     at += u8(1)
                     lessened = text[at] == _MINUS
@@ -90,7 +90,7 @@ def parse_table(text, comment, of_floats, powers, cells, doubts):
                         digits, certain = _nearest(digits, power, powers[power - LEAST])
                 digits |= u8(negative) << u8(63)
             else:
-                certain = u8(0) < count < _MOST
+                certain = u8(0) < count < _DIGITS
                 digits = u8(0) - digits if negative else digits
             cells[column, row] = digits
             if not certain or (text[at] > _SPACE and text[at] != comment):
