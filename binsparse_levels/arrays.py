@@ -103,6 +103,22 @@ class LazyArray:
         if self._verify is not None:
             self._verify()
 
+    def mapped(self, change: Callable[[Array], Array], dtype: np.dtype[Any] | None = None, parts: int = 1) -> LazyArray:
+        """The array with `change` applied to what is read. It makes an item of `dtype` of each `parts` items.
+
+        >>> lazy(6, np.dtype(int), np.arange).mapped(lambda x: x.reshape(-1, 2).sum(1), parts=2)[1:].tolist()
+        [5, 9]
+        """
+
+        def at(positions: Array) -> Array:
+            return change(self.at(positions if parts == 1 else (positions[:, None] * parts + range(parts)).reshape(-1)))
+
+        def part(start: int, stop: int) -> Array:
+            return change(self.part(start * parts, stop * parts))
+
+        kept: dict[str, Any] = {"at": at, "verify": self.verify, "nbytes": lambda: self.nbytes}
+        return lazy(len(self) // parts, dtype or self.dtype, part, chunk=max(self.chunk // parts, 1), **kept)
+
     def __len__(self) -> int:
         return self.shape[0]
 

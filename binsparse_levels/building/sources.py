@@ -20,7 +20,7 @@ from ..engine.tree import index_dtype
 from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem, raise_if
 from ..formats.structure import expand, in_triangle, read_problems
 from ..io import reading
-from ..io.joining_labels import joined_labels
+from ..io.appending import joined_labels
 from ..io.kinds import Place, name_of
 from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits

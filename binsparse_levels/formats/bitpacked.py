@@ -140,7 +140,7 @@ class BitPacked(LazyArray):
     """
 
     def __init__(self, stored: Sliceable, wrapper: str, dtype: np.dtype[Any], path: str) -> None:
-        self._path = path
+        self._path, self._wrapper, self._stored = path, wrapper, stored
         codec = CODECS[wrapper]
         head = stored[:_HEAD]
         if len(head) < _HEAD:
@@ -172,7 +172,13 @@ class BitPacked(LazyArray):
     def _wrong(self, what: str) -> ArrayError:
         return ArrayError(Problem(self._path, f"is not bit-packed: {what}"))
 
+    def verify(self) -> None:
+        if isinstance(self._stored, LazyArray):
+            self._stored.verify()
+
     def part(self, start: int, stop: int) -> Array:
+        if isinstance(self._stored, LazyArray) and stop - start == len(self):  # whole, it is compared with its checksum
+            return BitPacked(self._stored[:], self._wrapper, self.dtype, self._path).part(start, stop)
         low, *high = [plane[start:stop] for plane in self._planes]
         if self.dtype.itemsize == 4:
             return low.view(self.dtype)

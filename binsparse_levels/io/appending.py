@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -19,10 +20,10 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.encoding import encode_pieces
 from ..tensors.foreign import as_tensor
+from ..tensors.labels import Column, Labels
 from ..tensors.tensor import Tensor
 from . import reading
 from .decoding import Loading
-from .joining_labels import joined_labels
 from .kinds import Location, Place, in_place, name_of, resolved, split_place, target_at
 from .reading import check_lazy
 from .writing import Progress, write_pieces
@@ -69,10 +70,11 @@ def concatenate(
     with contextlib.ExitStack() as stack:
         stack.enter_context(_locked(target))
         locations = [stack.enter_context(resolved(source)) for source in sources]
-        tensors = [_apart(reading.open(location, limits=limits), location, target) for location in locations]
-        if not tensors:
+        if not locations:
             raise OptionError(Problem("sources", "expected at least one tensor, got none"))
-        first, *others = [storage_of(location, limits) for location in locations]
+        opened = [reading.opened(location, limits) for location in locations]
+        first, *others = [storage_of(x, location) for (_, x), location in zip(opened, locations, strict=True)]
+        tensors = [_apart(tensor, x, target) for (tensor, _), x in zip(opened, locations, strict=True)]
         inherited = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
@@ -115,8 +117,9 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
     with _locked(path), resolved(path) as location:
         if location.kind.tensors:
             raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
-        there = _apart(reading.open(location, limits=limits), path, path)
-        stored = storage_of(location, limits)
+        there, loading = reading.opened(location, limits)
+        stored = storage_of(loading, location)
+        there = _apart(there, path, path)
         mapped = there.map is not None or tensor.map is not None  # which `_joined` refuses
         outer, its = there.format.order[:1], tensor.format.order[:1]
         if not mapped and outer != its and there.ndim == tensor.ndim:
@@ -202,6 +205,78 @@ def _joined(
     return encode_pieces(pieces, first.format, shape, metadata, iso_value=one, wrappers=wrappers)
 
 
+# Labels: concatenated along one dimension, equal along the others
+
+
+def joined_labels(tensors: Sequence[Tensor], names: Sequence[str], outer: int) -> Labels | None:
+    """The labels of these tensors, concatenated along dimension `outer`, in memory.
+
+    names: of the tensors, for errors. Raises ArrayError for labels that differ in another dimension, and where one
+    tensor has labels of a dimension and another has none.
+    """
+    held = [tensor._metadata.labels for tensor in tensors]
+    known = [(labels, name) for labels, name in zip(held, names, strict=True) if labels is not None]
+    if not known:
+        return None
+    first, its = known[0]
+    for labels, name in known:
+        if labels.dims != first.dims:
+            what = f"has the dimensions {labels.dims}, and {its} has {first.dims}; name and order them alike"
+            raise ArrayError(Problem(name, what))
+    columns = {}
+    for k, dim in enumerate(first.dims):
+        lacking = [labels is None or dim not in labels.columns for labels in held]
+        if all(lacking):
+            continue
+        if any(lacking):
+            has, lacks = names[lacking.index(False)], names[lacking.index(True)]
+            what = f"has no labels of dimension {dim!r}, and {has} has; make both by from_table, or both by pack"
+            raise ArrayError(Problem(lacks, what))
+        there = [labels.columns[dim].loaded() for labels in held if labels is not None]
+        for column, name in zip(there[1:], names[1:], strict=True):
+            if column.type != there[0].type:
+                what = f"has labels of type {column.type} in dimension {dim!r}, and {names[0]} of {there[0].type}"
+                raise ArrayError(Problem(name, f"{what}; cast one in its table"))
+            if k != outer:
+                _check_equal(column, name, there[0], names[0], dim)
+        if k == outer:
+            _check_gaps(there, [tensor.shape[k] for tensor in tensors], names, dim)
+        columns[dim] = _concatenated(there) if k == outer else there[0]
+    return replace(first, columns=columns)
+
+
+def _check_gaps(columns: Sequence[Column], sizes: Sequence[int], names: Sequence[str], dim: str) -> None:
+    """The last coordinates may have no labels, but none between others."""
+    counts = list(map(len, columns))
+    for k, (count, size, name) in enumerate(zip(counts, sizes, names, strict=True)):
+        if count < size and any(counts[k + 1 :]):
+            what = f"has {count} labels for {size} coordinates of dimension {dim!r}, and others follow; label all"
+            raise ArrayError(Problem(name, what))
+
+
+def _check_equal(column: Column, name: str, known: Column, its: str, dim: str) -> None:
+    """Raise ArrayError with the first label in which two columns differ."""
+    labels, others = column.array(), known.array()
+    if np.array_equal(labels, others):
+        return
+    for k, (a, b) in enumerate(itertools.zip_longest(labels, others)):
+        if a != b and (a == a or b == b):
+            mine, other = ("no label" if x is None else f"the label {str(x)!r:.40}" for x in (a, b))
+            what = f"has {mine} at coordinate {k} of dimension {dim!r}, and {its} {other}; select alike by sel"
+            raise ArrayError(Problem(name, what))
+
+
+def _concatenated(columns: Sequence[Column]) -> Column:
+    items = np.concatenate([column.items[:] for column in columns])
+    if columns[0].offsets is None:
+        return Column(columns[0].type, items)
+    lengths = [np.diff(column.offsets[:]) for column in columns if column.offsets is not None]
+    return Column(columns[0].type, items, np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])))
+
+
+# The file
+
+
 def _locked(path: Place) -> contextlib.AbstractContextManager[None]:
     """Hold the lock of a local file or folder within the block; mappings and other stores have no lock. Raises
     ContainerError where another process or thread holds it for long.
@@ -218,15 +293,14 @@ class _Stored(NamedTuple):
     wrappers: Mapping[str, str] = {}
 
 
-def storage_of(location: Location, limits: Limits) -> _Stored:
-    """How the tensor at a location is stored; nothing for a file of another system."""
-    if location.kind.tensors:
+def storage_of(loading: Loading | None, location: Location) -> _Stored:
+    """How an opened tensor is stored; nothing of a file of another system, which has no header."""
+    if loading is None:
         return _Stored()
-    with location.kind.part("reading")(location.handle, location.group, limits) as reader:
-        loading = Loading(reader, limits, False)
-        arrays: dict[str, Any] = {**loading.infos, **(loading.labels.arrays() if loading.labels else {})}
-        storages = {name: reader.storage(name) for name in arrays} if hasattr(reader, "storage") else {}
-        kind = getattr(reader, "kind", location.name)
+    reader: Any = loading.reader
+    arrays: dict[str, Any] = {**loading.infos, **(loading.labels.arrays() if loading.labels else {})}
+    storages = {name: reader.storage(name) for name in arrays} if hasattr(reader, "storage") else {}
+    kind = getattr(reader, "kind", location.name)
     usual = next((x for x in storages.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
     for name, storage in storages.items():
         if storage == DEFAULT_STORAGE and 0 in arrays[name].shape:  # an empty array does not say how it is to grow

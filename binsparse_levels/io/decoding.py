@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -12,7 +11,7 @@ from ..arrays import Array, LazyArray, Sliceable, lazy
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
-from ..engine.tree import length_problems, value_problems
+from ..engine.tree import count_positions, length_problems, value_problems
 from ..errors import ArrayError, Problem, raise_if
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import parse_descriptor
@@ -20,11 +19,10 @@ from ..formats.dtypes import INTEGERS, DataType, decode
 from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ..limits import Limits
 from ..tensors import labels
-from ..tensors.encoding import Metadata
 from ..tensors.held import Check
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
-from .file_tensors import FileTensor, guarded, items, loaded_tensor, opened_tensor
+from .file_tensors import FileTensor, guarded, loaded_tensor
 
 _AT_ONCE = 2**20  # items of which the checksum is computed at once
 
@@ -38,7 +36,7 @@ class Loading:
     def __init__(
         self, reader: Reader, limits: Limits, lenient: bool, unreplaced: Callable[[], None] | None = None
     ) -> None:
-        self._reader = reader
+        self.reader = reader
         self._limits = limits
         self._lenient = lenient
         self._unreplaced = unreplaced
@@ -49,7 +47,6 @@ class Loading:
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # only the metadata counts
         self._held: dict[str, LazyArray] = {}  # by the container
-        self._packed: dict[str, tuple[LazyArray, BitPacked]] = {}  # the words, and the numbers in them
         self._count: int | None = None  # of positions of the last level, as far as metadata says
         self._compare()
 
@@ -62,7 +59,7 @@ class Loading:
 
     def _beside(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
         """An array beside those of the tensor. Raises ArrayError where it is missing, or of another type."""
-        held = self._reader.array(name)
+        held = self.reader.array(name)
         if held is None or len(held.shape) != 1 or held.dtype.newbyteorder("=") != dtype:
             there = "nothing" if held is None else f"{held.dtype} of shape {held.shape}"
             raise ArrayError(Problem(name, f"expected {dtype} of one dimension, got {there}"))
@@ -72,7 +69,7 @@ class Loading:
         """Raise ArrayError for missing arrays, and for ranks, types and lengths that differ from the descriptor."""
         descriptor, problems = self.descriptor, list[Problem]()
         for name, data_type in descriptor.data_types.items():
-            held = self._reader.array(name)
+            held = self.reader.array(name)
             if held is not None:
                 self.infos[name] = self._held[name] = held
             if held is None or len(held.shape) != 1 or held.dtype.newbyteorder("=") != data_type.stored:
@@ -112,7 +109,6 @@ class Loading:
         data_type = self.descriptor.data_types[name]
         words = self._stored(name, self._held[name], data_type.stored)
         packed = BitPacked(words, str(data_type.wrapper), data_type.dtype, name)
-        self._packed[name] = words, packed
         self._limits.hold("array_bytes", len(packed) * packed.dtype.itemsize, name, "the size in bytes, unpacked,")
         self.infos[name] = packed
 
@@ -136,11 +132,6 @@ class Loading:
         sizes = {name: array.nbytes for name, array in self._held.items()}
         return {name: ArrayInfo(x.shape, x.dtype, sizes.get(name, 0)) for name, x in self.infos.items()}
 
-    def _metadata(self) -> Metadata:
-        attributes = dict(self.descriptor.attributes)
-        attributes.pop("number_of_diagonal_elements", None)  # it is counted when the tensor is written
-        return Metadata(self.fill_value(), self.descriptor.user, attributes, self.labels)
-
     # The tensor
 
     def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
@@ -149,47 +140,34 @@ class Loading:
         duplicates: what lenient reading does with duplicate entries. Raises ArrayError for invalid arrays.
         """
         if check == "none":
-            self._sums = {}
-        if self._lenient:
-            tensor = self._repaired(check, duplicates)
-        else:
-            tensor = self.lazy_tensor()
-            tensor._held.stored.load(check)
-        return tensor if self.labels is None else tensor._labelled(self.labels.loaded())
+            self._sums.clear()
+        return loaded_tensor(self.source(), self._limits, duplicates, check)
 
-    def lazy_tensor(self) -> Tensor:
-        """As `tensor`, of arrays that are read where they are sliced. One value for all entries is read at once."""
-        arrays: dict[str, Any] = {x: self._array(x) for x in self.descriptor.data_types if x != "fill_value"}
-        values, iso = arrays.pop("values"), self.descriptor.data_types["values"].iso
-        if iso:
-            values = (values[:1] if len(values) else np.zeros(1, values.dtype)).reshape(())
-        tensor = opened_tensor(self._source(arrays, values), self._limits, self._count)
-        count = len(tensor._held.stored.tree.values)
-        for number in (self.descriptor.number_of_stored_values, None if iso else len(values)):
-            if number not in (None, count):
-                raise ArrayError(value_problems(count, number))
-        return Tensor._of(tensor._held, self._metadata())
+    def source(self) -> FileTensor:
+        """What the file holds: arrays that are read where they are sliced, or in memory those that are mended.
 
-    def _source(self, arrays: dict[str, Any], values: Any) -> FileTensor:
-        known = self.descriptor
-        return FileTensor(known.format, known.shape, arrays, values, structure=known.structure, map=known.map)
-
-    def _repaired(self, check: Check, duplicates: Duplicates) -> Tensor:
-        """The tensor in memory, with the deviations that lenient reading repairs."""
-        arrays: dict[str, Any] = {x: self._mended(x) for x in self.descriptor.data_types if x != "fill_value"}
-        values = arrays.pop("values")
-        source = self._source(arrays, values)._replace(fill_value=self.fill_value())
-        try:
-            tensor = loaded_tensor(source._replace(ordered=True), self._limits, check=check)
-        except ArrayError:
-            tensor = loaded_tensor(source, self._limits, duplicates)
-            how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
-            self.repairs.append(f"entries: not in order, {how}")
-        if self.descriptor.name in NO_EMPTY_FIBERS:
-            pointers = tensor._held.stored.tree.arrays["pointers_to_1"]
-            self.repairs += map(str, self._empty_fiber_problems(np.asarray(pointers)))
-        metadata = replace(self._metadata(), fill_value=tensor.fill_value, labels=None)
-        return Tensor._of(tensor._held, metadata)
+        One value for all entries is read at once. Raises ArrayError.
+        """
+        known, count = self.descriptor, self._count
+        read = self._mended if self._lenient else self._array
+        arrays: dict[str, Any] = {x: read(x) for x in known.data_types if x != "fill_value"}
+        values, iso = arrays.pop("values"), known.data_types["values"].iso
+        if not self._lenient:
+            if count is None:
+                count = count_positions(known.format.levels, known.dims, arrays, None)
+            for number in (known.number_of_stored_values, None if iso else len(values)):
+                if number not in (None, count):
+                    raise ArrayError(value_problems(count, number))
+            if iso:
+                values = (values[:1] if len(values) else np.zeros(1, values.dtype)).reshape(())
+        elif known.name in NO_EMPTY_FIBERS:
+            self.repairs += map(str, self._empty_fiber_problems(arrays["pointers_to_1"]))
+        own = dict(known.attributes)
+        own.pop("number_of_diagonal_elements", None)  # it is counted when the tensor is written
+        return FileTensor(
+            known.format, known.shape, arrays, values, known.user, {}, self.labels, self.fill_value(), known.structure,
+            known.map, "", not self._lenient, own, count, self.repairs,
+        )  # fmt: skip
 
     def fill_value(self) -> Any:
         """The fill value in its stored type, or None."""
@@ -207,18 +185,17 @@ class Loading:
         if self._unreplaced is not None:
             held = guarded(held, self._unreplaced)
         if held.dtype != dtype:
-            held = items(held, len(held), dtype)
+            held = held.mapped(lambda x: x.astype(dtype), dtype)
         return _sealed(name, held, self._sums, self._limits) if self._sums else held
 
     def _array(self, name: str) -> LazyArray:
         """An array, decoded, under the checks of a predefined format where it has its own."""
         data_type = self.descriptor.data_types[name]
-        if name in self._packed:
-            words, packed = self._packed[name]
-            decoded: LazyArray = _sealed_words(words, packed, data_type, name) if self._sums else packed
-        else:
-            stored = self._stored(name, self._held[name], data_type.stored)
-            decoded = stored if data_type.stored == data_type.dtype else _decoded(stored, data_type, name)
+        decoded = self.infos[name]
+        if not isinstance(decoded, BitPacked):
+            decoded = self._stored(name, self._held[name], data_type.stored)
+            if data_type.stored != data_type.dtype:
+                decoded = decoded.mapped(lambda x: decode(x, data_type, name), data_type.dtype, data_type.parts)
         if name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS:
             return self._without_empty_fibers(decoded)
         return decoded
@@ -288,31 +265,6 @@ def _sealed(name: str, array: LazyArray, sums: dict[str, int], limits: Limits) -
         checksums.check_array(name, pieces, sums)
 
     return lazy(length, array.dtype, part, at=array.at, verify=verify, chunk=array.chunk)
-
-
-def _sealed_words(words: LazyArray, packed: BitPacked, data_type: DataType, name: str) -> LazyArray:
-    """The numbers in bit-packed words, of which only the whole can be compared with its checksum."""
-
-    def part(start: int, stop: int) -> Array:
-        whole = stop - start == len(packed)
-        return decode(words[:], data_type, name) if whole else packed.part(start, stop)
-
-    return lazy(len(packed), packed.dtype, part, at=packed.at, verify=words.verify, chunk=packed.chunk)
-
-
-def _decoded(stored: LazyArray, data_type: DataType, name: str) -> LazyArray:
-    """Items, each made of one or two stored numbers."""
-    parts = data_type.parts
-
-    def part(start: int, stop: int) -> Array:
-        return decode(stored.part(start * parts, stop * parts), data_type, name)
-
-    def at(positions: Array) -> Array:
-        places = np.stack([positions * parts + k for k in range(parts)], 1).reshape(-1)
-        return decode(stored.at(places), data_type, name)
-
-    chunk = max(stored.chunk // parts, 1)
-    return lazy(len(stored) // parts, data_type.dtype, part, at=at, verify=stored.verify, chunk=chunk)
 
 
 def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:

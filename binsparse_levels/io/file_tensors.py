@@ -3,29 +3,30 @@
 from __future__ import annotations
 
 import contextlib
-import math
 import warnings
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, lazy, repeated
+from ..arrays import Array, LazyArray, Sliceable, cut, lazy, repeated
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree, count_positions
-from ..errors import BinsparseError, DialectWarning, FormatError, Problem, raise_if
+from ..errors import ArrayError, BinsparseError, DialectWarning, FormatError, Problem, raise_if
 from ..formats.dtypes import sound_booleans
 from ..formats.format import FormatLike, has_empty_fibers
 from ..formats.index_map import IndexMap
 from ..formats.structure import structure_problems
-from ..limits import Limits
+from ..limits import INT64_MAX, Limits
 from ..tensors.encoding import Metadata
 from ..tensors.held import Check, Stored
 from ..tensors.labels import Labels
-from ..tensors.packing import sorted_tensor
+from ..tensors.packing import in_order
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_fill, checked_format
 from ..tensors.views import Mapped
+
+Compression: TypeAlias = Literal["CSR", "CSC"]
 
 
 class FileTensor(NamedTuple):
@@ -33,7 +34,8 @@ class FileTensor(NamedTuple):
 
     Values without a dimension are one value for all entries. names: of the arrays in the file, for errors. labels:
     read when they are asked for. map: from the tensor to the stored one, which has the shape. label: of the tensor, for
-    errors. ordered: whether the file promises the order of the entries.
+    errors. ordered: whether the file promises the order of the entries. positions: how many the last level has, if that
+    is known. repairs: receives what loading repairs.
     """
 
     format: FormatLike
@@ -48,11 +50,50 @@ class FileTensor(NamedTuple):
     map: IndexMap | None = None
     label: str = ""
     ordered: bool = False
+    descriptor_attributes: Mapping[str, Any] = {}
+    positions: int | None = None
+    repairs: list[str] | None = None
 
     @property
     def lazy(self) -> bool:
         """Whether something of it is still to be read."""
         return any(isinstance(x, LazyArray) for x in (*self.arrays.values(), self.values))
+
+
+def compressed(
+    format: Compression,
+    shape: tuple[int, int],
+    pointers: Sliceable,
+    names: tuple[str, str, str],
+    labels: Labels | None,
+    entries: Callable[[int], tuple[Sliceable, Sliceable]],
+    *,
+    cells: int = 1,
+    **more: Any,
+) -> FileTensor:
+    """A matrix in a file, of which only the number and the ends of the pointers are checked.
+
+    names: of its pointers, indices and values in the file. labels: the names of its rows and columns. entries(n): the
+    indices and values, of which the first n count. cells: the number of values for each index. more: of FileTensor.
+    Raises ArrayError.
+    """
+    fibers = shape[format == "CSC"]
+    if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # so BPCells writes no rows or columns
+        pointers = cut(pointers, 0, 1)
+    if len(pointers) != fibers + 1:
+        what = f"expected a length of {fibers + 1} for shape {shape[0]} × {shape[1]}, got {len(pointers)}"
+        raise ArrayError(Problem(names[0], what))
+    first, last = (int(pointers[at : at + 1][0]) for at in (0, fibers))
+    if first != 0 or not 0 <= last <= INT64_MAX:
+        raise ArrayError(Problem(names[0], f"goes from {first} to {last}, expected 0 and more"))
+    stored = dict(zip(("indices_1", "values"), entries(last), strict=True))
+    for role, name, count in zip(stored, names[1:], (last, last * cells), strict=False):
+        if len(stored[role]) < count:
+            raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored[role])}"))
+        stored[role] = stored[role] if len(stored[role]) == count else cut(stored[role], 0, count)
+    named = dict(zip(("pointers_to_1", "indices_1", "values"), names, strict=True))
+    arrays = {"pointers_to_1": pointers, "indices_1": stored["indices_1"]}
+    return FileTensor(format, shape, arrays, stored["values"], {}, named, labels, **more)
 
 
 def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:
@@ -71,17 +112,6 @@ def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:
     return lazy(array.shape, array.dtype, part, at=at, nbytes=lambda: array.nbytes, chunk=array.chunk)
 
 
-def items(stored: LazyArray, length: int, dtype: np.dtype[Any], *, view: bool = False) -> LazyArray:
-    """The first items of an array, as `dtype`; view: their bytes, taken for items of `dtype`."""
-    if length == len(stored) and dtype == stored.dtype:
-        return stored
-
-    def read(start: int, stop: int) -> Array:
-        return stored[start:stop].view(dtype) if view else stored[start:stop].astype(dtype, copy=False)
-
-    return lazy(length, dtype, read, nbytes=lambda: stored.nbytes)
-
-
 @contextlib.contextmanager
 def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
     """Prefix errors with the label, and name arrays as in the file."""
@@ -96,8 +126,8 @@ def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
         raise type(error)(problems) from None
 
 
-def opened_tensor(source: FileTensor, limits: Limits, count: int | None = None) -> Tensor:
-    """The tensor, whose arrays are read where they are sliced. count: of positions of the last level, if known.
+def opened_tensor(source: FileTensor, limits: Limits) -> Tensor:
+    """The tensor, whose arrays are read where they are sliced.
 
     Raises ArrayError for lengths that do not fit, FormatError.
     """
@@ -108,18 +138,15 @@ def opened_tensor(source: FileTensor, limits: Limits, count: int | None = None) 
         raise_if(FormatError, structure_problems(source.structure, shape, values.dtype))
     fill = checked_fill(source.fill_value, values.dtype)
     dims = tuple(shape[k] for k in format.order)
+    count = source.positions
     if count is None:
         count = count_positions(format.levels, dims, source.arrays, None if iso else len(values))
-    held: Any = repeated(values, count) if iso else _sound(values) if values.dtype.kind == "b" else values
+    held: Any = repeated(values, count) if iso else values
+    if values.dtype.kind == "b" and not iso:
+        held = values.mapped(sound_booleans) if isinstance(values, LazyArray) else sound_booleans(values)
     stored = Stored(format, Tree(format.levels, dims, dict(source.arrays), held, iso, True), limits, source.structure)
-    metadata = Metadata(fill, attributes=dict(source.attributes), labels=source.labels)
+    metadata = Metadata(fill, dict(source.attributes), dict(source.descriptor_attributes), source.labels)
     return Tensor._of(stored if source.map is None else Mapped(stored, source.map), metadata)
-
-
-def _sound(values: Any) -> LazyArray:
-    """Booleans, made 0 or 1."""
-    verify, nbytes = getattr(values, "verify", None), lambda: int(values.nbytes)
-    return lazy(len(values), values.dtype, lambda a, b: sound_booleans(values[a:b]), nbytes=nbytes, verify=verify)
 
 
 def loaded_tensor(
@@ -130,23 +157,28 @@ def loaded_tensor(
     Entries of a fiber that are out of order are sorted, unless the file promises their order. Raises ContainerError,
     ArrayError, LimitError.
     """
-    arrays: dict[str, Any] = {}
-    for name, array in {**source.arrays, "values": source.values}.items():
-        size = math.prod(array.shape) * array.dtype.itemsize
-        limits.hold("array_bytes", size, source.names.get(name, name), "the size in bytes")
-        with named(source.names, source.label):
-            arrays[name] = array[:] if array.shape else array  # one value for all entries has no dimension
-    labels = None if source.labels is None else source.labels.loaded()
-    values = arrays.pop("values")
-    given = (source.format, source.shape, arrays, values)
-    more: dict[str, Any] = {"limits": limits, "fill_value": source.fill_value, "structure": source.structure}
     with named(source.names, source.label):
-        if source.ordered:
-            made = Tensor._owning(*given, check=check, **more)
-        else:
-            made = sorted_tensor(*given, duplicates=duplicates, **more)
+        arrays: dict[str, Any] = {}
+        for name, array in {**source.arrays, "values": source.values}.items():
+            if array.shape and (size := array.shape[0] * array.dtype.itemsize) > limits.array_bytes:
+                limits.hold("array_bytes", size, name, "the size in bytes")
+            arrays[name] = array[:] if array.shape else array  # one value for all entries has no dimension
+        whole = source._replace(values=arrays.pop("values"), arrays=arrays)
+        tensor = opened_tensor(whole, limits)
+        try:
+            tensor._held.stored.load(check)
+        except ArrayError as fault:
+            if source.ordered:
+                raise
+            tensor = opened_tensor(whole, limits)
+            tensor._held.stored.load("trusted")
+            is_sorted = not any(tensor._held.stored.tree.check())  # then a diagonal is at fault, which `write` refuses
+            if not is_sorted:
+                tensor = in_order(tensor, fault, duplicates, limits)
+            if source.repairs is not None and not is_sorted:
+                how = "sorted" if duplicates == "error" else f"sorted, of duplicates the {duplicates}"
+                source.repairs.append(f"entries: not in order, {how}")
     if source.label and {"indices_0", "pointers_to_1"} <= arrays.keys() and has_empty_fibers(arrays["pointers_to_1"]):
         what = f"{source.label}: {source.names['pointers_to_1']}: a row or column without an entry is stored"
         warnings.warn(what, DialectWarning, stacklevel=5)
-    mapped = made if source.map is None else made.with_map(source.map)
-    return mapped.with_attributes(source.attributes)._labelled(labels)
+    return tensor if source.labels is None else tensor._labelled(source.labels.loaded())

@@ -361,19 +361,15 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
         there = archive.namelist()  # a store may be zipped with its folder
         return _marked(name, "zip", [*there, *({x.partition("/")[2] for x in there} & {*_ZARR})]), archive
     names = [kind for kind in KINDS if KINDS[kind].signature and head.startswith(KINDS[kind].signature)]
-    if not names and not is_stream and _has_user_block(path):
-        names = [kind for kind in KINDS if KINDS[kind].signature == _HDF5]
+    if not names and not is_stream:
+        import h5py  # texts do without where they tell their kind
+
+        is_behind_a_block = h5py.is_hdf5(path)  # of the user, as in files of MuData
+        names = [kind for kind in KINDS if KINDS[kind].signature == _HDF5 and is_behind_a_block]
     if is_stream and (not names or KINDS[names[-1]].part("opened") is None):
         what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"
         raise ContainerError(Problem(name, f"{what} is read from a local disk; download it, or convert it to .zarr"))
     return names or [_known_by_suffix(path, head)], file
-
-
-def _has_user_block(path: str) -> bool:
-    """Whether a file is HDF5 after a block of the user, as that of MuData is."""
-    import h5py  # texts do without
-
-    return bool(h5py.is_hdf5(path))
 
 
 def _known_by_suffix(path: str, head: bytes) -> str:

@@ -123,27 +123,31 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     ...     tensor[2, 0]
     np.float64(2.0)
     """
+    return opened(path, limits)[0]
+
+
+def opened(path: Place, limits: Limits) -> tuple[Tensor, Loading | None]:
+    """The opened tensor, and what its header says; None for a file of another system."""
     with contextlib.ExitStack() as stack:
         location = stack.enter_context(resolved(path))
-        kind = location.kind
+        kind, loading, known = location.kind, None, None
         if kind.tensors and kind.part("look") is None:
-            return read(location, limits=limits)
+            return read(location, limits=limits), None
         if kind.tensors:
             given = location.options({}, kind.reads)
             source: FileTensor = kind.part("look")(location.handle, stack, limits=limits, **given)
             if not source.lazy:
-                return loaded_tensor(source, limits)
-            tensor = opened_tensor(source, limits)
-            known: object = (tensor._held.stored.format, tensor.shape)
+                return loaded_tensor(source, limits), None
         else:
             unreplaced = stack.enter_context(same_folder(location.path))
             loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
-            tensor, known = loading.lazy_tensor(), loading.descriptor
-            if unreplaced is not None:
-                unreplaced()
+            source, known = loading.source(), loading.descriptor
+        tensor = opened_tensor(source, limits)
+        if loading is not None and unreplaced is not None:
+            unreplaced()
         _close_with(tensor, stack.pop_all())
-        tensor._held.stored.origin = _origin(location, known)
-    return tensor
+        tensor._held.stored.origin = _origin(location, known or (tensor._held.stored.format, tensor.shape))
+    return tensor, loading
 
 
 class _Keep:

@@ -120,14 +120,20 @@ def sorted_tensor(
     """
     try:
         return Tensor._owning(format, shape, arrays, values, limits=limits, **options)
-    except ArrayError:
+    except ArrayError as fault:
         loose = Tensor._owning(format, shape, arrays, values, check="trusted", limits=limits, **options)
-        coords, listed = loose.unpack()
-        entries = coords, one_value(listed) if loose.iso and len(listed) else listed
-        fill = loose.fill_value
-        made = pack(*entries, shape, format, duplicates=duplicates, fill_value=fill, limits=limits)
-        if duplicates == "error" and any(len(made.arrays[name]) != len(x) for name, x in loose.arrays.items()):
-            raise  # a fiber was stored twice
+        return in_order(loose, fault, duplicates, limits)
+
+
+def in_order(loose: Tensor, fault: ArrayError, duplicates: Duplicates, limits: Limits) -> Tensor:
+    """A tensor whose entries may be out of order, sorted. fault: what is raised where sorting does not repair it."""
+    stored = loose._held.stored
+    coords, values = stored.entries(None)
+    listed = one_value(values) if stored.tree.iso and len(values) else values
+    fill = loose.fill_value
+    made = pack(coords, listed, stored.shape, stored.format, duplicates=duplicates, fill_value=fill, limits=limits)
+    if duplicates == "error" and any(len(made.arrays[name]) != len(x) for name, x in stored.tree.arrays.items()):
+        raise fault  # a fiber was stored twice
     return with_tree(loose, made.format, made._tree)
 
 

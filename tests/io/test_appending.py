@@ -40,6 +40,7 @@ from binsparse_levels.containers import checksums, replacing
 from binsparse_levels.containers.objects.chunks import Chunks
 from binsparse_levels.io import appending
 from binsparse_levels.io.kinds import resolved
+from binsparse_levels.io.reading import opened
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.limits import DEFAULT_LIMITS
 from binsparse_levels.tensors.labels import Column, Labels, stored_type
@@ -48,7 +49,7 @@ from binsparse_levels.tensors.labels import Column, Labels, stored_type
 def storage_of(place):
     """How the tensor at a place is stored."""
     with resolved(place) as location:
-        return appending.storage_of(location, DEFAULT_LIMITS)
+        return appending.storage_of(opened(location, DEFAULT_LIMITS)[1], location)
 
 
 @given(data=st.data())

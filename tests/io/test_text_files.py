@@ -25,6 +25,7 @@ from binsparse_levels import (
     LimitError,
     Limits,
     convert,
+    kernels,
     pack,
     pack_dense,
     read,
@@ -36,8 +37,9 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
 
 @pytest.fixture(params=["fast", "plain"], autouse=True)
 def parser(request, monkeypatch):
-    """Every test runs twice: with the fast parsers, and as if they were not installed."""
+    """Every test runs twice: with the kernel and polars however short the text is, and without them."""
     real = builtins.__import__
+    monkeypatch.setattr(kernels, "FEW", -1 if request.param == "fast" else 2**62)
 
     def without(name, *args, **kwargs):
         if name == "polars":
@@ -441,3 +443,45 @@ def test_sizes_in_the_head_of_a_tns_file(tmp_path, head):
     assert tensor.shape == (2, 3, 4)
     assert tensor.to_dense()[0, 1, 2] == 2.5
     assert read(tmp_path / "a.tns", shape=(5, 5, 5)).shape == (5, 5, 5)
+
+
+HARD = ["5e-324", "2.2250738585072011e-308", "1.7976931348623157e308", "9007199254740993", "9007199254740993.0000001"]
+HARD += ["0.1e-5", ".5", "7.", "+3", "-0", "1E+02", "nan", "-inf", "1e400", "1e-400", "123456789012345678901234567890"]
+HARD += [
+    "0.000000000000000000000012345678901234567",
+    "1" + "0" * 30 + "e-30",
+    "1e00000000000000000005",
+    "4.35",
+    "0e999",
+]
+
+
+@pytest.mark.parametrize("gap", [" ", "\t", "   ", " \t "])
+@pytest.mark.parametrize("edge", ["", "  ", "\n", "\t\n\n", "  % a comment\n%\n"])
+def test_many_numbers_are_read_as_python_reads_them(tmp_path, gap, edge):
+    rng = np.random.default_rng(0)
+    bits = rng.integers(0, 2**64, 12_000, np.uint64).view(float)
+    texts = [*HARD, *map(repr, bits[np.isfinite(bits)].tolist()), *map("{:.25g}".format, rng.standard_normal(500))]
+    rows = "".join(f"{gap}{k}{gap}1{gap}{text}{edge}\n" for k, text in enumerate(texts, 1))
+    tensor = read(written(tmp_path / "a.mtx", f"{HEAD}{len(texts)} 1 {len(texts)}\n{rows}"))
+    assert tensor.values.tobytes() == np.array(list(map(float, texts))).tobytes()
+    assert np.array_equal(tensor.unpack()[0][0], np.arange(len(texts)))
+
+
+@pytest.mark.parametrize(
+    "text", ["5 1", "5 1 2 3", "5 1 1_0", "5 1 x", "5 1 1e", "5 1 -", "5 1 1.5.5", "5.0 1 1", "5 1 \0"]
+)
+def test_the_line_of_a_fault_among_many(tmp_path, text):
+    rows = "".join(f"{k} 1 1.5\n" for k in range(1, 20_001))
+    path = written(tmp_path / "a.mtx", f"{HEAD}20001 1 20001\n{rows}{text}\n")
+    with pytest.raises(ArrayError, match="line 20001 of the numbers"):
+        read(path)
+
+
+@pytest.mark.parametrize("text", [str(2**64), "-1", "1.0"])
+def test_unsigned_integers_among_many(tmp_path, text):
+    head = HEAD.replace("real", "unsigned-integer") + "20001 1 20001\n"
+    rows = "".join(f"{k} 1 {2**64 - k}\n" for k in range(1, 20_001))
+    assert read(written(tmp_path / "a.mtx", f"{head}{rows}20001 1 7\n")).values[0] == 2**64 - 1
+    with pytest.raises(ArrayError, match="is no number of type uint64"):
+        read(written(tmp_path / "a.mtx", f"{head}{rows}20001 1 {text}\n"))

@@ -36,8 +36,7 @@ from ...kernels.codecs import CHUNK, LESS_ONE, ZIGZAG
 from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
-from ..file_tensors import FileTensor
-from .compressed_matrix import Compression, compressed
+from ..file_tensors import Compression, FileTensor, compressed
 from .names import encodes, labelled, lines_of, to_write
 from .sources import Group
 
@@ -107,10 +106,10 @@ class _Source(Group):
 
         def read(begin: int, end: int) -> Array:
             items = stored[begin:end]
-            wrong = (items < least) | (items > most)
-            if wrong.any():
-                at = int(np.argmax(wrong))
-                raise ArrayError(Problem(f"{name}[{begin + at}]", f"{items[at]} is out of the range of {dtype}"))
+            wrong = np.flatnonzero((items < least) | (items > most))
+            if len(wrong):
+                path = f"{name}[{begin + wrong[0]}]"
+                raise ArrayError(Problem(path, f"{items[wrong[0]]} is out of the range of {dtype}"))
             return items.astype(dtype)
 
         return lazy(len(stored), wanted, read)

@@ -14,8 +14,7 @@ import h5py
 from ...errors import ArrayError, ContainerError, Problem
 from ...limits import Limits
 from ...tensors.labels import Column
-from ..file_tensors import FileTensor
-from .compressed_matrix import compressed
+from ..file_tensors import FileTensor, compressed
 from .names import Read, column, labelled
 from .sources import Group, open_group
 

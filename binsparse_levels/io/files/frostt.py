@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import re
 from collections.abc import Iterator, Sequence
-from typing import IO
 
 import numpy as np
 
@@ -34,21 +33,26 @@ def streaming(
     with text_tables.reading(path) as stream:
         stated, begin = _head(stream.read(_HEAD))
 
-    def tables(stream: IO[bytes], width: int = 1) -> Iterator[list[Array]]:
-        stream.read(begin)
-        for data, place in text_tables.blocks(stream, path, limits, whole=whole):
-            width = max(width, _width(data, place))
-            yield _parse(data, width, place)
+    def tables(width: int = 1) -> Iterator[list[Array]]:
+        kind = "i8"  # of values; behind one that is no integer, all are read as floating-point numbers
+        with text_tables.reading(path) as stream:
+            stream.read(begin)
+            for data, place in text_tables.blocks(stream, path, limits, whole=whole):
+                width = max(width, _width(data, place))
+                try:
+                    table = _parse(data, width, kind, place)
+                except ArrayError:
+                    kind = "f8"
+                    table = _parse(data, width, kind, place)
+                yield table
 
-    kept: list[list[Array]] = []
+    kept = list(tables()) if whole else None
     found, dtypes, width = np.zeros(1, np.int64), {np.dtype(np.int64)}, 1
-    with text_tables.reading(path) as stream:
-        for *columns, values in tables(stream):
-            width = max(width, len(columns) + 1)
-            if len(values):
-                found = np.maximum([x.max() for x in columns], found)
-                dtypes.add(values.dtype)
-            kept += [[*columns, values]] if whole else []
+    for *columns, values in kept or tables():
+        width = max(width, len(columns) + 1)
+        if len(values):
+            found = np.maximum([x.max() for x in columns], found)
+            dtypes.add(values.dtype)
     empty = not found.any()
     if shape is None and stated is not None and (empty or (len(stated) == width - 1 and (found <= stated).all())):
         shape = stated
@@ -57,13 +61,12 @@ def streaming(
     sizes = tuple(found.tolist()) if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
     dtype = np.result_type(*dtypes)
 
-    def chunks(stream: IO[bytes]) -> Iterator[tuple[list[Array], Array]]:
-        for *columns, values in kept if whole else tables(stream, width):
+    def chunks() -> Iterator[tuple[list[Array], Array]]:
+        for *columns, values in kept or tables(width):
             if columns or len(values):
                 yield [x - 1 for x in columns], values.astype(dtype, copy=False)
 
-    with text_tables.reading(path) as stream:
-        yield text_tables.Stream(str(coordinates(len(sizes) if empty else width - 1)), sizes, dtype, chunks(stream))
+    yield text_tables.Stream(str(coordinates(len(sizes) if empty else width - 1)), sizes, dtype, chunks())
 
 
 def _head(data: bytes) -> tuple[list[int] | None, int]:
@@ -117,10 +120,9 @@ def _width(data: bytes, path: str) -> int:
     return width
 
 
-def _parse(data: bytes, width: int, path: str) -> list[Array]:
-    types = ["i8"] * width
-    whole = text_tables.numbers_in(data, types, COMMENT)
-    table = text_tables.parse_table(data, [*types[:-1], "f8"], COMMENT, path) if isinstance(whole, Exception) else whole
+def _parse(data: bytes, width: int, kind: str, path: str) -> list[Array]:
+    """The coordinates and values of a block. kind: of the values."""
+    table = text_tables.parse_table(data, ["i8"] * (width - 1) + [kind], COMMENT, path)
     problems = [
         Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
         for k, x in enumerate(table[:-1])

@@ -21,9 +21,8 @@ from ...arrays import Sliceable
 from ...containers import hdf5
 from ...errors import ArrayError, ContainerError, Problem, needing
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
-from ..file_tensors import FileTensor, items
+from ..file_tensors import FileTensor, compressed
 from . import matlab_program
-from .compressed_matrix import compressed
 from .sources import Group
 
 __all__ = ["claims", "list_groups", "look", "opened"]
@@ -91,9 +90,10 @@ def _values(source: Group) -> Sliceable:
         part = info.dtype["real"]
         if info.dtype != np.dtype([("real", part), ("imag", part)]) or part.newbyteorder("=") not in ("f4", "f8"):
             raise ArrayError(Problem("data", f"expected pairs of floating-point numbers, got {info.dtype}"))
-        return items(info, len(info), np.dtype(f"c{2 * part.itemsize}"), view=True)
+        pair = np.dtype(f"c{2 * part.itemsize}")
+        return info.mapped(lambda x: x.view(pair), pair)
     if source.attribute("MATLAB_class") == "logical" and info.dtype.kind in "iu":
-        return items(info, len(info), np.dtype(bool))
+        return info.mapped(lambda x: x.astype(bool), np.dtype(bool))
     return source.numbers("data")
 
 

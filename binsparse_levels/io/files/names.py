@@ -19,7 +19,7 @@ _AT_ONCE = 2**16  # texts that are Python objects at the same time
 _ATTRIBUTES = ("row_names", "column_names")  # of tensors without labels
 
 Texts: TypeAlias = tuple[Array, Array]  # the UTF-8 of all texts, and where each begins and the last ends
-Read: TypeAlias = Callable[[Any], Sequence[bytes | str]]  # the texts at a slice or at positions
+Read: TypeAlias = Callable[[Any], Sequence[Any]]  # the texts at a slice or at positions
 
 
 @dataclass(frozen=True, eq=False)
@@ -100,12 +100,12 @@ def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | 
     return Labels(dims, {dim: column for dim, column in zip(dims, columns, strict=False) if column is not None})
 
 
-def in_bytes(pieces: Iterable[Sequence[bytes | str]], path: str, limits: Limits) -> Texts:
-    """Texts as bytes and offsets. Raises ArrayError for a text that is not UTF-8, LimitError."""
+def in_bytes(pieces: Iterable[Sequence[Any]], path: str, limits: Limits) -> Texts:
+    """Texts or numbers as bytes and offsets. Raises ArrayError for bytes that are not UTF-8, LimitError."""
     data, lengths, size = [], [np.zeros(1, np.int64)], 0
     for piece in pieces:
         try:
-            items = [item.encode() if isinstance(item, str) else item for item in piece]
+            items = [item if isinstance(item, bytes) else str(item).encode() for item in piece]
             b"\n".join(items).decode()
         except UnicodeError as error:
             raise ArrayError(Problem(path, f"not UTF-8: {error}; write it as UTF-8")) from None

@@ -19,8 +19,7 @@ from ...arrays import Array, LazyArray, lazy
 from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
-from ..file_tensors import FileTensor
-from .compressed_matrix import compressed
+from ..file_tensors import FileTensor, compressed
 
 __all__ = ["look"]
 
@@ -39,9 +38,8 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
     index = np.dtype(">i4" if file.read(4) == _MATRIX.to_bytes(4, "big") else ">i8")
 
     def array(at: int, count: int, dtype: np.dtype[np.generic], name: str) -> LazyArray:
-        native = dtype.newbyteorder("=")
-        parts = parts_of(file.fileno(), at, dtype, name, limits)
-        return lazy(count, native, lambda a, b: parts(a, b).astype(native))
+        stored = lazy(count, dtype, parts_of(file.fileno(), at, dtype, name, limits))
+        return stored.mapped(lambda x: x.astype(dtype.newbyteorder("=")), dtype.newbyteorder("="))
 
     def is_followed(at: int) -> bool:
         return at + index.itemsize <= size and int(array(at, 1, index, "class")[0]) in _CLASSES

@@ -18,7 +18,7 @@ from ...containers.replacing import same_folder
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
 from ...tensors.labels import Column
-from ..file_tensors import guarded, items
+from ..file_tensors import guarded
 from .names import column
 
 
@@ -113,7 +113,8 @@ class Group:
         array = self.one_dimension(name)
         if array.dtype.kind not in kinds:
             raise ArrayError(Problem(name, f"expected {expected}, got {array.dtype}"))
-        return items(array, len(array), array.dtype.newbyteorder("="))
+        native = array.dtype.newbyteorder("=")
+        return array if array.dtype == native else array.mapped(lambda x: x.astype(native), native)
 
     def integers(self, name: str) -> LazyArray:
         return self.numbers(name, "iu", "integers")
@@ -156,7 +157,15 @@ class Group:
         stored = self.strings(name)
         if len(stored) not in (0, size):
             raise ArrayError(Problem(name, f"expected none or {size} names, got {len(stored)}"))
-        return column(size, lambda key: stored[key].tolist(), name, self.limits) if len(stored) else None
+        return _named(stored, name, self.limits) if len(stored) else None
+
+    def names(self, name: str) -> Column:
+        """An array of texts or numbers as names."""
+        return _named(self.one_dimension(name), name, self.limits)
+
+
+def _named(stored: LazyArray, name: str, limits: Limits) -> Column:
+    return column(len(stored), lambda key: stored[key].tolist(), name, limits)
 
 
 def as_text(text: Any, path: str) -> str:

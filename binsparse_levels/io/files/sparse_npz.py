@@ -20,8 +20,7 @@ from ...errors import ArrayError, ContainerError, Problem
 from ...formats.format import coordinates
 from ...formats.index_map import IndexMap, parse_map
 from ...limits import Limits, as_integers
-from ..file_tensors import FileTensor
-from .compressed_matrix import Compression, compressed
+from ..file_tensors import Compression, FileTensor, compressed
 from .sources import Group
 
 __all__ = ["look", "opened"]

@@ -11,7 +11,7 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from typing import Any
 
 import numpy as np
 
@@ -38,22 +38,22 @@ def streaming(
     ContainerError.
     """
 
-    def parts(stream: IO[bytes]) -> Iterator[tuple[Any, Any]]:
-        for text, place in text_tables.blocks(stream, path, limits, whole=whole, numbers=False):
-            yield _parse(text, place)
+    def parts() -> Iterator[tuple[Any, Any]]:
+        with text_tables.reading(path) as stream:
+            for text, place in text_tables.blocks(stream, path, limits, whole=whole, numbers=False):
+                yield _parse(text, place)
 
-    pieces, kept, least, width = [], [], 1, 0
-    with text_tables.reading(path) as stream:
-        for matrix, targets in parts(stream):
-            pieces.append(targets)
-            kept += [(matrix, targets)] if whole else []
-            least = int(matrix.indices.min(initial=least))
-            width = max(width, matrix.shape[1] if matrix.nnz else 0)
+    kept = list(parts()) if whole else None
+    pieces, least, width = [], 1, 0
+    for matrix, targets in kept or parts():
+        pieces.append(targets)
+        least = int(matrix.indices.min(initial=least))
+        width = max(width, matrix.shape[1] if matrix.nnz else 0)
     base = int(least > 0)
 
-    def chunks(stream: IO[bytes]) -> Iterator[tuple[list[Array], Array]]:
+    def chunks() -> Iterator[tuple[list[Array], Array]]:
         row = 0
-        for matrix, targets in kept if whole else parts(stream):
+        for matrix, targets in kept or parts():
             rows = np.repeat(np.arange(row, row + len(targets)), np.diff(matrix.indptr)[: len(targets)])
             row += len(targets)
             yield [rows, matrix.indices - base], matrix.data
@@ -65,9 +65,7 @@ def streaming(
         column = Column("float64", np.concatenate([np.empty(0), *pieces]))
     found = sum(map(len, pieces)), max(width - base, 0)
     sizes = found if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
-    with text_tables.reading(path) as stream:
-        labels = Labels(_DIMS, {_DIMS[0]: column})
-        yield text_tables.Stream("CSR", sizes, np.dtype(float), chunks(stream), labels)
+    yield text_tables.Stream("CSR", sizes, np.dtype(float), chunks(), Labels(_DIMS, {_DIMS[0]: column}))
 
 
 def _parse(text: bytes, path: str) -> tuple[Any, Any]:

@@ -15,7 +15,7 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ....arrays import Array, LazyArray
+from ....arrays import Array, LazyArray, cut
 from ....containers.base import touching
 from ....containers.hdf5 import HDF5Reader, has_attribute, opened, read_text
 from ....engine.tree import length_problems
@@ -24,7 +24,7 @@ from ....formats.descriptor import array_classes
 from ....formats.json import load_json
 from ....limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ....tensors.validation import checked_fill
-from ...file_tensors import FileTensor, items, named
+from ...file_tensors import FileTensor, named
 from ..sources import Group
 from . import dialects
 from .dialects import VERSION, Spelling, groups_of, is_object, names_of
@@ -111,7 +111,11 @@ class _Source(Group):
         length = len(stored) if most is None else min(len(stored), most)
         if length < len(stored):
             self.limits.hold("array_bytes", len(stored) * stored.dtype.itemsize, name, "the size in bytes")
-        return items(stored, length, dtype or stored.dtype.newbyteorder("="), view=name == "bitmap")
+            stored = cut(stored, 0, length)
+        meant = dtype or stored.dtype.newbyteorder("=")
+        if meant == stored.dtype:
+            return stored
+        return stored.mapped(lambda x: x.view(meant) if name == "bitmap" else x.astype(meant), meant)
 
     def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
         """Raise ArrayError for a dataset of another type than the declared one."""
