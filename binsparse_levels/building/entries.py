@@ -41,12 +41,12 @@ def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
     return [*stored, np.ascontiguousarray(values)]
 
 
-def renumbered(plan: Plan, columns: list[Array], ranks: Mapping[int, Array]) -> list[Array]:
-    """The columns of entries whose coordinates get other numbers. ranks: the new numbers, by dimension."""
-    if not ranks:
+def renumbered(written: Plan, plan: Plan, columns: list[Array], ranks: Mapping[int, Array]) -> list[Array]:
+    """The columns of entries as another plan has them. ranks: new numbers of coordinates, by dimension."""
+    if not ranks and (written.shape, written.format, written.map) == (plan.shape, plan.format, plan.map):
         return columns
-    stored = [columns[plan.parsed.order.index(k)] for k in range(len(plan.stored_shape))]
-    coords = list(stored if plan.through is None else plan.through.backward(stored))
+    stored = [columns[written.parsed.order.index(k)] for k in range(len(written.stored_shape))]
+    coords = list(stored if written.through is None else written.through.backward(stored))
     for k, rank in ranks.items():
         coords[k] = rank[coords[k]]
     return checked_columns(plan, (coords, columns[-1]))

@@ -17,12 +17,12 @@ from .work import Work, open_work, pages_of
 
 
 class Blocks(Source):
-    """Blocks of entries that a work keeps, in their order. count: of the blocks. known: labels, where these are not
-    kept there. ranks: new numbers of coordinates, by dimension.
+    """Blocks of entries that a work keeps, in their order, as a plan has them. count: of the blocks. known: labels,
+    where these are not kept there. ranks: new numbers of coordinates, by dimension.
     """
 
-    def __init__(self, address: str, count: int = 0) -> None:
-        self._address, self.count = address, count
+    def __init__(self, address: str, written: Plan, count: int = 0) -> None:
+        self._address, self._written, self.count = address, written, count
         self.known: Labels | None = None
         self.ranks: Mapping[int, Array] = {}
 
@@ -33,7 +33,8 @@ class Blocks(Source):
         return f"block {number} of the chunks"
 
     def columns(self, plan: Plan, number: int) -> list[Array]:
-        return renumbered(plan, columns_in(plan, Work(self._address).get(f"rows/{number}")), self.ranks)
+        columns = columns_in(self._written, Work(self._address).get(f"rows/{number}"))
+        return renumbered(self._written, plan, columns, self.ranks)
 
     def labels(self, plan: Plan) -> Labels | None:
         if self.known is not None or plan.names is None:
@@ -48,7 +49,7 @@ class Blocks(Source):
 
 def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Progress | None) -> tuple[Plan, Blocks]:
     """A source of these blocks, which the work in the folder keeps; in the plan, whether they ascend throughout."""
-    kept, entries = Blocks(folder), 0
+    kept, entries = Blocks(folder, plan), 0
     in_order = True
     last: list[Array] = []  # the coordinates after which the next block has to begin
     work = open_work(folder, plan, kept, sent=False)

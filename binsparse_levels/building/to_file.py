@@ -7,7 +7,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -117,9 +117,9 @@ def convert(
         return
     if blank:
         plan = planned(opened.shape, parsed, dtype=opened.dtype, limits=limits, memory=memory)
-        plan = replace(plan, **plan.typed(opened.dtype, opened.fill_value))
-        known = _Told(opened._metadata.labels, opened.structure)
-        _write_chunks(plan, _without_blanks(opened, rows), target, rest, lambda: known)
+        plan = replace(plan, structure=opened.structure, **plan.typed(opened.dtype, opened.fill_value))
+        cells = _without_blanks(opened, rows)
+        _write_chunks(plan, cells, target, rest, lambda plan: (plan, opened._metadata.labels, {}))
         return
     check_target(target, overwrite=overwrite, **options)
     kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
@@ -174,7 +174,7 @@ def write_from(
         of tables with Arrow's C stream, as those of pandas, polars, pyarrow, and relations of duckdb.
     path, overwrite, limits, options : as for `write`, without `narrow` and `bitpacked`.
     shape : as for `pack`, or None for a size that the chunks tell, or for all of them: the number of labels, or the
-        largest coordinate and 1. Then the chunks are read twice, so that they cannot be an iterator.
+        largest coordinate and 1.
     format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs levels that are joined array by
         array, such as those of CSF.
     memory : bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it has. A chunk has to
@@ -199,21 +199,20 @@ def write_from(
     >>> bl.read(store).to_dense().tolist()
     [[3.0, 0.0], [0.0, 2.0], [0.0, 0.0], [0.0, 1.0]]
     """
-    sizes = _surveyed(chunks, shape, dims, values, labels, nulls)
-    plan = planned(
-        sizes,
-        format,
-        map=map,
-        duplicates=duplicates,
-        dtype=dtype,
-        attributes=attributes,
-        limits=limits,
-        memory=memory,
-    )
+    if shape is None and dims is None:
+        raise OptionError(Problem("shape", "None needs names of the dimensions; pass dims=, or a size for each"))
+    sizes: Any = [None] * len(dims or ()) if shape is None else shape
+    open_ended = isinstance(sizes, Sequence) and None in sizes
+    common: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "attributes": attributes, "limits": limits}
+    if open_ended:  # the coordinates as they come, until all sizes are known
+        most = [INT64_MAX if size is None else size for size in sizes]
+        plan = planned(most, coordinates(len(most)), memory=memory, **common)
+    else:
+        plan = planned(sizes, format, map=map, memory=memory, **common)
     check_target(path, overwrite=overwrite, **options)
     check_nulls(nulls)
-    rows = _reader(plan, dims, values, labels, nulls)
-    stream = _chunks(chunks, plan, rows, fill_value)
+    rows, ends = _reader(plan, dims, values, labels, nulls), [0] * len(plan.shape)
+    stream = _measured(_chunks(chunks, plan, rows, fill_value), ends)
     first: list[Chunk] = []
     while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
         first.append(chunk)  # one without entries does not tell the type of the values
@@ -221,24 +220,31 @@ def write_from(
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
     names = None if rows is None else (*rows.dims, str(rows.values))
     plan = replace(plan, names=names, **plan.typed(first[-1][1].dtype if first else np.dtype(float), fill_value))
+
+    def finished(plan: Plan) -> _Finished:
+        """Labels ascend, so that ranges of them can be selected."""
+        ranks, known = ({}, None) if rows is None else (rows.ascend(), rows.labels())
+        if open_ended:
+            told = ends if rows is None else rows.sizes(ends)
+            found = [end if size is None else size for size, end in zip(sizes, told, strict=True)]
+            typed: dict[str, Any] = {"dtype": plan.dtype, "fill_value": plan.fill_value, "exact": plan.exact}
+            plan = replace(planned(found, format, map=map, rows=plan.rows, **common), names=names, **typed)
+        return plan, known, ranks
+
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
-    _write_chunks(plan, itertools.chain(first, stream), path, rest, lambda: _told_by(rows))
+    _write_chunks(plan, itertools.chain(first, stream), path, rest, finished)
 
 
-class _Told(NamedTuple):
-    """What is known after the last chunk. ranks: the final numbers of coordinates, by dimension."""
-
-    labels: Labels | None
-    structure: str | None = None
-    ranks: Mapping[int, Array] = {}
+# The final plan, the labels, and the new numbers of coordinates by dimension
+_Finished: TypeAlias = tuple[Plan, Labels | None, Mapping[int, Array]]
 
 
-def _told_by(rows: Rows | None) -> _Told:
-    """What the reader of tables knows. Labels ascend, so that ranges of them can be selected."""
-    if rows is None:
-        return _Told(None)
-    ranks = rows.ascend()
-    return _Told(rows.labels(), None, ranks)
+def _measured(chunks: Iterable[Chunk], ends: list[int]) -> Iterator[Chunk]:
+    """The same chunks. ends: becomes one more than the greatest coordinate, by dimension."""
+    for coords, values in chunks:
+        if len(values):
+            ends[:] = [max(end, int(x.max()) + 1) for end, x in zip(ends, coords, strict=True)]
+        yield coords, values
 
 
 def _convert_text(
@@ -260,7 +266,8 @@ def _convert_text(
                 raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
             yield coords, values
 
-    _write_chunks(plan, chunks(), target, rest, lambda: _Told(stream.labels, stream.structure))
+    plan = replace(plan, structure=stream.structure)
+    _write_chunks(plan, chunks(), target, rest, lambda plan: (plan, stream.labels, {}))
 
 
 def _write_chunks(
@@ -268,26 +275,25 @@ def _write_chunks(
     chunks: Iterable[Chunk],
     path: Place,
     rest: Mapping[str, Any],
-    told: Callable[[], _Told],
+    finish: Callable[[Plan], _Finished],
 ) -> None:
-    """Write the entries of all chunks. rest: of the parameters of `write_from`."""
+    """Write the entries of all chunks. rest: of the parameters of `write_from`. finish: called after the last chunk."""
     found = blocks(plan, chunks)
-    one, two = next(found, None), next(found, None)
+    begun = [x for x in (next(found, None), next(found, None)) if x is not None]
+    finished = finish(plan) if len(begun) < 2 else None
     options = {name: x for name, x in rest.items() if name != "progress"}
-    if two is None and packing.fits_whole(plan):
-        labels, structure, ranks = told()
-        columns = renumbered(plan, one or [np.empty(0, dtype) for dtype in plan.column_types], ranks)
-        write(path, packing.whole(replace(plan, structure=structure), columns)._labelled(labels), **options)
+    if finished is not None and packing.fits_whole(finished[0]):
+        final, labels, ranks = finished
+        (columns,) = begun or [[np.empty(0, dtype) for dtype in plan.column_types]]
+        write(path, packing.whole(final, renumbered(plan, final, columns, ranks))._labelled(labels), **options)
         return
     options.pop("limits")
     check_target(path, **options)
     refuse_scalar(plan)
     with scratch(path) as folder:
-        every = (x for some in ([one, two], found) for x in some if x is not None)
-        del one, two
-        plan, kept = spilled(folder, plan, every, rest["progress"])
-        kept.known, structure, kept.ranks = told()
-        plan = replace(plan, structure=structure, sorted=plan.sorted and not kept.ranks)
+        plan, kept = spilled(folder, plan, itertools.chain(begun, found), rest["progress"])
+        plan, kept.known, kept.ranks = finished or finish(plan)
+        plan = replace(plan, sorted=plan.sorted and not kept.ranks)
         _write_parts(folder, plan, kept, path, rest, None, plan.through)
 
 
@@ -300,33 +306,6 @@ def _write_parts(
         running.run(work, client, rest["progress"])
         header, encoded = packing.encoded(work, packing.join_heads(work), map)
         write_pieces(target, header, encoded, **rest)
-
-
-def _surveyed(
-    chunks: Any,
-    shape: Any,
-    dims: Sequence[str] | None,
-    values: str | None,
-    labels: Mapping[str, Any] | None,
-    nulls: Nulls,
-) -> Any:
-    """The shape, with the sizes that the chunks tell, which then are read. Raises OptionError for what is read once."""
-    if shape is None and dims is None:
-        raise OptionError(Problem("shape", "None needs names of the dimensions; pass dims=, or a size for each"))
-    sizes = [None] * len(dims or ()) if shape is None else shape
-    if not isinstance(sizes, Sequence) or None not in sizes:
-        return sizes
-    if isinstance(chunks, Iterator) or hasattr(chunks, "read_next_batch"):
-        raise OptionError(Problem("shape", "an iterator is read once; pass the sizes, a list of chunks, or use build"))
-    plan = planned((INT64_MAX,) * len(sizes), coordinates(len(sizes)))
-    rows = _reader(plan, dims, values, labels, nulls)
-    told = [0] * len(sizes)
-    for coords, _ in _chunks(chunks, plan, rows, None):
-        told = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(told, map(np.asarray, coords), strict=True)]
-    known = {} if rows is None else rows.labels().columns
-    named = zip(dims or [""] * len(told), told, strict=True)
-    counted = [len(known[name]) if name in known else size for name, size in named]
-    return [found if size is None else size for size, found in zip(sizes, counted, strict=True)]
 
 
 def _reader(

@@ -240,7 +240,8 @@ def _numbered(given: _Given, folder: str, there: Any, options: Any, fill: Any, r
     if there is not None:
         told = there["table"]
         plan = planned(told["shape"], names=given.names, labels=tuple(told["labels"]), sorted=told["sorted"], **options)
-        return replace(plan, **plan.typed(np.dtype(told["dtype"]), fill)), Blocks(folder, told["blocks"]), there
+        plan = replace(plan, **plan.typed(np.dtype(told["dtype"]), fill))
+        return plan, Blocks(folder, plan, told["blocks"]), there
     used = max(resident(), LOADED)
     memory = used + MORE if options.get("memory") is None else options["memory"]
     share = max((memory - used) // 2, LEAST)
