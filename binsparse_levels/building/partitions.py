@@ -12,7 +12,7 @@ from .. import kernels, parallel
 from ..arrays import Array
 from ..containers.objects.bucket import side_by_side
 from ..containers.objects.stores import Range
-from .entries import columns_in, follow, keys_of
+from .entries import columns_in, follow, grouped, keys_of
 from .plan import Plan
 from .work import Work
 
@@ -98,16 +98,7 @@ def groups_of(work: Work, number: int) -> list[list[Piece]]:
     """The pieces of a partition: one group where it fits into memory, else groups of half as much."""
     wanted, fits = pieces_of(work, number), work.plan.rows * work.plan.row_bytes
     most = fits if sum(place[2] for place, _ in wanted) <= fits else fits // 2
-    groups: list[list[Piece]] = []
-    room = 0
-    for piece in wanted:
-        length = piece[0][2]
-        if not groups or length > room:
-            groups.append([])
-            room = most
-        groups[-1].append(piece)
-        room -= length
-    return groups or [[]]
+    return grouped(wanted, lambda piece: piece[0][2], most) or [[]]
 
 
 def points_in(work: Work, groups: Sequence[Sequence[Piece]]) -> Array:

@@ -35,10 +35,9 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import differ, fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls, Rows, check_nulls, is_table
-from .entries import Chunk, blocks, renumbered
+from .entries import Chunk, Source, blocks, renumbered
 from .plan import Plan, planned, refuse_scalar, rows_within
-from .sources import Source, Tensors, entries_in_parts, pair_of
-from .streams import spilled
+from .sources import Tensors, entries_in_parts, pair_of, spilled
 from .work import open_work, scratch
 
 

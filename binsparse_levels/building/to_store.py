@@ -27,12 +27,10 @@ from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
 from . import running
 from .columns import Nulls, check_nulls, names_in
-from .entries import blocks
-from .parquet import Parquet, parquet_files
+from .entries import Source, blocks
 from .plan import LOADED, MORE, Plan, planned, refuse_scalar
-from .sources import Numbered, Source, Tensors, absolute, dask_chunks, state_of
-from .streams import Blocks, spilled
-from .tables import LEAST, Table, is_relation, needs_sql, table_of
+from .sources import Blocks, Numbered, Tensors, absolute, spilled, state_of
+from .tables import LEAST, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files, table_of
 from .work import Work, begin, begun, open_work, scratch
 
 _ARROW = 3 * 2**24  # bytes of pyarrow, and of a row group that it reads

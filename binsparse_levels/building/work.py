@@ -26,8 +26,8 @@ from ..containers.objects.stores import Range, Store
 from ..containers.replacing import part_of, real_path, remove
 from ..errors import ContainerError, OptionError, PathMissingError, Problem, refuse_memory
 from ..io.kinds import Place, split_place
+from .entries import Source
 from .plan import Plan
-from .sources import Source
 
 _TAIL = 2**14  # bytes at the end of an object that are read first
 _TRIES = 50  # to remove a folder, a tenth of a second apart
