@@ -52,14 +52,11 @@ class _Piece(NamedTuple):
 class Parquet(Source):
     """The rows of Parquet files with integer coordinates, at most `rows` in a chunk: row groups, or a part of one.
 
-    columns: the names of the coordinates in order, and of the values, or None where rows are counted. table: what SQL
-    selects from, for messages.
+    columns: the names of the coordinates in order, and of the values, or None where rows are counted.
     """
 
-    def __init__(
-        self, files: Sequence[str], columns: Sequence[str | None], rows: int, nulls: Nulls, table: str
-    ) -> None:
-        self._files, self._columns, self._nulls, self._table = list(files), list(columns), nulls, table
+    def __init__(self, files: Sequence[str], columns: Sequence[str | None], rows: int, nulls: Nulls) -> None:
+        self._files, self._columns, self._nulls = list(files), list(columns), nulls
         self._states = list(side_by_side(state_of, self._files))
         types, pieces = [], list[_Piece]()
         for which, (schema, groups) in enumerate(side_by_side(described_parquet, self._files)):
@@ -87,7 +84,8 @@ class Parquet(Source):
                     found += self._batches(file, piece)
             if state_of(path) != self._states[which]:
                 raise changed(path)
-        return entries_of(arrow().Table.from_batches(found), self._columns, self._nulls, self._nulls_of, self._table)
+        table = arrow().Table.from_batches(found)
+        return entries_of(table, self._columns, self._nulls, self._nulls_of, table_of(self._files))
 
     def _batches(self, file: Any, piece: _Piece) -> Iterator[Any]:
         stop, at = piece.first + piece.rows, 0
