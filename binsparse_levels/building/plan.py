@@ -140,26 +140,27 @@ class Plan:
         """How many positions without entries a tree may have at least."""
         return max(self.rows // _POSITIONS, 1)
 
-    def typed(self, dtype: np.dtype[Any], fill: Any = None) -> dict[str, Any]:
-        """The fields that say the type of the values, and the fill value in it. Raises ArrayError."""
+    def typed(self, dtype: np.dtype[Any]) -> Plan:
+        """With this type of the values, unless the call gives another, and the fill value in it. Raises ArrayError."""
         dtype = (self.dtype or dtype).newbyteorder("=")
         check_value_type(dtype)
-        held = checked_fill(fill, dtype)
-        return {"dtype": dtype, "fill_value": None if held is None else np.asarray(held, dtype)[()]}
+        held = checked_fill(self.fill_value, dtype)
+        return replace(self, dtype=dtype, fill_value=None if held is None else np.asarray(held, dtype)[()])
 
-    def like(self, tensor: Tensor, fill: Any = None) -> Plan:
+    def like(self, tensor: Tensor) -> Plan:
         """With the structure, the attributes and the fill value of a tensor, where the call gives no others.
 
         Raises FormatError for a format or a map that the structure does not have.
         """
-        structure, fill = tensor.structure, tensor.fill_value if fill is None else fill
-        told = {"attributes": self.attributes or dict(tensor.attributes), **self.typed(tensor.dtype, fill)}
-        made = replace(self, structure=structure, descriptor_attributes=dict(tensor.descriptor_attributes), **told)
-        if structure is not None and made.map is not None:
-            what = f"does not go with the structure {structure} of the source; leave it out"
-            raise FormatError(Problem("map", what))
-        if structure is not None:
-            raise_if(FormatError, mirror_problems(structure, made.parsed, made.pad))
+        fill = tensor.fill_value if self.fill_value is None else self.fill_value
+        attributes, of_descriptor = self.attributes or dict(tensor.attributes), dict(tensor.descriptor_attributes)
+        made = replace(self, fill_value=fill, attributes=attributes, descriptor_attributes=of_descriptor)
+        made = replace(made.typed(tensor.dtype), structure=tensor.structure)
+        if made.structure is not None:
+            if made.map is not None:
+                what = f"does not go with the structure {made.structure} of the source; leave it out"
+                raise FormatError(Problem("map", what))
+            raise_if(FormatError, mirror_problems(made.structure, made.parsed, made.pad))
         return made
 
 
@@ -191,7 +192,7 @@ def planned(
     if rows is None:
         index, value = np.dtype(index_dtype(stored, 0)).itemsize, 8 if known is None else known.itemsize
         rows = rows_within(memory, len(stored), index, value, used=used)
-    return Plan(
+    plan = Plan(
         sizes,
         str(parsed),
         rows,
@@ -203,6 +204,7 @@ def planned(
         limits=limits,
         **rest,
     )
+    return plan if known is None else plan.typed(known)
 
 
 def rows_within(

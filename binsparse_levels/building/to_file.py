@@ -115,8 +115,8 @@ def convert(
         write(target, made, overwrite=overwrite, limits=limits, **options)
         return
     if blank:
-        plan = planned(opened.shape, parsed, dtype=opened.dtype, limits=limits, memory=memory)
-        plan = replace(plan, structure=opened.structure, **plan.typed(opened.dtype, opened.fill_value))
+        told: dict[str, Any] = {"dtype": opened.dtype, "fill_value": opened.fill_value, "structure": opened.structure}
+        plan = planned(opened.shape, parsed, limits=limits, memory=memory, **told)
         cells = _without_blanks(opened, rows)
         _write_chunks(plan, cells, target, rest, lambda plan: (plan, opened._metadata.labels, {}))
         return
@@ -202,7 +202,8 @@ def write_from(
         raise OptionError(Problem("shape", "None needs names of the dimensions; pass dims=, or a size for each"))
     sizes: Any = [None] * len(dims or ()) if shape is None else shape
     open_ended = isinstance(sizes, Sequence) and None in sizes
-    common: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "attributes": attributes, "limits": limits}
+    common: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "fill_value": fill_value}
+    common |= {"attributes": attributes, "limits": limits}
     if open_ended:  # the coordinates as they come, until all sizes are known
         most = [INT64_MAX if size is None else size for size in sizes]
         plan = planned(most, coordinates(len(most)), memory=memory, **common)
@@ -211,14 +212,14 @@ def write_from(
     check_target(path, overwrite=overwrite, **options)
     check_nulls(nulls)
     rows, ends = _reader(plan, dims, values, labels, nulls), [0] * len(plan.shape)
-    stream = _measured(_chunks(chunks, plan, rows, fill_value), ends)
+    stream = _measured(_chunks(chunks, plan, rows), ends)
     first: list[Chunk] = []
     while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
         first.append(chunk)  # one without entries does not tell the type of the values
     if not first and plan.dtype is None:
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
     names = None if rows is None else (*rows.dims, str(rows.values))
-    plan = replace(plan, names=names, **plan.typed(first[-1][1].dtype if first else np.dtype(float), fill_value))
+    plan = replace(plan.typed(first[-1][1].dtype if first else np.dtype(float)), names=names)
 
     def finished(plan: Plan) -> _Finished:
         """Labels ascend, so that ranges of them can be selected."""
@@ -226,8 +227,8 @@ def write_from(
         if open_ended:
             told = ends if rows is None else rows.sizes(ends)
             found = [end if size is None else size for size, end in zip(sizes, told, strict=True)]
-            typed: dict[str, Any] = {"dtype": plan.dtype, "fill_value": plan.fill_value, "exact": plan.exact}
-            plan = replace(planned(found, format, map=map, rows=plan.rows, **common), names=names, **typed)
+            sized = planned(found, format, map=map, rows=plan.rows, names=names, **common)
+            plan = sized.typed(plan.column_types[-1])
         return plan, known, ranks
 
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
@@ -253,7 +254,7 @@ def _convert_text(
     release()  # what telling its shape and labels took
     limits = rest["limits"]
     plan = planned(stream.shape, format or stream.format, dtype=stream.dtype, limits=limits, memory=memory)
-    plan = replace(plan, one=None if plan.parsed.padded else stream.one, **plan.typed(stream.dtype))
+    plan = replace(plan, one=None if plan.parsed.padded else stream.one, structure=stream.structure)
     if stream.structure is not None:
         raise_if(FormatError, list(structure_problems(stream.structure, stream.shape, stream.dtype)))
         raise_if(FormatError, mirror_problems(stream.structure, plan.parsed, plan.pad))
@@ -265,7 +266,6 @@ def _convert_text(
                 raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
             yield coords, values
 
-    plan = replace(plan, structure=stream.structure)
     _write_chunks(plan, chunks(), target, rest, lambda plan: (plan, stream.labels, {}))
 
 
@@ -321,7 +321,7 @@ def _reader(
     return Rows(dims, values, labels, nulls)
 
 
-def _chunks(chunks: Any, plan: Plan, rows: Rows | None, fill: Any) -> Iterator[Chunk]:
+def _chunks(chunks: Any, plan: Plan, rows: Rows | None) -> Iterator[Chunk]:
     """The chunks of a stream, as arrays. Raises OptionError, ArrayError."""
     whole = is_table(chunks) or isinstance(chunks, Tensor)
     if not whole and (isinstance(chunks, str | bytes) or not isinstance(chunks, Iterable)):
@@ -329,7 +329,7 @@ def _chunks(chunks: Any, plan: Plan, rows: Rows | None, fill: Any) -> Iterator[C
         raise OptionError(Problem("chunks", what))
     for chunk in [chunks] if whole else chunks:
         if isinstance(chunk, Tensor):
-            yield from _entries_of(chunk, plan, rows, fill)
+            yield from _entries_of(chunk, plan, rows)
         elif is_table(chunk):
             if rows is None:
                 raise OptionError(Problem("dims", "a table needs the names of its columns; pass dims= and values="))
@@ -338,11 +338,11 @@ def _chunks(chunks: Any, plan: Plan, rows: Rows | None, fill: Any) -> Iterator[C
             yield pair_of(chunk, len(plan.shape))
 
 
-def _entries_of(tensor: Tensor, plan: Plan, rows: Rows | None, fill: Any) -> Iterator[Chunk]:
+def _entries_of(tensor: Tensor, plan: Plan, rows: Rows | None) -> Iterator[Chunk]:
     """The entries of a tensor that is merged with others. Raises ArrayError."""
     if tensor.ndim != len(plan.shape):
         raise ArrayError(Problem("chunks", f"a tensor has {tensor.ndim} dimensions, and {len(plan.shape)} are written"))
-    wanted = np.zeros((), tensor.dtype) if fill is None else fill
+    wanted = np.zeros((), tensor.dtype) if plan.fill_value is None else plan.fill_value
     if not np.array_equal(tensor._pad(), wanted, equal_nan=tensor.dtype.kind in "fcmM"):
         what = f"a tensor has the fill value {tensor._pad()}, and another one is written; pass fill_value= as it has"
         raise ArrayError(Problem("fill_value", what))

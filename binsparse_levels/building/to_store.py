@@ -125,9 +125,10 @@ def build(
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=CODECS)
     given = _given(source, columns, count, shape, nulls)
     options: dict[str, Any] = {"format": format, "map": map, "duplicates": duplicates, "dtype": dtype}
+    options["fill_value"] = fill_value
     options |= {"attributes": attributes, "limits": limits, "storage": storage, "target": place, "overwrite": overwrite}
     call = {**options, "format": str(format), "source": given.told, "shape": shape, "columns": columns, "count": count}
-    call |= {"nulls": nulls, "fill_value": fill_value}
+    call["nulls"] = nulls
     with contextlib.ExitStack() as ending:
         folder = ending.enter_context(scratch(place)) if work is None else str(absolute(work))
         there = None if work is None else begun(folder, call)
@@ -142,7 +143,7 @@ def build(
         options |= {"id": id, "staging": targets.staging_of(place, folder, id, kept=work is not None)}
         options |= running.bounds(memory, client) | ({} if there is None else {"rows": there["rows"]})
         options["names"] = None if columns is None else (*names_in(columns[:-1]), columns[-1] or "count")
-        plan, entries, told = given.prepare(options, fill_value, folder, there, report)
+        plan, entries, told = given.prepare(options, folder, there, report)
         if work is not None:
             begin(folder, {**call, "the state of the source": getattr(entries, "states", None)}, {"id": id, **told})
         sent = not running.in_this_process(client)
@@ -200,7 +201,7 @@ def _given(source: Any, columns: Sequence[str | None] | None, count: int | None,
 
 
 def _read(
-    make: Callable[[Plan], Source], sizes: Any, options: dict[str, Any], fill: Any, folder: str, there: Any, report: Any
+    make: Callable[[Plan], Source], sizes: Any, options: dict[str, Any], folder: str, there: Any, report: Any
 ) -> _Begun:
     """A source that is read in chunks."""
     if sizes is None or None in sizes:
@@ -211,10 +212,10 @@ def _read(
     refuse_scalar(plan)
     entries = make(plan)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
-    plan = replace(plan, sorted=single, **plan.typed(plan.dtype or entries.value_type(), fill))
+    plan = replace(plan.typed(plan.dtype or entries.value_type()), sorted=single)
     if isinstance(entries, Tensors) and (tensors := entries.tensors()):
         entries.check(plan.shape)
-        plan = plan.like(tensors[0], fill)
+        plan = plan.like(tensors[0])
     return plan, entries, {"rows": plan.rows}
 
 
@@ -224,7 +225,6 @@ def _numbered(
     nulls: Nulls,
     sizes: Any,
     options: dict[str, Any],
-    fill: Any,
     folder: str,
     there: Any,
     report: Progress | None,
@@ -233,7 +233,7 @@ def _numbered(
     if there is not None:
         told = there["table"]
         plan = planned(told["shape"], labels=tuple(told["labels"]), sorted=told["sorted"], **options)
-        plan = replace(plan, **plan.typed(np.dtype(told["dtype"]), fill))
+        plan = plan.typed(np.dtype(told["dtype"]))
         return plan, Blocks(folder, plan, told["blocks"]), there
     used = max(resident(), LOADED)
     memory = used + MORE if options.get("memory") is None else options["memory"]
@@ -246,7 +246,7 @@ def _numbered(
         if sizes is not None:
             found = [here if size is None else size for here, size in zip(found, sizes, strict=True)]
         plan = planned(found, labels=table.labels, **{**options, "memory": memory, "used": used + share})
-        plan = replace(plan, **plan.typed(table.dtype, fill))
+        plan = plan.typed(table.dtype)
         table.keep_labels(folder)
         plan, kept = spilled(folder, plan, blocks(plan, table.chunks()), report)
     told = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "dtype": plan.column_types[-1].str}
