@@ -36,7 +36,7 @@ def __dir__() -> list[str]:
 # What tensors ask of the rooms above theirs beside public names.
 _ASKED = {
     "draw": "looking.drawing", "html_of": "looking.drawing", "report_on": "looking.report",
-    "product": "compute", "product_from_left": "compute",
+    "product": "compute", "calculate": "compute",
 }  # fmt: skip
 
 

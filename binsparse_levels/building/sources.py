@@ -146,7 +146,11 @@ def stored_entries(stored: Tensor, block: Block) -> Chunk:
 
 
 def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
-    """The entries of a tensor as the user sees it: of both triangles, and without the padding of levels."""
+    """The entries of a tensor as the user sees it: of both triangles, and without the padding of levels.
+
+    A view is read whole, and any other tensor in a file in blocks.
+    """
+    tensor = tensor.load() if tensor._held.viewed else tensor
     stored = tensor.stored
     tree, pad = stored._source, tensor._pad()
     check_lazy(tree, "the tensor", stored.format.order)

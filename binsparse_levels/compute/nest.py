@@ -213,11 +213,11 @@ _YIELD = ast.Expr(ast.Yield())
 
 def _pieces(place: Place, d: int) -> Iterator[_Piece]:
     """The statements of level d, cut behind the heads of loops that count its coordinates."""
-    text, known = _renamed(place, d), place.depth
+    text, known = renamed(place, d), place.depth
     while True:
         loop = next((x for x in text if isinstance(x, ast.For) and _counts(x, f"x{known}")), None)
-        if loop is None or not sum(map(_yields, ast.walk(loop))) == 1 == sum(
-            map(_yields, ast.walk(ast.Module(text, [])))
+        if loop is None or not sum(map(yields, ast.walk(loop))) == 1 == sum(
+            map(yields, ast.walk(ast.Module(text, [])))
         ):
             break
         inside, loop.body = loop.body, [_YIELD]
@@ -227,7 +227,7 @@ def _pieces(place: Place, d: int) -> Iterator[_Piece]:
     yield _Piece(text, place.depth + place.level.rank)
 
 
-def _yields(node: ast.AST) -> bool:
+def yields(node: ast.AST) -> bool:
     return isinstance(node, ast.Expr) and isinstance(node.value, ast.Yield)
 
 
@@ -236,13 +236,13 @@ def _filled(text: list[ast.stmt], inside: list[ast.stmt]) -> list[ast.stmt]:
 
     class Fill(ast.NodeTransformer):
         def visit_Expr(self, node: ast.Expr) -> Any:
-            return inside if _yields(node) else node
+            return inside if yields(node) else node
 
     statements: list[ast.stmt] = Fill().visit(ast.Module(text, [])).body
     return statements
 
 
-def _renamed(place: Place, d: int) -> list[ast.stmt]:
+def renamed(place: Place, d: int) -> list[ast.stmt]:
     """The statements of level d, with names that no other level has."""
 
     class Rename(ast.NodeTransformer):

@@ -1,4 +1,4 @@
-"""Sums of products of a stored tensor and dense arrays, in the notation of numpy's einsum."""
+"""Sums of products of stored tensors and dense arrays, in the notation of numpy's einsum."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ import numpy.typing as npt
 
 from .. import kernels
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
+from ..formats.format import FormatLike
 from ..levels.positions import Array
 from ..limits import Limits
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_array, with_memory
+from .arithmetic import combined
+from .contracting import contracted, summed
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
 from .types import check_numeric, checked_result, common_type, sum_type
@@ -25,11 +28,10 @@ from .walk import checked_memory, native, run
 
 _LETTERS = string.ascii_letters
 _DENSE = np.ndarray, list, tuple, float, int, complex, np.generic
-_ELSEWHERE = "to_scipy, to_graphblas, to_sparse and to_torch lead to libraries that have them"
 
 
 class _Spec(NamedTuple):
-    """The letters of each operand, which of them is the stored tensor, and those of the result."""
+    """The letters of each operand, which of them is the only stored tensor, and those of the result."""
 
     operands: tuple[str, ...]
     at: int
@@ -49,16 +51,22 @@ def einsum(
     spec: str,
     *operands: Any,
     dtype: npt.DTypeLike | None = None,
+    format: FormatLike | None = None,
     memory: int | None = None,
     limits: Limits | None = None,
 ) -> Any:
-    """The sum of products of a stored tensor and dense arrays, as `numpy.einsum` writes it.
+    """The sum of products of stored tensors and dense arrays, as `numpy.einsum` writes it.
 
-    The result is a dense array. If it has all indices of the stored tensor and no others, it is a Tensor around the
-    same index arrays: row scaling, masks, sampled products (SDDMM). Cells that are not stored count as 0, also where
-    they meet infinity or NaN, of which numpy makes NaN. The entries of a tensor in a file are read in blocks. Two
-    stored tensors and new patterns are not supported: `to_scipy`, `to_graphblas`, `to_sparse` and `to_torch` lead to
-    libraries that have them.
+    With one stored tensor, the result is a dense array. If it has all indices of the stored tensor and no others, it is
+    a Tensor around the same index arrays: row scaling, masks, sampled products (SDDMM). The entries of a tensor in a
+    file are read in blocks.
+
+    Several stored tensors are multiplied in pairs, from the left, and dense arrays come last. The result is a Tensor if
+    all its indices are of stored tensors. Of a pair, one tensor is walked in any format whose outer dimensions are
+    those of the result; otherwise the tensor with fewer values is converted. One that is in a file, and does not fit
+    the memory, is read part by part.
+
+    Cells that are not stored count as 0, also where they meet infinity or NaN, of which numpy makes NaN.
 
     Sums of integers and booleans have 64 bits, those of floats at least the precision of float64. Results do not depend
     on the number of threads.
@@ -66,8 +74,9 @@ def einsum(
     Parameters
     ----------
     spec : letters for the dimensions of each operand, and of the result after `->`.
-    operands : exactly one Tensor, and arrays of numpy, in the order of `spec`.
+    operands : one Tensor or more, and arrays of numpy, in the order of `spec`.
     dtype : of the result; by default the type of the sums, or numpy's where nothing is summed.
+    format : of a result that is a Tensor; by default dense and sparse levels, or that of the only stored tensor.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` is the most that the result takes; by default the limits of the tensor.
 
@@ -76,7 +85,8 @@ def einsum(
     FormatError : the specification cannot be read, or there is a fill value other than 0.
     ArrayError : shapes or types do not fit.
     LimitError : the result is larger than the limit, or than the memory.
-    OptionError : not exactly one operand is a Tensor.
+    OptionError : no operand is a Tensor, or the result is not one and has no format.
+    LabelError : the tensors have different labels of an index.
 
     >>> tensor = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
     >>> einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0])).tolist()
@@ -84,31 +94,43 @@ def einsum(
     >>> einsum("ij,i->ij", tensor, np.array([1.0, 0.5])).to_dense().tolist()
     [[0.0, 0.0, 3.0], [2.0, 0.0, 0.0]]
     """
-    at = [k for k, operand in enumerate(operands) if isinstance(operand, Tensor)]
-    if len(at) != 1:
-        what = f"expected exactly one Tensor among the operands, got {len(at)}; {_ELSEWHERE}"
-        raise OptionError(Problem("operands", what))
     if not isinstance(spec, str):
         raise OptionError(
             Problem("spec", f"expected a text, got {type(spec).__name__}; write letters such as 'ij,j->i'")
         )
+    at = [k for k, operand in enumerate(operands) if isinstance(operand, Tensor)]
+    if not at:
+        raise OptionError(Problem("operands", "expected a Tensor among the operands; call numpy.einsum, or as_tensor"))
     parsed = _parse(spec, len(operands), at[0])
-    dense = [_checked_operand(x, k) for k, x in enumerate(operands) if k != at[0]]
-    return _einsum(parsed, operands[at[0]], dense, dtype, memory, limits)
+    dense = [_checked_operand(x, k) for k, x in enumerate(operands) if k not in at]
+    if len(at) == 1:
+        made = _einsum(parsed, operands[at[0]], dense, dtype, memory, limits)
+    else:
+        made = _of_several(parsed, operands, at, dense, dtype, memory, limits)
+    if format is None or isinstance(made, Tensor):
+        return made if format is None else made.convert(format)
+    raise OptionError(Problem("format", "the result is a dense array; leave format out, or pack it by from_numpy"))
 
 
 @within_memory
-def product(tensor: Tensor, other: Any) -> Array:
-    """`tensor @ other`: the product with a dense vector or matrix; see `einsum`."""
-    if isinstance(other, Tensor) or not tensor.ndim:
-        what = f"two stored tensors are not multiplied; {_ELSEWHERE}" if tensor.ndim else "a scalar has no dimension"
-        raise OptionError(Problem("operands", f"{what}; call einsum for other products"))
-    dense = _checked_operand(other, 1)
-    if dense.ndim not in (1, 2):
-        raise ArrayError(Problem("operands[1]", f"has {dense.ndim} dimensions, not 1 or 2; call einsum"))
+def product(tensor: Any, other: Any) -> Any:
+    """`tensor @ other`: the product with a dense vector or matrix, or with another tensor; see `einsum`."""
+    if not isinstance(tensor, Tensor):
+        return product_from_left(tensor, other)
+    if not tensor.ndim:
+        raise OptionError(Problem("operands", "a scalar has no dimension; call einsum for other products"))
     if tensor.ndim > len(_LETTERS):
         what = f"has {tensor.ndim} dimensions, more than there are letters; use reduce or foreach"
         raise FormatError(Problem("operands[0]", what))
+    if isinstance(other, Tensor) and 1 <= other.ndim <= 2 and tensor.ndim <= 2:
+        parsed = _product_spec(tensor.ndim, other.ndim)
+        return _of_several(parsed, (tensor, other), [0, 1], [], None, None, None)
+    if isinstance(other, Tensor):
+        what = f"tensors of {tensor.ndim} and {other.ndim} dimensions are not multiplied by @; call einsum"
+        raise ArrayError(Problem("operands", what))
+    dense = _checked_operand(other, 1)
+    if dense.ndim not in (1, 2):
+        raise ArrayError(Problem("operands[1]", f"has {dense.ndim} dimensions, not 1 or 2; call einsum"))
     product: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, None)
     return product
 
@@ -118,7 +140,8 @@ def product_from_left(other: Any, tensor: Tensor) -> Array:
     if tensor.ndim not in (1, 2):
         what = f"array @ tensor takes a matrix or a vector, got {tensor.ndim} dimensions; call einsum"
         raise OptionError(Problem("operands", what))
-    return product(tensor.T, _checked_operand(other, 0).T).T
+    made: Array = product(tensor.T, _checked_operand(other, 0).T).T
+    return made
 
 
 @functools.lru_cache(256)
@@ -131,11 +154,8 @@ def _einsum(
     parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits | None
 ) -> Any:
     """`einsum`, of operands that are arrays."""
-    if tensor.fill_value is not None and tensor.fill_value != 0:
-        what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
-        raise FormatError(Problem("fill_value", what))
+    _check_stored(tensor, "")
     stored = tensor.dtype
-    check_numeric(stored, "values")
     asked = None if dtype is None else checked_result(dtype)
     operands = tuple([(x.shape, x.dtype) for x in dense])
     plan = _planned(parsed, tensor.shape, stored, operands, asked)
@@ -149,6 +169,53 @@ def _einsum(
     for walk in trees:
         (out,) = run(walk, plan.leaf, inputs, (out,), _added)
     return out.astype(plan.result, copy=False) if plan.shape else out[0].astype(plan.result)
+
+
+def _check_stored(tensor: Tensor, path: str) -> None:
+    if tensor.fill_value is not None and tensor.fill_value != 0:
+        what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
+        raise FormatError(Problem(f"{path}fill_value", what))
+    check_numeric(tensor.dtype, f"{path}values")
+
+
+def _of_several(
+    parsed: _Spec,
+    operands: Sequence[Any],
+    at: Sequence[int],
+    dense: list[Array],
+    dtype: Any,
+    memory: int | None,
+    limits: Limits | None,
+) -> Any:
+    """`einsum` of several stored tensors, at these places, and of arrays: in pairs until one tensor is left."""
+    for k in at:
+        _check_stored(operands[k], f"operands[{k}].")
+    beside = iter(dense)
+    whole = [x if k in at else next(beside) for k, x in enumerate(operands)]
+    _sizes(parsed.operands, [x.shape for x in whole])
+    natural = np.result_type(*(x.dtype for x in whole))
+    sums = not set("".join(parsed.operands)) <= set(parsed.out)
+    work = sum_type(natural) if sums else natural
+    left, allowed = [(operands[k], parsed.operands[k]) for k in at], checked_memory(memory)
+    arrays = [letters for k, letters in enumerate(parsed.operands) if k not in at]
+    while len(left) > 1:
+        (a, mine), (b, others), *rest = left
+        needed = set(parsed.out).union(*arrays, *(letters for _, letters in rest))
+        a, mine = summed(a, mine, needed | set(others), work)
+        b, others = summed(b, others, needed | set(mine), work)
+        if set(mine) == set(others):
+            b = b.permute([others.index(x) for x in mine])
+            product = combined(np.multiply, a, b, {"dtype": work}, allowed)
+            left = [summed(product, mine, needed, work), *rest]
+        else:
+            left = [contracted(a, mine, b, others, needed, work, allowed), *rest]
+    tensor, letters = left[0]
+    if arrays:
+        last = _Spec((letters, *arrays), 0, parsed.out)
+        return _einsum(last, tensor, dense, work if dtype is None else dtype, memory, limits)
+    tensor, letters = summed(tensor, letters, set(parsed.out), work)
+    made = tensor if dtype is None and tensor.dtype == work else tensor.astype(checked_result(dtype or work))
+    return made.permute([letters.index(x) for x in parsed.out]) if letters else made.to_dense()[()]
 
 
 class _Plan(NamedTuple):
@@ -175,7 +242,8 @@ def _planned(
     operands: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...],
     asked: np.dtype[Any] | None,
 ) -> _Plan:
-    sizes = _sizes(parsed, shape, [x for x, _ in operands])
+    shapes = [x for x, _ in operands]
+    sizes = _sizes(parsed.operands, [*shapes[: parsed.at], shape, *shapes[parsed.at :]])
     natural = np.result_type(stored, *(dtype for _, dtype in operands))
     work = sum_type(natural)
     sums = not set("".join(parsed.operands)) <= set(parsed.out)
@@ -221,11 +289,10 @@ def _checked_operand(operand: Any, k: int) -> Array:
     return kernels.readable(array).reshape(array.shape)
 
 
-def _sizes(parsed: _Spec, stored: tuple[int, ...], dense: Sequence[tuple[int, ...]]) -> dict[str, int]:
-    shapes = list(dense)
-    shapes.insert(parsed.at, stored)
+def _sizes(operands: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
+    """The sizes of all indices. Raises ArrayError."""
     sizes: dict[str, int] = {}
-    for k, (letters, shape) in enumerate(zip(parsed.operands, shapes, strict=True)):
+    for k, (letters, shape) in enumerate(zip(operands, shapes, strict=True)):
         if len(letters) != len(shape):
             what = f"has {len(shape)} dimensions, and {letters!r} names {len(letters)}; name each once"
             raise ArrayError(Problem(f"operands[{k}]", what))

@@ -11,13 +11,14 @@ import hashlib
 import os
 import stat
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..levels import Level
+from ..levels.checksums import checksum
 from ..system import is_private
 from .nest import Leaf, Seen, helpers_of, nest_text
 
@@ -39,11 +40,32 @@ def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long:
     """
     text, reordered = nest_text(levels, seen, leaf, iso), long or not leaf.totals
     text += "# sums are reordered\n" if reordered else ""  # machine code on disk belongs to the text
-    # numba imports the module of a function that it loads from its cache.
-    space: dict[str, Any] = {"np": np, "u8": np.uint64, "__name__": __name__, **helpers_of(levels)}
+    space = _space(helpers_of(levels))
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
     return Nest(_fast(space["nest"], path is not None, reordered), space["extent"], space.get("first"))
+
+
+@functools.lru_cache(1024)
+def function_of(
+    name: str, text: str, helpers: tuple[tuple[str, Callable[..., Any]], ...], compiled: bool = True
+) -> Callable[..., Any]:
+    """The function of that name in a text, compiled and kept on disk. helpers: what it calls, by name."""
+    text += "".join(f"# {called}: {checksum(x)}\n" for called, x in helpers)  # machine code contains them
+    path = place_text(text) if compiled else None
+    space = _space(dict(helpers))
+    exec(compile(text, path or "<nest>", "exec"), space)
+    if not compiled:
+        interpreted: Callable[..., Any] = np.errstate(all="ignore")(space[name])  # integers wrap
+        return interpreted
+    return _fast(space[name], path is not None, False)
+
+
+def _space(helpers: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
+    """What a text may name. numba imports the module of a function that it loads from its cache."""
+    from ..kernels import jit
+
+    return {"np": np, "u8": np.uint64, "lowest_bit": jit.lowest_bit, "__name__": __name__, **helpers}
 
 
 def _fast(function: Callable[..., Any], kept: bool, reordered: bool) -> Callable[..., Any]:

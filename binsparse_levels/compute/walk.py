@@ -100,7 +100,7 @@ def run(
     if parts < 2:
         nest.function(begin, end, *stored, *walk.arguments, *inputs, *outs)
         return outs
-    cuts = [np.uint64(x) for x in _cuts(nest, stored[:-1], range(int(begin), int(end)), parts)]
+    cuts = cuts_of(nest, stored[:-1], parts)
     own = [outs, *(outs if shared else copy.deepcopy(outs) for _ in cuts[2:])]
 
     def call(k: int) -> None:
@@ -112,13 +112,15 @@ def run(
     return outs
 
 
-def _cuts(nest: Nest, stored: Sequence[Any], extent: range, parts: int) -> list[int]:
+def cuts_of(nest: Nest, stored: Sequence[Any], parts: int) -> list[np.uint64]:
     """Ends of parts of the outermost loop, such that no two parts have the same first coordinate."""
-    ends = [extent.start + len(extent) * k // parts for k in range(1, parts)]
+    begin, end = map(int, nest.extent(*stored))
+    extent = range(begin, end)
+    ends = [begin + len(extent) * k // parts for k in range(1, parts)]
     first = nest.first
     if first is not None:
-        ends = [extent.start + bisect_left(extent, first(x, *stored), key=lambda at: first(at, *stored)) for x in ends]
-    return sorted({extent.start, *ends, extent.stop})
+        ends = [begin + bisect_left(extent, first(x, *stored), key=lambda at: first(at, *stored)) for x in ends]
+    return [np.uint64(x) for x in sorted({begin, *ends, end})]
 
 
 def _checked_threads(threads: Any) -> int | None:

@@ -140,6 +140,8 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         if level.shares:
             values = entries.values if entries.iso or order is None else entries.values[order]
             starts, more["same"] = _alike_below([as_array(parents), *here], coords[below:], values)
+        if not level.specified:  # a kind may take differences of coordinates, which have a sign
+            here = [x.view(f"i{x.dtype.itemsize}") for x in here]
         made, reached = level.build(place.dims, parents, here, n, **more)
         parents = as_positions(reached)
         arrays |= {place.arrays[role].name: x for role, x in narrowed(place, made, dtype).items()}

@@ -185,8 +185,8 @@ class Level(ABC):
         A kind that shares takes one more argument, `same`: a number for each entry. Two neighbouring coordinates have
         the same number where the levels below store the same under both.
 
-        Precondition: entries ascend by parent, then by `coords`. Entries repeat both only where they differ in a level
-        below. Raises FormatError, naming the fiber, for entries that the kind cannot hold.
+        Precondition: entries ascend by parent, then by `coords`, which are signed integers. Entries repeat both only
+        where they differ in a level below. Raises FormatError, naming the fiber, for entries that the kind cannot hold.
         """
 
     @abstractmethod

@@ -92,7 +92,7 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
 
     Parameters
     ----------
-    tensor : with a map, the dimensions are those of the stored tensor.
+    tensor : with a map, the dimensions are those of the stored tensor. The numbers of a view are its own.
 
     Raises
     ------
@@ -104,8 +104,9 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
     dense 1 3 0 0.0
     sparse 3 3 28 7.8
     """
-    tree, order = tensor._source if tensor._source.regular else tensor.stored._tree, tensor.stored.format.order
-    return list(_statistics(tree, order))
+    source, stored = tensor._source, tensor.stored
+    tree = source if source.regular and not tensor._held.viewed else stored._tree
+    return list(_statistics(tree, stored.format.order))
 
 
 def table(levels: Sequence[LevelStatistics], names: Sequence[str] | None = None) -> tuple[list[str], list[list[str]]]:

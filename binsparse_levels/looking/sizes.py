@@ -10,14 +10,14 @@ from __future__ import annotations
 import heapq
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cache, cached_property
+from functools import cache
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..engine import packing, sorting
-from ..engine.tree import index_dtype
+from ..engine.tree import index_dtype, shared_dtype
 from ..formats.format import Format, in_order
 from ..levels import Level, full, listing
 from ..limits import INT64_MAX, Limits
@@ -34,8 +34,8 @@ class Sizes:
     """The numbers that all sizes follow from.
 
     counts: distinct coordinates by subset of the dimensions, a bit for each. by: the dimension of slices, or None.
-    order: the only one that is tried, or None. value_size: bytes of a value. alike: whether the padding of an iso
-    tensor equals its value.
+    order: the only one that is tried, or None. itemsize, value_size: bytes of an index and of a value. alike: whether
+    the padding of an iso tensor equals its value.
     """
 
     shape: tuple[int, ...]
@@ -43,15 +43,12 @@ class Sizes:
     counts: Mapping[int, int]
     by: int | None
     order: tuple[int, ...] | None
+    itemsize: int
     value_size: int
     iso: bool
     alike: bool
     may_pad: bool
     limits: Limits
-
-    @cached_property
-    def itemsize(self) -> int:
-        return index_dtype(self.shape, self.entries).itemsize
 
     def fits(self, n: int) -> bool:
         """Whether `n` positions are within the limits. Packing has the same rule."""
@@ -114,6 +111,7 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
         counts=counts,
         by=by,
         order=None if every else own,
+        itemsize=shared_dtype(tree.arrays, tree.dims, entries).itemsize,
         value_size=tensor.dtype.itemsize,
         iso=has_values and tensor.iso,
         alike=packing.alike(pad, value),

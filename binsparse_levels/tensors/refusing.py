@@ -16,7 +16,7 @@ _NAMES = {
     "load()": "compute persist",
     "number_of_stored_values": "nse",
     "permute(axes)": "transpose swapaxes moveaxis",
-    "tensor @ array, or einsum": "dot matmul",
+    "tensor @ other, or einsum": "dot matmul",
     "the tensor itself, which is immutable": "copy",
     "the tensor of open() in a with block": "close",
     "to_dense()": "toarray todense numpy tolist item",
@@ -57,15 +57,8 @@ class Refusals:
 
     def __eq__(self, other: object) -> bool:
         """Raise TypeError: call `equals`. Sets and dictionaries hold tensors by identity, as `is` tells it."""
-        raise TypeError("tensors are not compared by ==; call equals(), or compare what to_scipy or to_dense returns")
+        raise TypeError("tensors are not compared by ==; call equals(), or numpy.equal for a tensor of booleans")
+
+    __ne__ = __eq__
 
     __hash__ = object.__hash__
-
-    def _calculate(self, *_: object) -> Any:
-        """Raise TypeError: there is no arithmetic."""
-        what = "a tensor has no arithmetic; scale it by einsum, or call to_scipy, to_sparse, to_graphblas or to_dense"
-        raise TypeError(what)
-
-    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _calculate
-    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __abs__ = _calculate
-    __lt__ = __le__ = __gt__ = __ge__ = __eq__

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Protocol
 
-import numpy.typing as npt
+import numpy as np
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..errors import Problem, within_memory
-from ..levels.positions import Array
 from .above import above
 from .contents import Contents, Dimension
 from .held import Stored
@@ -31,7 +31,7 @@ class Report(Protocol):
 
 
 @within_memory
-class Upper(Contents):
+class Upper(Contents, NDArrayOperatorsMixin):
     """The text of a tensor, and the methods that rooms above this one provide; see `above`."""
 
     __slots__ = ()
@@ -81,25 +81,27 @@ class Upper(Contents):
         picture: str = above("draw")(self, dimensions)
         return picture
 
-    def __matmul__(self, other: npt.ArrayLike) -> Array:
-        """The product with a dense vector or matrix: a sum over the last dimension of the tensor; see `einsum`.
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """A function of numpy for each cell, and all operators: of a tensor, and of two; products by `@`.
+
+        The result is a Tensor. Its fill value is the function of the fill values. Where both tensors have labels of a
+        dimension, these have to be equal. A dense array is broadcast to the shape of the tensor. A product `@` with a
+        dense vector or matrix is an array; see `einsum`.
+
+        Raises
+        ------
+        ArrayError, LabelError, OptionError : the operands do not fit each other, or the function is not one of cells.
 
         >>> from binsparse_levels import pack_dense
-        >>> (pack_dense([[0, 2], [3, 0]], "CSR") @ [1, 10]).tolist()
-        [20, 3]
+        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
+        >>> (2 * tensor + tensor.T).to_dense().tolist(), np.sqrt(tensor).values.round(2).tolist()
+        ([[0, 7], [8, 0]], [1.41, 1.73])
+        >>> (tensor @ [1, 10]).tolist(), (tensor @ tensor).to_dense().tolist()
+        ([20, 3], [[6, 0], [0, 6]])
         """
-        product: Array = above("product")(self, other)
-        return product
-
-    def __rmatmul__(self, other: npt.ArrayLike) -> Array:
-        """The product of a dense vector or matrix with this matrix or vector: a sum over the first dimension.
-
-        >>> from binsparse_levels import pack_dense
-        >>> (np.array([1, 10]) @ pack_dense([[0, 2], [3, 0]], "CSR")).tolist()
-        [30, 2]
-        """
-        product: Array = above("product_from_left")(other, self)
-        return product
+        if function is np.matmul and method == "__call__" and not options:
+            return above("product")(*inputs)
+        return above("calculate")(function, method, inputs, options)
 
 
 def _text_of(tensor: Contents) -> str:

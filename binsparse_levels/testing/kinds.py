@@ -15,18 +15,16 @@ import numpy as np
 
 from ..arrays import cut
 from ..compute.nest import list_fiber, loop_problems
-from ..compute.reductions import reduce
 from ..errors import FormatError, needing, raise_if
 from ..formats.format import Format
-from ..io import append, concatenate, open, read, write
 from ..levels import Dense, Level, Sparse, places, register
 from ..levels.base import INTEGERS, Expanded
 from ..levels.positions import Positions, as_array, as_pointers, count_owners
 from ..system import bounded_memory
-from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from .drawn import LevelCase, level_cases, selections
-from .files import check_stored, damaged, rows_of
+from .files import rows_of
+from .whole import check_compiled, check_damage, check_indexed, check_joined, check_merged, tensors_with
 
 with needing("test"):
     import hypothesis
@@ -227,74 +225,6 @@ def check_names(format: Format) -> None:
 # Laws of tensors with a level of the kind
 
 
-@st.composite
-def tensors_with(draw: st.DrawFn, level: Level, *, below: bool = True) -> Tensor:
-    """Tensors of small shapes with this level alone, or above or below others."""
-    chains = [(level,), (Dense(), level), (Sparse(), level)]
-    chains += [(level, Sparse()), (Dense(), level, Sparse()), (level, level), (level, Dense())] if below else []
-    format = Format(draw(st.sampled_from(chains)))
-    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=format.rank, max_size=format.rank)))
-    chosen = draw(st.lists(st.sampled_from(list(np.ndindex(*shape))), unique=True, max_size=9))
-    table = np.array(chosen, np.int64).reshape(len(chosen), len(shape))
-    values = draw(st.lists(st.integers(1, 3), min_size=len(chosen), max_size=len(chosen)))
-    try:
-        return pack(table.T, np.array(values, float), shape, format)
-    except FormatError:  # a kind may refuse a tensor
-        assume(False)
-        raise
-
-
-def check_compiled(tensor: Tensor) -> None:
-    """Compiled loops over the tensor sum what numpy sums, in memory and from a file."""
-    stored: dict[str, Any] = {}
-    write(stored, tensor)
-    dense = tensor.to_dense()
-    for axis in (None, 0) if tensor.ndim else (None,):
-        for source in (tensor, open(stored)):
-            assert np.array_equal(reduce(source, axis, "sum"), dense.sum(axis)), "a compiled sum is wrong; see loop"
-
-
-def check_indexed(tensor: Tensor) -> None:
-    """An integer, a slice or an array as an index selects what numpy selects, in memory and from a file."""
-    stored: dict[str, Any] = {}
-    write(stored, tensor)
-    dense = tensor.to_dense()
-    for k, size in enumerate(tensor.shape):
-        for item in (0, size - 1, slice(1, None), slice(None, None, -2), np.arange(size)[::-1]):
-            key = (*[slice(None)] * k, item)
-            for source in (tensor, open(stored)):
-                cells = source[key]
-                cells = cells.to_dense() if isinstance(cells, Tensor) else cells
-                assert np.array_equal(cells, dense[key]), f"[{', '.join(map(str, key))}] is wrong; see expand and part"
-
-
-def check_damage(tensor: Tensor) -> None:
-    """A file, and a copy with an item changed or an array of another length, is refused or read alike in every way."""
-    stored: dict[str, Any] = {}
-    write(stored, tensor)
-    assert check_stored(stored), "read refuses what write has written"
-    for changed in damaged(stored, most=2):
-        check_stored(changed)
-
-
-def check_joined(tensor: Tensor) -> None:
-    """Two halves, appended or concatenated, are the whole."""
-    if not tensor.ndim:  # a scalar has no halves
-        return
-    middle, halves = tensor.shape[0] // 2, list[dict[str, Any]]()
-    for piece in (slice(0, middle), slice(middle, None)):
-        try:
-            halves.append({})
-            write(halves[-1], tensor[piece].convert(tensor.format))
-        except FormatError:  # a kind may refuse a part of what it holds
-            assume(False)
-    whole: dict[str, Any] = {}
-    concatenate(halves, whole)
-    append(halves[0], read(halves[1]))
-    for joined in map(read, (whole, halves[0])):
-        assert np.array_equal(joined.to_dense(), tensor.to_dense()), "the halves are not the whole"
-
-
 # All laws
 
 
@@ -338,6 +268,7 @@ _LAWS = (
     _Law("part and above read parts", _in_parts),
     _Law("loop lists what expand lists", lambda data, level: check_loop(data.draw(level_cases(level)))),
     _Law("compiled loops sum", _of_tensor(check_compiled, below=False), 0.2, True),
+    _Law("merges as numpy does", _of_tensor(check_merged), 0.5, True),
     _Law("an index selects", _of_tensor(check_indexed), 1, True),
     _Law("append and concatenate", _of_tensor(check_joined), 1, True),
     _Law("damage is found", _of_tensor(check_damage), 0.3, True),

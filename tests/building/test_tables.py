@@ -183,6 +183,14 @@ def test_tensors_are_merged_as_the_user_sees_them(format, structure):
         bl.write_from([one], {}, (3, 3), "CSR", fill_value=1.0)
 
 
+@pytest.mark.parametrize("map", [None, "(0 1)"])
+def test_a_view_is_merged_as_the_user_sees_it(map):
+    whole = bl.pack([[0, 1, 2], [2, 0, 1]], [1.0, 2.0, 3.0], (3, 3), "sparse" if map else "CSR", map=map)
+    stored = {}
+    bl.write_from([whole[::-1], whole[:]], stored, (3, 3), "CSR", duplicates="sum")
+    assert bl.read(stored).to_dense().tolist() == (whole.to_dense()[::-1] + whole.to_dense()).tolist()
+
+
 @pytest.mark.parametrize("dtype", ["f8", "?", "u1"])
 def test_a_tensor_without_entries_keeps_its_labels_when_it_is_merged(dtype):
     empty = bl.pack([[], []], np.empty(0, dtype), (2, 3), "CSR").with_labels({0: ["a", "b"]})

@@ -98,7 +98,64 @@ def einsum(tensor, model, draw, folder):
     return None
 
 
-@way("Tensor.__matmul__")
+@way("Tensor.__array_ufunc__", "pack", drops="structure attributes descriptor map iso", pads=True)
+def combined(tensor, model, draw, folder):
+    """A function of the tensor and another one of any format, in either order."""
+    if model.dtype.kind not in "biufc" or not model.shape:
+        return None
+    function = draw(st.sampled_from([np.add, np.multiply, np.maximum, np.not_equal]))
+    there = [place for place in np.ndindex(*model.shape) if sum(place) % 2][:20]
+    coords = np.array(there, np.int64).reshape(len(there), len(model.shape)).T
+    try:
+        other = bl.pack(coords, np.full(len(there), 2, "i1"), model.shape, draw_format(draw, len(model.shape)))
+    except bl.FormatError:  # a kind may refuse a tensor
+        return None
+    both, cells = (tensor, other), (model.dense, other.to_dense())
+    if draw(st.booleans()):
+        both, cells = both[::-1], cells[::-1]
+    with np.errstate(all="ignore"):
+        expected = function(*cells)
+        if function is np.multiply and not np.isfinite(model.dense).all():
+            return None  # a product with what is not stored is 0
+        got = function(*both)
+    pad = got._pad()
+    entries = {x: expected[x] for x in np.ndindex(*model.shape) if not naive.equal(expected[x], pad)}
+    return got, replace(model, dtype=expected.dtype, entries=entries, fill=got.fill_value)
+
+
+@way("Tensor.__array_ufunc__")
+def scaled(tensor, model, draw, folder):
+    """A function of the tensor and a number, or of the tensor alone."""
+    if model.dtype.kind not in "biufc":
+        return None
+    call = draw(st.sampled_from([lambda x: x * 2, lambda x: x + 1, np.isfinite, lambda x: x > 1, lambda x: 3 * x]))
+    with np.errstate(all="ignore"):
+        got, expected = call(tensor), call(np.asarray(model.dense))
+        entries = {x: expected[x] for x in model.entries}
+    padding = model.padding or tensor.structure is not None
+    known = {"dtype": expected.dtype, "fill": got.fill_value, "structure": got.structure, "padding": padding}
+    return got, replace(model, entries=entries, **known)
+
+
+@way("einsum")
+def contracted(tensor, model, draw, folder):
+    """Products of the tensor and itself in another format, over any indices."""
+    rank = len(model.shape)
+    if not 1 <= rank <= 3:
+        return
+    other, letters = tensor.without_map(draw_format(draw, rank)) if tensor.structure is None else tensor, "ijk"[:rank]
+    theirs = "".join("lmn"[k] if draw(st.booleans()) else x for k, x in enumerate(letters))
+    out = "".join(draw(st.lists(st.sampled_from(sorted({*letters, *theirs})), unique=True)))
+    spec = f"{letters},{theirs}->{out}"
+    got = bl.einsum(spec, tensor, other)
+    if np.isfinite(model.dense).all():
+        wide = model.dense.astype(naive.SUMS.get(model.dtype.kind, np.int64))
+        with np.errstate(all="ignore"):
+            expected = np.einsum(spec, wide, wide)
+        same_numbers(got.to_dense() if isinstance(got, Tensor) else got, expected, model.dtype)
+
+
+@way("Tensor.__array_ufunc__")
 def product(tensor, model, draw, folder):
     columns = draw(st.sampled_from([(), (2,)]))
     other = np.arange(np.prod([model.shape[-1] if model.shape else 1, *columns])).reshape(-1, *columns)

@@ -41,9 +41,14 @@ def prepared(*, compiled=False):
     """Plug-in kinds are known, and unless `compiled`, nests of loops are not."""
     fast = store._fast if compiled or numba.config.DISABLE_JIT else interpreted
     with kinds.registered(), mock.patch.object(store, "_fast", fast):
-        store.compiled.cache_clear()
+        _forget()
         yield
+    _forget()
+
+
+def _forget():
     store.compiled.cache_clear()
+    store.function_of.cache_clear()
 
 
 def compose(draw):

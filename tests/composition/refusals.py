@@ -59,12 +59,18 @@ REFUSALS = (
         lambda model, tensor: tensor._held.stored.tree.lazy,
     ),
     Refusal(
+        "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels stand among others",
+        "fewer labels than coordinates, and a view that has those without labels first", "another selection",
+        lambda model, tensor: tensor.dims is not None,
+    ),
+    Refusal(
         FILES, "every way into a file, and its protocol", bl.ArrayError, "no data type for numpy's",
         "a type of numpy that Binsparse has not", "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics product einsum foreach", "`reduce`, `statistics`, `einsum`, `@`, `foreach`", bl.ArrayError,
-        "is not computed with", "values that are no numbers of 8 bytes or fewer", "`astype` before", other_type,
+        "reduce statistics product einsum contracted foreach", "`reduce`, `statistics`, `einsum`, `@`, `foreach`",
+        bl.ArrayError, "is not computed with", "values that are no numbers of 8 bytes or fewer", "`astype` before",
+        other_type,
     ),
     Refusal(
         "reduce statistics", "`reduce`, `statistics`", bl.ArrayError,
@@ -72,7 +78,7 @@ REFUSALS = (
         "an extreme of no cells; of floats with `cells=\"stored\"` it is NaN", "drop the empty dimension",
     ),
     Refusal(
-        "einsum product", "`einsum`, `@`", bl.FormatError, "cells that are not stored have the value",
+        "einsum contracted product", "`einsum`, `@`", bl.FormatError, "cells that are not stored have the value",
         "a fill value other than 0", "`to_dense` and numpy", filled,
     ),
     Refusal(
@@ -139,7 +145,7 @@ REFUSALS = (
     ),
     Refusal(
         "scipy graphblas torch table pydata gcxs", "`to_*`, `from_*` of a library", (bl.FormatError, bl.ArrayError),
-        "values: |has no|lacks th(is|e) type|holds no|give numbers",
+        "values: |has no|lacks th(is|e) type|holds no|give numbers|numbers are expected",
         "a type of values that the library has not", "`astype` before",
     ),
     Refusal(

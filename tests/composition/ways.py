@@ -53,7 +53,7 @@ class Way:
             return None
         result, expected = made
         lacking = {name: value for key in self.drops for name, value in GONE[key].items()}
-        return result, replace(expected, padding=self.pads or model.padding, **lacking)
+        return result, replace(expected, padding=self.pads or expected.padding or model.padding, **lacking)
 
 
 WAYS: dict[str, Way] = {}
@@ -85,8 +85,9 @@ def public_names():
         if not name.startswith("_") and not isinstance(getattr(Tensor, name), types.MemberDescriptorType)
     ]  # fmt: skip
     special = [
-        f"Tensor.{name}" for name in ("__getitem__", "__matmul__", "__eq__", "__array__", "__reduce__", "__enter__",
-                                      "__repr__", "_repr_html_", "__binsparse__", "__binsparse_descriptor__")
+        f"Tensor.{name}" for name in ("__getitem__", "__array_ufunc__", "__eq__", "__array__", "__reduce__",
+                                      "__enter__", "__repr__", "_repr_html_", "__binsparse__",
+                                      "__binsparse_descriptor__")
     ]  # fmt: skip
     errors = {
         name for name in bl.__all__ if inspect.isclass(getattr(bl, name)) and issubclass(getattr(bl, name), Exception)

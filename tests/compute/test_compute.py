@@ -40,6 +40,11 @@ CHAINS = [
 ]  # fmt: skip
 
 
+def forget():
+    store.compiled.cache_clear()
+    store.function_of.cache_clear()
+
+
 @contextlib.contextmanager
 def nests(interpreted=True, grain=None, block=None):
     """Nests as plain Python, trees cut into parts of few entries, files read in blocks of few entries."""
@@ -54,12 +59,12 @@ def nests(interpreted=True, grain=None, block=None):
     before = store._fast, walk._GRAIN, seeing.BLOCK
     store._fast = plain if interpreted else store._fast
     walk._GRAIN, seeing.BLOCK = grain or walk._GRAIN, block or seeing.BLOCK
-    store.compiled.cache_clear()
+    forget()
     try:
         yield
     finally:
         store._fast, walk._GRAIN, seeing.BLOCK = before
-        store.compiled.cache_clear()
+        forget()
 
 
 def expanded(tensor):
@@ -489,8 +494,7 @@ def test_each_value_is_cast_before_it_is_added(how, given, asked):
 MATRIX = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
 FAULTS = [
     (lambda: einsum("ij,j->i", MATRIX, np.ones(2)), ArrayError, "'j' has size 2 here and 3 before"),
-    (lambda: einsum("ij,jk->ik", MATRIX, MATRIX), OptionError, "exactly one Tensor.*to_scipy"),
-    (lambda: einsum("ij->i", np.ones((2, 2))), OptionError, "got 0"),
+    (lambda: einsum("ij->i", np.ones((2, 2))), OptionError, "expected a Tensor"),
     (lambda: einsum("ij,j", MATRIX, np.ones(3)), FormatError, "'ij,j->i'"),
     (lambda: einsum("ij->k", MATRIX), FormatError, "'k' has no size"),
     (lambda: einsum("ij->ii", MATRIX), FormatError, "twice"),
@@ -499,17 +503,11 @@ FAULTS = [
     (lambda: einsum("ij,k->ijk", MATRIX, np.ones(9), limits=Limits(dense_bytes=100)), LimitError, "dense_bytes=100"),
     (lambda: einsum("ij,j->i", MATRIX, np.ones(3, "M8[s]")), ArrayError, "astype"),
     (lambda: einsum("ij->", MATRIX, dtype="nothing"), OptionError, "no type of numpy"),
-    (lambda: MATRIX @ MATRIX, OptionError, "to_scipy"),
     (lambda: MATRIX @ np.ones((3, 1, 1)), ArrayError, "einsum"),
     (lambda: MATRIX @ {1: 2}, OptionError, "expected a dense array"),
     (lambda: {1: 2} @ MATRIX, OptionError, "expected a dense array"),
     (lambda: np.ones(2) @ pack_dense(np.ones((2, 2, 2)), "CSF"), OptionError, "call einsum"),
     (lambda: np.ones(3) @ MATRIX, ArrayError, "has size"),
-    (lambda: 2 * MATRIX, TypeError, "scale it by einsum"),
-    (lambda: np.ones(3) * MATRIX, TypeError, "scale it by einsum"),
-    (lambda: MATRIX + 1, TypeError, "to_scipy"),
-    (lambda: -MATRIX, TypeError, "to_dense"),
-    (lambda: MATRIX > 1, TypeError, "not compared"),
     (lambda: MATRIX.to_scipy(), AttributeError, r"use the function to_scipy\(tensor\)"),
     (lambda: reduce(MATRIX, 0, "median"), OptionError, "choose one of sum"),
     (lambda: reduce(MATRIX, (0, 0)), OptionError, "twice"),

@@ -413,3 +413,9 @@ def test_paths_are_read(tmp_path):
             == str(advise(str(tmp_path / name)))
             == str(advise(testing.uniform((300, 200), 2000)))
         )
+
+
+def test_bytes_are_those_of_a_conversion_that_keeps_wide_indices():
+    wide = Tensor("COO", (2, 1), {"indices_0": np.array([0]), "indices_1": np.array([0])}, [2.0])
+    for candidate in advise(wide).candidates:
+        assert wide.convert(candidate.format).nbytes == candidate.nbytes

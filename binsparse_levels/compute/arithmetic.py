@@ -1,0 +1,196 @@
+"""Operators and functions of numpy for each cell: of one tensor, numbers and dense arrays, and of two tensors."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..arrays import repeat_one
+from ..errors import ArrayError, OptionError, Problem, within_memory
+from ..formats.structure import structure_problems
+from ..levels.positions import Array
+from ..tensors.changing import expanded, with_tree
+from ..tensors.foreign import as_tensor
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor
+from ..tensors.validation import check_value_type, checked_array, with_memory
+from .merging import INLINE, merged
+from .nest import Leaf
+from .operands import aligned, in_parts, is_large, of_tree, shared_metadata
+from .seeing import in_memory, walk_of
+from .types import check_numeric
+from .walk import MEMORY, run
+
+_DENSE = np.ndarray, np.generic, bool, int, float, complex, list, tuple
+# Functions of two operands, and which of them may be 0 such that the result is 0 whatever the other is.
+_ZERO: dict[np.ufunc, tuple[bool, bool]] = {
+    np.multiply: (True, True), np.logical_and: (True, True), np.bitwise_and: (True, True),
+    np.true_divide: (True, False), np.floor_divide: (True, False),
+}  # fmt: skip
+_LINEAR = np.multiply, np.true_divide, np.negative, np.positive  # with real numbers, they keep every structure
+
+
+@within_memory
+def calculate(function: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
+    """`Tensor.__array_ufunc__`. The fill value of the result is the function of the fill values.
+
+    Cells that are not stored count as 0 where there is no fill value; the result has none either where that gives 0.
+    A product with 0, and 0 divided by anything, are 0 here, also where the other is infinite or NaN.
+
+    Raises
+    ------
+    ArrayError : shapes do not fit, or the result has a type that no tensor has.
+    OptionError : cells that are not stored would have several values, or the function is not one of cells.
+    LabelError : the operands have different labels.
+    """
+    unknown = sorted(options.keys() - {"dtype", "casting"})
+    name = function.__name__ if method == "__call__" else f"{function.__name__}.{method}"
+    if method != "__call__" or function.signature or function.nout != 1 or unknown:
+        given = f" with {', '.join(unknown)}" if unknown else ""
+        what = f"numpy.{name}{given} takes no Tensor; call reduce, einsum or to_dense()"
+        raise OptionError(Problem("operands", what))
+    operands = [_operand(x, k) for k, x in enumerate(inputs)]
+    stored = [k for k, x in enumerate(operands) if isinstance(x, Tensor)]
+    if len(stored) == 1:
+        return _of_one(function, operands, stored[0], options)
+    if len(operands) != 2:
+        raise OptionError(Problem("operands", f"numpy.{name} takes one Tensor; call it for one, or to_dense()"))
+    return combined(function, operands[0], operands[1], options)
+
+
+def _operand(thing: Any, k: int) -> Any:
+    """A tensor, a scalar as it is, or a dense array."""
+    if isinstance(thing, Tensor):
+        return thing
+    thing = with_memory(thing)
+    if not isinstance(thing, _DENSE):
+        return as_tensor(thing, copy=False)
+    return thing if np.ndim(thing) == 0 else checked_array(thing, f"operands[{k}]")
+
+
+def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str, Any]) -> Array:
+    """The function of cells that are stored nowhere, whose type is that of the result."""
+    with np.errstate(all="ignore"):
+        made: Array = function(*(np.full(1, x._pad()) if isinstance(x, Tensor) else x for x in operands), **options)
+    check_value_type(made.dtype)
+    return made
+
+
+def _fill(tensors: Sequence[Tensor], made: Any) -> Any:
+    """The fill value of a result. made: that of the function."""
+    zero = np.zeros((), made.dtype)[()]
+    none = all(tensor.fill_value is None for tensor in tensors)
+    return None if none and made == zero else made
+
+
+# One tensor
+
+
+def _of_one(function: np.ufunc, operands: list[Any], at: int, options: Mapping[str, Any]) -> Tensor:
+    tensor: Tensor = operands[at]
+    dense = [k for k, x in enumerate(operands) if k != at and np.ndim(x)]
+    made = _of_fills(function, operands, options)
+    dtype = made.dtype
+    fill = made.reshape(-1)[0] if not dense else _fill_beside(function, operands, at, made)
+    if dense:
+        tensor = in_memory(tensor)
+        operands = [_at_entries(x, tensor, k) if k in dense else x for k, x in enumerate(operands)]
+    elif tensor.structure is not None and not _keeps(function, operands, tensor.structure, dtype):
+        tensor = expanded(tensor.load())
+    tree, iso = tensor._tree, tensor.iso and not dense
+    operands[at] = tree.values[:1] if iso else tree.values
+    blank = tensor.map is not None or tree.gaps  # such cells have any value
+    with np.errstate(all="ignore") if blank else contextlib.nullcontext():
+        values = np.asarray(function(*operands, **options), dtype)
+    values = repeat_one(values, len(tree.values)) if iso else values
+    return with_tree(tensor, tensor.format, tree.with_values(values, iso), fill_value=_fill([tensor], fill))
+
+
+def _keeps(function: np.ufunc, operands: Sequence[Any], structure: str, dtype: np.dtype[Any]) -> bool:
+    """Whether the function of a matrix and scalars has the structure of the matrix."""
+    if [*structure_problems(structure, (1, 1), dtype)]:
+        return False
+    real = not any(isinstance(x, complex | np.complexfloating) for x in operands)
+    first = isinstance(operands[0], Tensor) or function is np.multiply
+    return structure.startswith("symmetric") or (function in _LINEAR and real and first)
+
+
+def _fill_beside(function: np.ufunc, operands: Sequence[Any], at: int, made: Array) -> Any:
+    """The fill value beside a dense array. made: the function of the fill value and the array."""
+    stays = at < 2 and _ZERO.get(function, (False, False))[at] and not operands[at]._pad()
+    if stays or not made.size:
+        return np.zeros((), made.dtype)[()]
+    first = made.reshape(-1)[0]
+    if not ((made == first) | ((made != made) & (first != first))).all():
+        what = f"cells that are not stored would have several values after numpy.{function.__name__}"
+        raise OptionError(Problem("operands", f"{what}; call to_dense() first"))
+    return first
+
+
+def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
+    """The items of a dense array at the values of a tensor, by the rules of broadcasting."""
+    missing = tensor.ndim - array.ndim
+    if missing < 0 or any(n not in (1, size) for n, size in zip(array.shape, tensor.shape[missing:], strict=True)):
+        what = f"an array of shape {array.shape} does not broadcast to the shape {tensor.shape} of the tensor"
+        raise ArrayError(Problem(f"operands[{k}]", f"{what}; reshape it"))
+    check_numeric(array.dtype, f"operands[{k}]")
+    at = ", ".join("u8(0)" if n == 1 else f"c{missing + d}" for d, n in enumerate(array.shape))
+    leaf = Leaf(("items", "out"), f"out[q] = items[{at}]", frozenset(range(tensor.ndim)))
+    out = np.zeros(len(tensor._tree.values), array.dtype)
+    run(walk_of(tensor), leaf, (np.ascontiguousarray(array),), (out,))
+    return out
+
+
+# Two tensors
+
+
+def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any] = {}, memory: int = MEMORY) -> Tensor:
+    """A function of two tensors of one shape, those in files part by part. Raises ArrayError, LabelError."""
+    if a.shape != b.shape:
+        what = f"tensors of the shapes {a.shape} and {b.shape} are not combined; call einsum, or to_dense()"
+        raise ArrayError(Problem("operands", what))
+    made = _of_fills(function, (a, b), options)
+    dtype = made.dtype
+    metadata = shared_metadata(a, b, _fill((a, b), made[0]))
+    if not a.ndim:
+        scalar = function(a.to_dense(), b.to_dense(), **options)
+        return Tensor._of(pack((), np.asarray([scalar], dtype), (), "element")._held, metadata)
+    large = next((x for x in (a, b) if is_large(x, memory)), None)
+    if large is not None:
+        k = large.format.order[0] if large.map is None else 0
+
+        def part_of(part: range, slab: Tensor) -> Tensor:
+            key = (*[slice(None)] * k, slice(part.start, part.stop))
+            one, two = (slab if x is large else x[key].load() for x in (a, b))
+            return combined(function, one._labelled(None), two._labelled(None), options)
+
+        return Tensor._of(in_parts(large, k, k, memory, part_of)._held, metadata)
+    if (beside := _same_places(function, a, b, dtype, options)) is not None:
+        return Tensor._of(beside._held, metadata)
+    (one, two), zero = aligned(a, b), (not a._pad(), not b._pad())
+    union = not (function in _ZERO and all(zero) and all(_ZERO[function]))
+    inline = function.__name__ in INLINE and dtype.kind in "iufc" and dtype.itemsize > 2 and options.keys() <= {"dtype"}
+    if inline:
+        one, two = (x if x.dtype == dtype else x.astype(dtype) for x in (one, two))
+    fills = np.asarray(one._pad()), np.asarray(two._pad())
+    tree, others = merged(one._tree, two._tree, function.__name__ if inline else "", union, fills)
+    if others is not None:
+        tree = tree.with_values(np.asarray(function(tree.values, others, **options), dtype), False)
+    return of_tree(tree, one.format.order, metadata, (a, b))
+
+
+def _same_places(function: np.ufunc, a: Tensor, b: Tensor, dtype: np.dtype[Any], options: Mapping[str, Any]) -> Any:
+    """The result of tensors around the same index arrays, such as `a / a.astype(float)`; None for others."""
+    if a.map is not None or b.map is not None or a.structure is not None or b.structure is not None:
+        return None
+    if a.format.canonical() != b.format.canonical():
+        return None
+    one, two = a._tree, b._tree
+    if any(x is not two.arrays[name] for name, x in one.arrays.items()):
+        return None
+    with np.errstate(all="ignore") if one.gaps else contextlib.nullcontext():
+        values = np.asarray(function(one.values, two.values, **options), dtype)
+    return with_tree(a, a.format, one.with_values(values, False))

@@ -1,0 +1,313 @@
+"""Products of two stored tensors with sums over shared indices, row by row as Gustavson has it.
+
+One operand is walked, whatever its format: each entry is a row of the other operand to add. The other operand is a
+matrix CSR by then: its rows are numbered by the indices that both have, its columns by those of its own. A row of the
+result is a workspace of all columns, and a list of those that were met.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .. import kernels, parallel
+from ..engine.tree import Tree, index_dtype
+from ..errors import LimitError, Problem
+from ..formats.format import Format, in_order
+from ..levels import Dense, Level, Sparse
+from ..levels.positions import Array
+from ..limits import INT64_MAX, Limits
+from ..tensors.changing import expanded
+from ..tensors.contents import Metadata
+from ..tensors.held import Stored, packed
+from ..tensors.labels import Labels
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor
+from .cursors import indented
+from .nest import Leaf
+from .operands import in_parts, is_large, plain, shared_labels
+from .seeing import walk_of
+from .store import compiled
+from .walk import arguments, cuts_of
+
+_SPARE = 8, 2**16  # a workspace has so many items for each entry, and more; other columns are numbered anew
+_GRAIN, _EACH = 2**14, 4  # entries of a part at least, and parts for each thread
+
+
+def summed(tensor: Tensor, letters: str, needed: set[str], work: np.dtype[Any]) -> tuple[Tensor, str]:
+    """The sums over all indices that are not needed, with each letter once, and the letters that are left."""
+    left = "".join(dict.fromkeys(x for x in letters if x in needed))
+    if left == letters:
+        return tensor, letters
+    whole = expanded(tensor.load())
+    coords, values = whole.unpack()
+    kept = np.ones(len(values), bool)
+    for k, letter in enumerate(letters):
+        kept &= coords[k] == coords[letters.index(letter)]
+    at = [letters.index(x) for x in left]
+    values = values[kept].astype(work)
+    if not left:
+        return pack((), values.sum(keepdims=True), (), "element"), left
+    listed = in_order((Sparse(1),) * len(left), tuple(range(len(left))))
+    shape = [tensor.shape[k] for k in at]
+    made = pack([coords[k][kept] for k in at], values, shape, listed, duplicates="sum", limits=tensor.limits)
+    return made._labelled(_labels([(tensor, letters)], left)), left
+
+
+def contracted(
+    a: Tensor, mine: str, b: Tensor, others: str, kept: set[str], work: np.dtype[Any], memory: int
+) -> tuple[Tensor, str]:
+    """The product of two tensors, summed over the indices that are not kept, and its letters.
+
+    A walked operand that is in a file is read part by part. Precondition: each letter of an operand is there once, and
+    is kept or is one of the other operand. Raises LimitError.
+    """
+    swapped = _cost(b, others, a, mine, kept) < _cost(a, mine, b, others, kept)
+    rows, letters, other, theirs = (b, others, a, mine) if swapped else (a, mine, b, others)
+    first = [x for x in _stored(rows, letters) if x in kept]
+    if is_large(other, memory):
+        what = f"an operand of {other.nbytes} bytes is read whole, and does not fit {memory}; pass a larger memory="
+        raise LimitError(Problem("memory", what))
+    labels = [(a, mine), (b, others)]
+    if first and is_large(rows, memory):
+        loaded, left = other.load()._labelled(None), ""
+
+        def part_of(_: range, slab: Tensor) -> Tensor:
+            nonlocal left
+            made, left = contracted(slab._labelled(None), letters, loaded, theirs, kept, work, memory)
+            return made.permute([left.index(x) for x in "".join(order)])
+
+        order = first + [x for x in theirs if x not in letters]
+        whole = in_parts(rows, letters.index(first[0]), 0, memory, part_of)
+        return whole._labelled(_labels(labels, order)), "".join(order)
+    if not _fits(rows, letters, kept):
+        rows = plain(rows, [letters.index(x) for x in first + [x for x in letters if x not in first]])
+    if any(level.shares for level in rows.format.levels):
+        rows = rows.convert(in_order((Sparse(1),) * rows.ndim, rows.format.order))
+    shared = [x for x in letters if x in theirs]
+    own = [x for x in theirs if x not in letters]
+    matrix = _matrix(other, theirs, shared, own, work)
+    made = _rows(rows, [letters.index(x) for x in first], [letters.index(x) for x in shared], matrix, work)
+    if matrix.columns is not None:
+        made = made._replace(columns=matrix.columns[made.columns])
+    left = "".join(first + own)
+    sizes = [other.shape[theirs.index(x)] for x in own]
+    shape = [*(rows.shape[letters.index(x)] for x in first), *sizes]
+    if not left:
+        return pack((), made.values.sum(keepdims=True), (), "element"), left
+    root: Level = Dense(1) if len(left) > 1 and first and rows.format.levels[0] == Dense(1) else Sparse(1)
+    format = in_order((root, *[Sparse(1)] * (len(left) - 1)), tuple(range(len(left))))
+    if first and len(own) == 1:
+        held = Stored(format, _tree(made, format, shape, a.limits), a.limits)
+    else:
+        columns = np.unravel_index(made.columns.astype(np.int64), sizes) if own else ()
+        coords = [*(np.repeat(x, made.counts) for x in made.places), *columns]
+        held = packed(format, shape, coords, made.values, False, work.type(0), a.limits)
+    return Tensor._of(held, Metadata(labels=_labels(labels, left))), left
+
+
+class _Rows(NamedTuple):
+    """Rows of a product that have entries, in order.
+
+    places: the coordinates of the rows in each dimension of the walked operand. counts: the entries of each.
+    """
+
+    columns: Array
+    values: Array
+    counts: Array
+    places: Array
+
+
+def _tree(rows: _Rows, format: Format, shape: Sequence[int], limits: Limits) -> Tree:
+    """The tree of rows whose columns are one dimension."""
+    n, count = len(shape) - 1, len(rows.values)
+    dtype = index_dtype(shape, count)
+    if n == 1 and format.levels[0] == Dense(1):
+        ends = np.zeros(shape[0] + 1, dtype)
+        ends[rows.places[0] + 1] = rows.counts
+        arrays = {"pointers_to_1": np.cumsum(ends, dtype=dtype)}
+    else:
+        above = in_order(format.levels[:-1], tuple(range(n)))
+        numbers = np.arange(len(rows.counts))
+        arrays = dict(packed(above, shape[:-1], list(rows.places), numbers, False, 0, limits).tree.arrays)
+        arrays[f"pointers_to_{n}"] = np.concatenate([np.zeros(1, dtype), np.cumsum(rows.counts, dtype=dtype)])
+    arrays[f"indices_{n}"] = rows.columns.astype(dtype, copy=False)
+    return Tree(format.levels, tuple(shape), arrays, rows.values)
+
+
+def _labels(operands: Sequence[tuple[Tensor, str]], left: Sequence[str]) -> Labels | None:
+    """The labels of a result with these letters."""
+    place = {x: k for k, x in enumerate(left)}
+    return shared_labels([(tensor, [place.get(x, -1) for x in letters]) for tensor, letters in operands], len(left))
+
+
+def _stored(tensor: Tensor, letters: str) -> list[str]:
+    """The letters by stored dimension."""
+    return list(letters) if tensor.map is not None else [letters[k] for k in tensor.format.order]
+
+
+def _fits(rows: Tensor, letters: str, kept: set[str]) -> bool:
+    """Whether the walk over a tensor meets each row of the result once, in ascending order."""
+    if rows.map is not None or rows.structure is not None or rows._held.viewed:
+        return False
+    levels, first = rows.format.levels, [x in kept for x in _stored(rows, letters)]
+    ends = {sum(level.rank for level in levels[:d]) for d in range(len(levels) + 1)}
+    together = sorted(first, reverse=True) == first and sum(first) in ends
+    return together and all(level.ordered and level.loop(not d) is not None for d, level in enumerate(levels))
+
+
+def _cost(rows: Tensor, letters: str, other: Tensor, theirs: str, kept: set[str]) -> int:
+    """The values that are converted before a product."""
+    converted = 0 if _fits(rows, letters, kept) else len(rows._source.values)
+    shared = [x for x in theirs if x in letters]
+    is_matrix = len(theirs) == 2 and other.format.alias in ("CSR", "CSC") and _stored(other, theirs)[:1] == shared
+    return converted + (0 if is_matrix and other.map is None else len(other._source.values))
+
+
+class _Matrix(NamedTuple):
+    """An operand as a matrix CSR. strides: of the number of a row. rows, columns: the numbers of those that are there,
+    in order, where the matrix has no others.
+    """
+
+    pointers: Array
+    indices: Array
+    values: Array
+    width: int
+    strides: Array
+    rows: Array | None = None
+    columns: Array | None = None
+
+
+def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[str], work: np.dtype[Any]) -> _Matrix:
+    """An operand by the indices that both have, and those of its own."""
+    sizes = dict(zip(letters, tensor.shape, strict=True))
+    height, width = (math.prod(sizes[x] for x in part) for part in (shared, own))
+    if max(height, width) > INT64_MAX:
+        what = f"a product over {height} combinations of indices is too large to number; split it"
+        raise LimitError(Problem("operands", what))
+    strides = np.array([math.prod(sizes[x] for x in shared[k + 1 :]) for k in range(len(shared))], np.uint64)
+    whole = expanded(tensor.load())
+    most = _SPARE[0] * len(whole._source.values) + _SPARE[1]
+    rows = columns = None
+    if len(shared) == len(own) == 1 and max(height, width) <= most:
+        order = [letters.index(x) for x in (*shared, *own)]
+        csr = whole.without_map(in_order((Dense(1), Sparse(1)), tuple(order)))
+    else:
+        coords, values = whole.unpack()
+        numbers = []
+        for part in (shared, own):
+            number = np.zeros(len(values), np.int64)
+            for x in part:
+                number = number * sizes[x] + coords[letters.index(x)]
+            numbers.append(number)
+        if height > most:
+            rows, numbers[0] = np.unique(numbers[0], return_inverse=True)
+        if width > most:
+            columns, numbers[1] = np.unique(numbers[1], return_inverse=True)
+        height = height if rows is None else len(rows)
+        width = width if columns is None else len(columns)
+        csr = pack(numbers, values, (height, width), "CSR", limits=tensor.limits)
+    arrays, values = csr.arrays, csr.values.astype(work, copy=False)
+    pointers, indices = kernels.readable(arrays["pointers_to_1"]), kernels.readable(arrays["indices_1"])
+    return _Matrix(pointers, indices, kernels.readable(np.ascontiguousarray(values)), width, strides, rows, columns)
+
+
+# The columns that a row has met are bits of words, and the words that are not 0 are bits of `tops`, so that columns are
+# read in ascending order. `touched`: the numbers of tops that are not 0.
+_ARGUMENTS = (
+    "pointers", "indices", "items", "strides", "numbered",
+    "words", "tops", "touched", "sums", "columns", "out", "counts", "places", "ends",
+)  # fmt: skip
+_ADD = """
+factor = np.{work}(value)
+for t in range(u8(pointers[row]), u8(pointers[row + u8(1)])):
+    column = u8(indices[t])
+    word, bit = column >> u8(6), u8(1) << (column & u8(63))
+    if words[word] & bit:
+        sums[column] += factor * items[t]
+    else:
+        if words[word] == u8(0):
+            top = word >> u8(6)
+            if tops[top] == u8(0):
+                touched[met] = top
+                met += u8(1)
+            tops[top] |= u8(1) << (word & u8(63))
+        words[word] |= bit
+        sums[column] = factor * items[t]
+"""
+_ROW = """
+met = u8(0)
+yield
+touched[:met].sort()
+to = ends[0]
+for t in range(met):
+    top = touched[t]
+    left, tops[top] = tops[top], u8(0)
+    while left != u8(0):
+        word = top << u8(6) | u8(lowest_bit(left))
+        left &= left - u8(1)
+        bits, words[word] = words[word], u8(0)
+        while bits != u8(0):
+            column = word << u8(6) | u8(lowest_bit(bits))
+            bits &= bits - u8(1)
+            columns[to] = column
+            out[to] = sums[column]
+            to += u8(1)
+if to > ends[0]:
+    at = ends[1]
+    counts[at] = to - ends[0]
+    {places}
+    ends[0], ends[1] = to, at + u8(1)
+"""
+
+
+def _leaf(first: Sequence[int], shared: Sequence[int], work: str, *, numbered: bool, counts: bool) -> Leaf:
+    """The text for each entry of the walked operand. counts: count products and rows, as bounds."""
+    number = " + ".join(f"c{k} * strides[{i}]" for i, k in enumerate(shared)) or "u8(0)"
+    lines = [f"row = {number}"]
+    each = "ends[0] += u8(pointers[row + u8(1)]) - u8(pointers[row])" if counts else _ADD.format(work=work).strip()
+    if numbered:
+        lines = [f"number = {number}", "row = u8(np.searchsorted(numbered, number))"]
+        lines += ["if row < u8(len(numbered)) and numbered[row] == number:", *indented(each.splitlines())]
+    else:
+        lines.append(each)
+    places = "; ".join(f"places[{i}, at] = c{k}" for i, k in enumerate(first)) or "pass"
+    around = "yield\nends[1] += u8(1)" if counts else _ROW.format(places=places).strip()
+    return Leaf(_ARGUMENTS, "\n".join(lines), frozenset(first), around)
+
+
+def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Matrix, work: np.dtype[Any]) -> _Rows:
+    """The rows of the product, by the entries of the walked operand. first: its dimensions that tell rows apart."""
+    walk, numbered = walk_of(rows), matrix.rows is not None
+    tree = walk.tree
+    stored, entries = arguments(tree)
+    leaves = (_leaf(first, shared, work.name, numbered=numbered, counts=counts) for counts in (True, False))
+    count, add = (compiled(tree.levels, walk.seen, leaf, tree.iso, False) for leaf in leaves)
+    workers = parallel.get_threads() if first else 1
+    parts = min(_EACH * workers, entries // _GRAIN) if workers > 1 else 1
+    cuts = cuts_of(count, stored[:-1], max(parts, 1)) if entries else []
+    dtype = index_dtype((*rows.shape, matrix.width), 0)
+    known = np.empty(0, np.uint64) if matrix.rows is None else matrix.rows.astype(np.uint64)
+    given = matrix.pointers, matrix.indices, matrix.values, matrix.strides, known
+    none, words = np.empty(0, np.uint64), (matrix.width >> 6) + 1
+
+    def results(products: int, most: int) -> _Rows:
+        columns, values = np.empty(products, dtype), np.empty(products, work)
+        return _Rows(columns, values, np.empty(most, np.int64), np.empty((len(first), most), dtype))
+
+    def run(k: int) -> _Rows:
+        ends, bound = np.zeros(2, np.uint64), (cuts[k], cuts[k + 1], *stored, *walk.arguments, *given)
+        count.function(*bound, none, none, none, np.empty(0, work), *results(0, 0), ends)
+        products, most = map(int, ends)
+        found = results(products if first else min(products, matrix.width), most)
+        room = np.zeros(words, np.uint64), np.zeros((words >> 6) + 1, np.uint64), np.empty((words >> 6) + 1, np.uint64)
+        ends[:] = 0
+        add.function(*bound, *room, np.empty(matrix.width, work), *found, ends)
+        end, met = map(int, ends)
+        return _Rows(found.columns[:end], found.values[:end], found.counts[:met], found.places[:, :met])
+
+    made = parallel.each(run, range(len(cuts) - 1)) or [results(0, 0)]
+    return made[0] if len(made) == 1 else _Rows(*(np.concatenate(x, axis=-1) for x in zip(*made, strict=True)))

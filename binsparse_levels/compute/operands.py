@@ -1,0 +1,136 @@
+"""What two stored operands have in common: levels that are walked together, and their metadata."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from ..engine.tree import Tree
+from ..errors import LabelError, Problem
+from ..formats.format import Format, in_order
+from ..levels import Dense, Sparse
+from ..levels.positions import Array
+from ..tensors.changing import expanded
+from ..tensors.contents import Metadata
+from ..tensors.held import Stored, packed
+from ..tensors.labels import Column, Labels
+from ..tensors.tensor import Tensor
+from .cursors import is_walked
+
+_LOADED = 3  # times the bytes of a tensor: it is read, checked, and converted
+
+
+def plain(tensor: Tensor, order: Sequence[int] | None = None) -> Tensor:
+    """The same entries in memory, without a map and a structure, in levels of one dimension that cursors walk.
+
+    order: of the stored dimensions; by default as they are. A tensor that has all this is not copied.
+    """
+    whole = expanded(tensor.load())
+    levels = whole.format.levels
+    if whole.map is None and (order is None or tuple(order) == whole.format.order):
+        if all(is_walked(level, not d) for d, level in enumerate(levels)):
+            return whole
+        if all(isinstance(level, Dense) for level in levels):
+            return whole.convert(in_order((Dense(1),) * whole.ndim, whole.format.order))
+    order = order if order is not None else whole.format.order if whole.map is None else range(whole.ndim)
+    return whole.without_map(in_order((Sparse(1),) * whole.ndim, tuple(order)))
+
+
+def aligned(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
+    """Both as `plain`, stored in one order: the one with fewer values takes the order of the other."""
+    a, b = plain(a), plain(b)
+    if a.format.order == b.format.order:
+        return a, b
+    if len(a._tree.values) < len(b._tree.values):
+        return plain(a, b.format.order), b
+    return a, plain(b, a.format.order)
+
+
+def is_large(tensor: Tensor, memory: int) -> bool:
+    """Whether a tensor in a file is read part by part."""
+    return tensor._source.lazy and _LOADED * tensor.nbytes > memory
+
+
+def in_parts(tensor: Tensor, k: int, at: int, memory: int, call: Callable[[range, Tensor], Tensor]) -> Tensor:
+    """The results of parts of a tensor along dimension k, put together along dimension `at` of theirs."""
+    coords: list[Sequence[Array]] = []
+    values: list[Array] = []
+    size = 0
+    for part, slab in tensor.slabs(k, max_bytes=max(memory // (2 * _LOADED), 1)):
+        made = call(part, slab)
+        listed, items = made.unpack()
+        coords.append([x + part.start if d == at else x for d, x in enumerate(listed)])
+        values.append(items)
+        size += made.shape[at]
+    order = made.format.order
+    levels = (Dense(1) if made.format.levels[0] == Dense(1) else Sparse(1), *[Sparse(1)] * (made.ndim - 1))
+    shape = [size if d == at else n for d, n in enumerate(made.shape)]
+    whole = [np.concatenate(x) for x in zip(*coords, strict=True)]
+    format = in_order(levels if made.ndim > 1 else (Sparse(1),), order)
+    held = packed(format, shape, whole, np.concatenate(values), False, made._pad(), tensor.limits)
+    return Tensor._of(held, Metadata(made.fill_value))
+
+
+def of_tree(tree: Tree, order: Sequence[int], metadata: Metadata, like: Sequence[Tensor]) -> Tensor:
+    """The tensor of a tree whose dimensions are in this order.
+
+    like: the operands. If they have one format, of dense and sparse levels without a map, so has the result.
+    """
+    format = in_order(tree.levels, tuple(order))
+    made = Tensor._of(Stored(format, tree, like[0].limits), metadata)
+    formats: set[Format | None] = {None if x.map is not None else x.format for x in like}
+    wanted = formats.pop()
+    if formats or wanted is None or not all(isinstance(level, Dense | Sparse) for level in wanted.levels):
+        return made
+    return made.convert(wanted)
+
+
+def shared_metadata(a: Tensor, b: Tensor, fill: Any) -> Metadata:
+    """The labels of both, and the attributes that agree. Raises LabelError."""
+    return Metadata(
+        fill,
+        _agreed(a.attributes, b.attributes),
+        _agreed(a.descriptor_attributes, b.descriptor_attributes),
+        shared_labels([(a, range(a.ndim)), (b, range(b.ndim))], a.ndim),
+    )
+
+
+def _agreed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: value for key, value in a.items() if key in b and b[key] == value}
+
+
+def shared_labels(operands: Sequence[tuple[Tensor, Sequence[int]]], ndim: int) -> Labels | None:
+    """The names and labels of a result of ndim dimensions; None where no operand has any.
+
+    operands: with the dimension of the result that each of theirs is, or -1. Raises LabelError for labels that differ.
+    """
+    names: list[str | None] = [None] * ndim
+    columns: dict[int, Column] = {}
+    value = None
+    for tensor, dimensions in operands:
+        if (labels := tensor._metadata.labels) is None:
+            continue
+        value = value or labels.values
+        for name, k in zip(labels.dims, dimensions, strict=True):
+            if k < 0:
+                continue
+            names[k] = name if names[k] in (None, name) else f"dim_{k}"
+            column = labels.columns.get(name)
+            if column is not None and not _same(columns.setdefault(k, column), column):
+                what = "the operands have different labels here; select the same ones, or remove them by with_labels"
+                raise LabelError(Problem(name, what))
+    if value is None:
+        return None
+    dims = [name if name is not None and names.count(name) == 1 else f"dim_{k}" for k, name in enumerate(names)]
+    if not columns and all(name == f"dim_{k}" for k, name in enumerate(dims)):
+        return None
+    return Labels(tuple(dims), {dims[k]: column for k, column in columns.items()}, value)
+
+
+def _same(a: Column, b: Column) -> bool:
+    if a is b:
+        return True
+    mine, other = a.array(), b.array()
+    return mine.dtype.kind == other.dtype.kind and np.array_equal(mine, other)

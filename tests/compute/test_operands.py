@@ -1,0 +1,344 @@
+"""Functions and products of several stored tensors equal numpy's on the dense arrays."""
+
+import itertools
+
+import numpy as np
+import pytest
+from helpers.strategies import VALUE_TYPES
+from hypothesis import assume, given
+from hypothesis import strategies as st
+from test_compute import drawn, expanded, keys, mapped, nests, opened
+
+import binsparse_levels as bl
+from binsparse_levels import (
+    ArrayError,
+    Band,
+    Dense,
+    FormatError,
+    LabelError,
+    OptionError,
+    Sparse,
+    Tensor,
+    einsum,
+    pack,
+    pack_dense,
+    testing,
+)  # fmt: skip
+from binsparse_levels.compute import contracting
+from binsparse_levels.compute.cursors import is_walked
+from binsparse_levels.levels import LEVELS
+from binsparse_levels.parallel import using_threads
+
+FUNCTIONS = [
+    np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.minimum, np.greater, np.equal, np.logical_and,
+    np.hypot, np.floor_divide,
+]  # fmt: skip
+ZEROS = np.multiply, np.true_divide, np.floor_divide, np.logical_and  # which keep 0 beside infinity and NaN
+KINDS = tuple(LEVELS.values())
+
+
+def finite(array):
+    return array.dtype.kind not in "fc" or bool(np.isfinite(array).all())
+
+
+def computed(array):
+    assume(array.dtype.kind in "biufc")
+    return array
+
+
+def any_tensor(data, **options):
+    """A tensor of any kinds, map and structure, in memory or opened, or a view of it, and its cells."""
+    tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, dtypes=VALUE_TYPES, **options)
+    array = computed(expanded(tensor).to_dense())
+    if data.draw(st.booleans()):
+        tensor = opened(tensor)
+    if data.draw(st.booleans()):
+        key = data.draw(keys(tensor.shape))
+        tensor, array = tensor[key], array[key]
+        assume(isinstance(tensor, Tensor))
+    return tensor, array
+
+
+def beside(data, shape):
+    """Another tensor of a shape, and its cells."""
+    size = int(np.prod(shape))
+    items = data.draw(st.lists(st.sampled_from([0, 0, 0, 1, 2, 3]), min_size=size, max_size=size))
+    array = np.array(items).reshape(shape).astype(data.draw(st.sampled_from(["float64", "float32", "int8", "bool"])))
+    format = data.draw(testing.formats(kinds=KINDS, min_rank=len(shape), max_rank=len(shape)))
+    fill = data.draw(st.sampled_from([None, 0, 1]))
+    try:
+        tensor = pack_dense(array, format, fill_value=fill)
+    except FormatError:  # a kind may refuse a tensor
+        assume(False)
+    return tensor, tensor.to_dense()
+
+
+def same(found, expected):
+    assert isinstance(found, Tensor)
+    np.testing.assert_array_equal(found.to_dense(), expected)
+    assert found.dtype == expected.dtype
+    found.check()
+
+
+@given(data=st.data())
+def test_functions_of_two_tensors_are_those_of_numpy(data):
+    a, array = any_tensor(data, max_size=4, max_rank=3)
+    b, other = beside(data, a.shape)
+    function = data.draw(st.sampled_from(FUNCTIONS))
+    assume(function not in ZEROS or finite(array))
+    if data.draw(st.booleans()):
+        a, array, b, other = b, other, a, array
+    with np.errstate(all="ignore"), nests():
+        try:
+            expected = np.asarray(function(array, other))
+        except TypeError:  # numpy has no loop for the types
+            assume(False)
+        found = function(a, b)
+        fill = function(np.full(1, a._pad()), np.full(1, b._pad()))[0]
+    same(found, expected)
+    none = a.fill_value is None and b.fill_value is None and fill == 0
+    assert found.fill_value is None if none else np.array_equal(found.fill_value, fill, equal_nan=True)
+
+
+@given(data=st.data())
+def test_functions_of_one_tensor_are_those_of_numpy(data):
+    tensor, array = any_tensor(data, max_size=4, max_rank=3)
+    dtype = data.draw(st.sampled_from(["float64", "int8"]))
+    shape = tuple(n if data.draw(st.booleans()) else 1 for n in array.shape[data.draw(st.integers(0, array.ndim)) :])
+    dense = 1 + np.arange(int(np.prod(shape))).reshape(shape).astype(dtype)
+    call = data.draw(
+        st.sampled_from(
+            [
+                lambda x: 2 * x, lambda x: x / 3, lambda x: x + 1, lambda x: x > 1, np.isnan, lambda x: 3 - x,
+                lambda x: x * dense, lambda x: dense * x, lambda x: x / dense, np.sign, abs, np.exp, np.square,
+                lambda x: x * np.float32(2), lambda x: x * (1 + 2j),
+            ]
+        )
+    )  # fmt: skip
+    assume(array.ndim or call is not np.isnan)
+    with np.errstate(all="ignore"), nests():
+        try:
+            expected = np.asarray(call(array))
+        except TypeError:
+            assume(False)
+        try:
+            found = call(tensor)
+        except OptionError:  # cells that are not stored would have several values
+            assert tensor._pad() != 0
+            return
+        stays = tensor._pad() == 0 and dense.size and not finite(array)
+    assume(not stays)
+    same(found, expected)
+    assert found.map == tensor.map or found.map is None
+
+
+@given(data=st.data())
+def test_products_of_tensors_are_those_of_numpy(data):
+    letters = "abcd"
+    sizes = dict(zip(letters, data.draw(st.lists(st.integers(0, 4), min_size=4, max_size=4)), strict=True))
+    operands, arrays, texts = [], [], []
+    for k in range(data.draw(st.integers(2, 3))):
+        text = data.draw(st.text(alphabet=letters, min_size=1, max_size=3))
+        stored = k < 2 or data.draw(st.booleans())
+        shape = tuple(sizes[x] for x in text)
+        tensor, array = beside(data, shape)
+        assume(not tensor.fill_value)
+        if stored and data.draw(st.booleans()):
+            tensor = opened(tensor)
+        texts.append(text)
+        operands.append(tensor if stored else array)
+        arrays.append(array)
+    known = sorted(set("".join(texts)))
+    out = "".join(data.draw(st.lists(st.sampled_from(known), unique=True)))
+    spec = f"{','.join(texts)}->{out}"
+    natural = np.result_type(*arrays)
+    work = np.dtype({"b": "i8", "i": "i8", "f": "f8"}[natural.kind])
+    expected = np.einsum(spec, *(x.astype(work) for x in arrays))
+    with nests(), np.errstate(all="ignore"):
+        found = einsum(spec, *operands)
+    if isinstance(found, Tensor):
+        found.check()
+        found = found.to_dense()
+    np.testing.assert_array_equal(found, expected)
+    assert found.dtype == (natural if set(known) <= set(out) else work)
+
+
+@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize(
+    "form", ["CSR", "CSC", "COO", "dense, elias_fano", "dense, bitmap", "dense, run", "dense, mask"]
+)
+def test_compiled_products_are_those_of_numpy(form, threads, monkeypatch):
+    """Rows of several parts, wide rows, and columns that are numbered anew."""
+    monkeypatch.setattr(contracting, "_GRAIN", 8)
+    rng = np.random.default_rng(0)
+    a, b = (rng.integers(-3, 4, (40, 50)) * (rng.random((40, 50)) < 0.3) for _ in range(2))
+    one, two = pack_dense(a, form), pack_dense(b, "CSR")
+    with using_threads(threads):
+        assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
+        monkeypatch.setattr(contracting, "_SPARE", (0, 1))
+        assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
+        assert einsum("ij,ij->", one, two) == (a * b).sum()
+    assert (one + two).to_dense().tolist() == (a + b).tolist()
+    assert (one * two).to_dense().tolist() == (a * b).tolist()
+
+
+@pytest.mark.parametrize(
+    ("a", "b", "format"),
+    [
+        ("CSR", "CSR", "CSR"), ("COO", "COO", "COOR"), ("CSC", "CSC", "CSC"), ("DCSR", "DCSR", "DCSR"),
+        ("CSR", "COO", "CSR"), ("dense, bitmap", "dense, bitmap", "CSR"), ("DCSR", "dense, mask", "CSR"),
+    ],
+)  # fmt: skip
+def test_the_format_of_a_sum(a, b, format):
+    one, two = pack_dense(np.eye(3), a), pack_dense(np.ones((3, 3)) - np.eye(3), b)
+    assert str((one + two).format) == format
+    assert str(einsum("ij,ij->ij", one, two, format="CSC").format) == "CSC"
+
+
+def test_operators():
+    dense = np.array([[0, 2.0], [-3, 0]])
+    tensor = pack_dense(dense, "CSR")
+    for call in (
+        lambda x: 2 * x, lambda x: x / 2, lambda x: -x, abs, lambda x: x - x, lambda x: x**2, lambda x: x // 2,
+        lambda x: x % 3, lambda x: +x, lambda x: np.float32(2) * x, lambda x: x > 1, lambda x: x <= 0,
+        lambda x: np.maximum(x, -1),
+    ):  # fmt: skip
+        same(call(tensor), call(dense))
+    same(np.array([1, 10]) * tensor, np.array([1, 10]) * dense)
+    assert (tensor + 1).fill_value == 1
+    assert (tensor * 2).fill_value == 0
+    assert (pack([[0]], [1.0], 2, "CVEC") * 2).fill_value is None
+    assert (tensor.convert("sparse", map="(0 1)") * 2).map is not None
+    assert (pack_dense([[1, 2], [2, 0]], "CSR").with_structure("symmetric_lower") * 2).structure == "symmetric_lower"
+
+
+def test_structures_stay_where_a_function_keeps_them():
+    skew = pack_dense([[0, 2.0], [-2, 0]], "CSR").with_structure("skew_symmetric_lower")
+    assert (3 * skew).structure == (-skew).structure == "skew_symmetric_lower"
+    assert abs(skew).structure is None
+    assert abs(skew).to_dense().tolist() == [[0, 2], [2, 0]]
+    hermitian = pack_dense([[0, 2j], [-2j, 0]], "CSR").with_structure("hermitian_lower")
+    assert (1j * hermitian).to_dense().tolist() == (1j * hermitian.to_dense()).tolist()
+    assert (hermitian + hermitian).to_dense().tolist() == (2 * hermitian.to_dense()).tolist()
+
+
+def test_labels_and_attributes_that_agree_are_kept():
+    named = pack_dense(np.eye(2), "CSR").with_labels({"gene": ["a", "b"]}, dims=["cell", "gene"])
+    named = named.with_attributes({"unit": "m", "by": "x"})
+    other = pack_dense(np.ones((2, 2)), "COO").with_attributes({"unit": "m", "by": "y"})
+    for made in (named + other, other * named, np.log1p(named), named * np.arange(2)):
+        assert made.dims == ("cell", "gene")
+        assert made.labels("gene").tolist() == ["a", "b"]
+        assert made.attributes["unit"] == "m"
+    assert dict((named + other).attributes) == {"unit": "m"}
+    product = named.T @ named
+    assert product.labels(0).tolist() == product.labels(1).tolist() == ["a", "b"]
+    assert einsum("ij,ij->j", named, other).dims == ("gene",)
+    with pytest.raises(LabelError, match="gene"):
+        named + named.with_labels({"gene": ["b", "a"]})
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "match"),
+    [
+        (lambda x: x + x[:1], ArrayError, "einsum"),
+        (lambda x: x * np.ones(5), ArrayError, "broadcast"),
+        (lambda x: x + np.arange(3), OptionError, "several values"),
+        (lambda x: np.add.reduce(x), OptionError, "reduce"),
+        (lambda x: np.modf(x), OptionError, "to_dense"),
+        (lambda x: np.add(x, 1, out=np.empty((2, 3))), OptionError, "with out"),
+        (lambda x: x @ pack_dense(np.ones((3, 2, 2)), "sparse(3)"), ArrayError, "einsum"),
+        (lambda x: x @ x, ArrayError, "size 2 here and 3 before"),
+        (lambda x: einsum("ij,jk->ik", x + 1, x.T), FormatError, "to_dense"),
+        (lambda x: einsum("ij,j->i", x, np.ones(3), format="CSR"), OptionError, "dense array"),
+        (lambda x: np.clip(x, x, x), TypeError, "to_dense"),
+        (lambda x: x == x, TypeError, "equals"),
+        (lambda x: x + "a", OptionError, "open it"),
+    ],
+)
+def test_what_does_not_fit_is_refused(call, error, match):
+    with pytest.raises(error, match=match):
+        call(pack_dense([[0, 2.0, 1], [3, 0, 0]], "CSR"))
+
+
+def test_a_scalar_tensor():
+    one, two = pack((), [2.0], (), "element"), pack((), [3], (), "element")
+    assert (one * two).to_dense() == 6
+    assert (one + 1).to_dense() == 3
+
+
+def test_arrays_that_two_tensors_share_stay_shared():
+    tensor = pack_dense(np.eye(4), "CSR")
+    made = tensor / (tensor * 4)
+    assert np.shares_memory(made.arrays["indices_1"], tensor.arrays["indices_1"])
+    assert made.values.tolist() == [0.25] * 4
+
+
+def test_operands_of_other_libraries():
+    scipy_sparse = pytest.importorskip("scipy.sparse")
+    tensor, matrix = pack_dense(np.eye(3), "CSR"), scipy_sparse.csr_array(np.ones((3, 3)))
+    assert (tensor + matrix).to_dense().tolist() == (np.eye(3) + 1).tolist()
+    assert (tensor @ as_tensor(matrix)).to_dense().tolist() == np.ones((3, 3)).tolist()
+
+
+def as_tensor(matrix):
+    return bl.as_tensor(matrix)
+
+
+def test_a_chain_of_many_dimensions():
+    rng = np.random.default_rng(1)
+    a, b = rng.random((3, 2, 2, 2, 3)) < 0.3, rng.random((3, 2, 2, 2, 3)) < 0.3
+    with nests():
+        for x, y in itertools.product(["sparse(5)", "dense, sparse, band, dense, sparse", "bitmap(5)"], repeat=2):
+            assert (pack_dense(a, x) * pack_dense(b, y)).to_dense().tolist() == (a & b).tolist()
+            assert (pack_dense(a, x) | pack_dense(b, y)).to_dense().tolist() == (a | b).tolist()
+
+
+def test_loops_that_no_cursor_runs_are_converted():
+    class Jumping(Sparse):
+        def loop(self, root):
+            return "for q in range(ptr[p], ptr[p + 1]):\n    i0 = idx0[q]\n    if i0 == 1:\n        continue\n    yield"
+
+    assert all(is_walked(level, False) for level in (Sparse(1), Dense(1), Band(1)))
+    assert not is_walked(Jumping(1), False)
+    assert not is_walked(Sparse(2), False)
+    assert not is_walked(LEVELS["hashed"](1), False)
+
+
+@given(data=st.data())
+def test_operands_in_files_are_read_in_parts(data):
+    shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=2, max_size=3)))
+    (a, array), (b, other) = beside(data, shape), beside(data, shape)
+    assume(not a.fill_value and not b.fill_value)
+    letters, memory = "ijk"[: a.ndim], data.draw(st.sampled_from([3000, 2**28]))
+    size = int(np.prod(shape[1:]))
+    with nests():
+        both = np.multiply(array, other)
+        found = einsum(f"{letters},{letters}->{letters}", opened(a), b, memory=memory)
+        np.testing.assert_array_equal(found.to_dense(), both)
+        spec = f"{letters},{'lmn'[: a.ndim - 1]}{letters[-1]}->{letters[:-1]}{'lmn'[: a.ndim - 1]}"
+        work = np.result_type(array, other)
+        work = np.dtype({"b": "i8", "i": "i8", "f": "f8"}[work.kind])
+        expected = np.einsum(spec, array.astype(work), other.astype(work))
+        found = einsum(spec, opened(a), b, memory=memory)
+        np.testing.assert_array_equal(found.to_dense(), expected)
+    assert size >= 1
+
+
+def test_a_product_of_a_file_that_is_larger_than_memory(tmp_path):
+    rng = np.random.default_rng(0)
+    coords = [rng.integers(0, 2000, 60_000) for _ in range(2)]
+    large = pack(coords, rng.integers(1, 9, 60_000).astype(float), (2000, 2000), "CSR", duplicates="first")
+    large = large.with_labels({0: [f"r{k}" for k in range(2000)]})
+    bl.write(tmp_path / "a.h5", large)
+    small = pack_dense(np.eye(2000)[:, :30], "CSR")
+    with bl.open(tmp_path / "a.h5") as source:
+        made = einsum("ij,jk->ik", source, small, memory=2**20)
+        assert source._source.lazy
+        assert made.equals(large @ small)
+        assert made.labels(0).tolist()[:2] == ["r0", "r1"]
+        both = einsum("ij,ij->ij", source, large, memory=2**20)
+        assert source._source.lazy
+        assert both.equals(large * large)
+        with pytest.raises(bl.LimitError, match="memory="):
+            einsum("ij,jk->ik", small.T, source, memory=2**18)
