@@ -88,15 +88,12 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[l
         yield [x[begin:end].view(np.uint8).data for x in scattered if end > begin]
 
 
-def pieces_of(work: Work, number: int) -> list[Piece]:
-    """Where the entries of a partition are: its piece of each run that has entries for it."""
-    runs = [f"partition/{k}" for k in range(len(work.source))]
-    return [piece for piece in side_by_side(lambda key: work.piece(key, number), runs) if piece[0][2]]
-
-
 def groups_of(work: Work, number: int) -> list[list[Piece]]:
-    """The pieces of a partition: one group where it fits into memory, else groups of half as much."""
-    wanted, fits = pieces_of(work, number), work.plan.rows * work.plan.row_bytes
+    """Where the entries of a partition are: its pieces of the runs, in one group where it fits into memory, else in
+    groups of half as much.
+    """
+    runs, fits = [f"partition/{k}" for k in range(len(work.source))], work.plan.rows * work.plan.row_bytes
+    wanted = [piece for piece in side_by_side(lambda key: work.piece(key, number), runs) if piece[0][2]]
     most = fits if sum(place[2] for place, _ in wanted) <= fits else fits // 2
     return grouped(wanted, lambda piece: piece[0][2], most) or [[]]
 

@@ -255,15 +255,15 @@ def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Pr
     kept, entries = Blocks(folder, plan), 0
     in_order = True
     last: list[Array] = []  # the coordinates after which the next block has to begin
-    work = open_work(folder, plan, kept, sent=False)
-    for columns in blocks:
-        if in_order:
-            coords = [np.append(*x) for x in zip(last, columns, strict=False)] if last else columns[:-1]
-            in_order = bool(follow([x[1:] for x in coords], [x[:-1] for x in coords]).all())
-            last = [x[-1:] for x in coords]
-        work.put(f"rows/{kept.count}", [list(pages_of(x)) for x in columns])
-        kept.count += 1
-        entries += len(columns[-1])
-        if progress is not None:
-            progress("rows", entries, entries)
+    with open_work(folder, plan, kept) as work:
+        for columns in blocks:
+            if in_order:
+                coords = [np.append(*x) for x in zip(last, columns, strict=False)] if last else columns[:-1]
+                in_order = bool(follow([x[1:] for x in coords], [x[:-1] for x in coords]).all())
+                last = [x[-1:] for x in coords]
+            work.put(f"rows/{kept.count}", [list(pages_of(x)) for x in columns])
+            kept.count += 1
+            entries += len(columns[-1])
+            if progress is not None:
+                progress("rows", entries, entries)
     return replace(plan, sorted=in_order), kept

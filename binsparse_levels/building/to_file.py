@@ -290,7 +290,8 @@ def _write_chunks(
     check_target(path, **options)
     refuse_scalar(plan)
     with scratch(path) as folder:
-        plan, kept = spilled(folder, plan, itertools.chain(begun, found), rest["progress"])
+        every = itertools.chain((begun.pop(0) for _ in range(len(begun))), found)  # none is held any longer
+        plan, kept = spilled(folder, plan, every, rest["progress"])
         plan, kept.known, kept.ranks = finished or finish(plan)
         plan = replace(plan, sorted=plan.sorted and not kept.ranks)
         _write_parts(folder, plan, kept, path, rest, None, plan.through)
@@ -300,8 +301,7 @@ def _write_parts(
     folder: str, plan: Plan, entries: Source, target: Place, rest: Mapping[str, Any], client: Any, map: IndexMap | None
 ) -> None:
     """Sort and pack the entries in parts, in the folder, and write all trees as one tensor, in pieces."""
-    work = open_work(folder, plan, entries, sent=not running.in_this_process(client))
-    with contextlib.closing(work):
+    with open_work(folder, plan, entries, sent=not running.in_this_process(client)) as work:
         running.run(work, client, rest["progress"])
         header, encoded = packing.encoded(work, packing.join_heads(work), map)
         write_pieces(target, header, encoded, **rest)

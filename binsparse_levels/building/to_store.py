@@ -147,7 +147,7 @@ def build(
         if work is not None:
             begin(folder, {**call, "the state of the source": getattr(entries, "states", None)}, {"id": id, **told})
         sent = not running.in_this_process(client)
-        made = ending.enter_context(contextlib.closing(open_work(folder, plan, entries, sent=sent)))
+        made = ending.enter_context(open_work(folder, plan, entries, sent=sent))
         running.run(made, client, report)
         targets.end(made, running.STAGES)
 
