@@ -18,14 +18,13 @@ from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
 from ..formats.index_map import IndexMap
 from ..levels import Level, places
-from ..levels.positions import cells
 from ..tensors.encoding import encode_pieces
 from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
 from .entries import concatenated, follow
 from .partitions import Piece, between, gathered, groups_of, points_in
-from .plan import FEW, Plan, check_joined
+from .plan import Plan, check_joined
 from .work import Work, pages_of
 
 
@@ -136,16 +135,6 @@ def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
         else:
             numbers = np.arange(count, dtype=float)
     return np.asarray(total + numbers)
-
-
-def fits_whole(plan: Plan) -> bool:
-    """Whether any process has memory for the positions that the outer levels have, whatever the entries are."""
-    found = 1
-    for place in places(plan.parsed.levels, plan.dims):
-        if not place.level.children(place.dims, 1, 0):
-            break
-        found *= cells(place.dims)
-    return found <= max(plan.positions, FEW)
 
 
 def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:

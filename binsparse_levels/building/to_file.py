@@ -17,7 +17,7 @@ from ..containers.replacing import Overwrite
 from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims
-from ..engine.tree import Tree, index_dtype
+from ..engine.tree import Tree
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
@@ -36,7 +36,7 @@ from ..tensors.validation import differ, fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls, Rows, check_nulls, is_table
 from .entries import Chunk, Source, blocks, renumbered
-from .plan import Plan, planned, refuse_scalar, rows_within
+from .plan import Plan, fits_whole, planned, refuse_scalar
 from .sources import Tensors, entries_in_parts, pair_of, spilled
 from .work import open_work, scratch
 
@@ -108,25 +108,27 @@ def convert(
     )
     tree, order = tensor._source, tensor.format.order
     blank = drops_zeros(source, opened, parsed)
-    rows = None if memory is None else _rows_of(memory, tree)
-    if rows is None or not tree.lazy or in_memory(source) or _entries(tree, rows) <= rows:
+    plan = None
+    if memory is not None:
+        pointers = _pointers(tree)
+        plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, memory=memory, pointers=pointers)
+    if plan is None or not tree.lazy or in_memory(source) or _entries(tree, plan.rows) <= plan.rows:
         made = opened.convert(parsed, limits=limits)
         made = made.drop_fill() if blank else made
         write(target, made, overwrite=overwrite, limits=limits, **options)
         return
     if blank:
-        told: dict[str, Any] = {"dtype": opened.dtype, "fill_value": opened.fill_value, "structure": opened.structure}
-        plan = planned(opened.shape, parsed, limits=limits, memory=memory, **told)
-        cells = _without_blanks(opened, rows)
+        cells = _without_blanks(opened, plan.rows)
+        plan = replace(plan, fill_value=opened.fill_value, structure=opened.structure).typed(opened.dtype)
         _write_chunks(plan, cells, target, rest, lambda plan: (plan, opened._metadata.labels, {}))
         return
     check_target(target, overwrite=overwrite, **options)
     kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
-    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered, one=one)
+    plan = replace(plan, sorted=ordered, one=one).like(opened)
     with scratch(target) as folder:
-        _write_parts(folder, plan.like(opened), Tensors([source], rows, limits), target, rest, client, opened.map)
+        _write_parts(folder, plan, Tensors([source], plan.rows, limits), target, rest, client, opened.map)
 
 
 def drops_zeros(source: Place, tensor: Tensor, format: Format) -> bool:
@@ -281,7 +283,7 @@ def _write_chunks(
     begun = [x for x in (next(found, None), next(found, None)) if x is not None]
     finished = finish(plan) if len(begun) < 2 else None
     options = {name: x for name, x in rest.items() if name != "progress"}
-    if finished is not None and packing.fits_whole(finished[0]):
+    if finished is not None and fits_whole(finished[0]):
         final, labels, ranks = finished
         (columns,) = begun or [[np.empty(0, dtype) for dtype in plan.column_types]]
         write(path, packing.whole(final, renumbered(plan, final, columns, ranks))._labelled(labels), **options)
@@ -359,8 +361,6 @@ def _entries(tree: Tree, rows: int) -> int:
     return sum(block.size for block in blocks_of(tree, rows)) if tree.shares else len(tree.values)
 
 
-def _rows_of(memory: int, tree: Tree) -> int:
-    """The number of entries of a tree that may be in memory at a time."""
-    index = np.dtype(index_dtype(tree.dims, 0)).itemsize
-    pointers = sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)  # for each entry
-    return rows_within(memory, len(tree.dims), index, tree.values.dtype.itemsize, pointers=pointers)
+def _pointers(tree: Tree) -> float:
+    """The number of pointers of a tree for each entry: more than one where many fibers are empty."""
+    return sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)
