@@ -16,7 +16,7 @@ from typing import Any
 
 from binsparse_levels import set_threads
 
-from . import compute, files, process, results, select, tables, trees
+from . import compute, files, operands, process, results, select, tables, trees
 from .against import Other
 from .measure import KEEPING, THREADS, measured, restart, touch
 from .row import BEFORE, OURS, Call, Row
@@ -53,7 +53,7 @@ def chosen(arguments: list[str]) -> list[Row]:
     """The rows that a command line asks for."""
     options = _parsed(arguments)
     n = options.entries
-    rows = [row for part in (trees, select, compute, files, tables) for row in part.rows(n)] + process.rows()
+    rows = [row for part in (trees, select, compute, operands, files, tables) for row in part.rows(n)] + process.rows()
     return [row for row in rows if options.rows in row.name]
 
 

@@ -27,14 +27,14 @@ class Data(NamedTuple):
 @lru_cache(2)
 def draw(kind: str, n: int) -> Data:
     """n entries. plain: a matrix with ten in a row; cube: rank 3, most fibers have one; skewed: a matrix by Zipf's law,
-    so that many repeat; sorted: the plain ones in order, once each; huge: a matrix whose keys have 80 bits.
+    so that many repeat; sorted: the plain ones in order, once each.
     """
     if kind == "sorted":
         columns, values = tree("CSR", n).unpack()
         return Data(list(columns), values, tree("CSR", n).shape)
     generator = np.random.default_rng(3 if kind == "cube" else 2)
     rows = max(n // 10, 1)
-    side = {"cube": 10**5, "skewed": 10**6, "huge": 2**40}.get(kind, 0)
+    side = {"cube": 10**5, "skewed": 10**6}.get(kind, 0)
     shape = {"plain": (rows, max(rows, 200)), "cube": (min(side, n),) * 3}.get(kind, (side, side))
     values = generator.integers(1, 100, n).astype(np.float64)
     coords = [zipf(generator, s, n) if kind == "skewed" else generator.integers(0, s, n) for s in shape]

@@ -39,11 +39,6 @@ def numpy_argsort(data: Data) -> list[Any]:
     return [x[order] for x in data.arrays]
 
 
-def numpy_lexsort(data: Data) -> list[Any]:
-    order = np.lexsort(data.coords[::-1])
-    return [x[order] for x in data.arrays]
-
-
 def polars_sort(data: Data) -> Call:
     """Not summed either."""
     import polars
@@ -120,13 +115,6 @@ def torch_csr(tensor: Tensor) -> Any:
     return torch.sparse_csr_tensor(pointers.long(), indices.long(), values, tensor.shape)
 
 
-def scipy_sorted(tensor: Tensor) -> Any:
-    """Told that it is sorted and without duplicates."""
-    matrix = scipy_coo(listed(tensor))
-    matrix.has_canonical_format = True
-    return matrix
-
-
 def scipy_check(tensor: Tensor) -> None:
     matrix = scipy_csr(tensor)  # a new one each time, for it remembers what it found
     matrix.check_format(full_check=True)
@@ -154,10 +142,6 @@ def widened(coords: Any) -> list[Any]:
 def numpy_rows(tensor: Tensor) -> Any:
     values, columns, pointers = parts(tensor)
     return widened([np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), columns]), values
-
-
-def numpy_counts(tensor: Tensor) -> Any:
-    return np.append(0, np.bincount(tensor.arrays["indices_0"], minlength=tensor.shape[0])).cumsum()
 
 
 def numpy_list(tensor: Tensor) -> Any:

@@ -19,7 +19,7 @@ from .data import tree
 from .row import Maker, Row
 
 _CALLS, _OPENED = 1000, 100  # in each timing of what takes microseconds, in memory and in a file
-_FEW, _MANY = 10, 1000  # rows of a slice
+_FEW = 10  # rows of a slice
 
 
 class Queries(NamedTuple):
@@ -38,7 +38,7 @@ def _made(n: int, suffix: str, folder: Path) -> Queries:
     (i, j), _ = tensor.unpack()
     some = generator.integers(0, len(i), n // 20)
     rows, columns = (generator.integers(0, size, n // 20) for size in tensor.shape)
-    starts = generator.integers(0, max(tensor.shape[0] - _MANY, 1), _CALLS).tolist()
+    starts = generator.integers(0, max(tensor.shape[0] - _FEW, 1), _CALLS).tolist()
     path = folder / f"a{suffix}"
     if suffix:
         write(path, tensor)
@@ -63,10 +63,6 @@ def _single_rows(matrix: Any, queries: Queries) -> list[Any]:
     return [_load(matrix[start : start + 1]) for start in queries.starts]
 
 
-def _slices(matrix: Any, queries: Queries) -> list[Any]:
-    return [_load(matrix[start : start + _MANY]) for start in queries.starts]
-
-
 def _scattered(matrix: Any, queries: Queries) -> Any:
     return _load(matrix[np.arange(3, matrix.shape[0], 10)])
 
@@ -75,19 +71,12 @@ def _column(matrix: Any, queries: Queries) -> Any:
     return _load(matrix[:, matrix.shape[1] // 2])
 
 
-def _block(matrix: Any, queries: Queries) -> Any:
-    rows, columns = matrix.shape
-    return _load(matrix[rows // 10 : 3 * rows // 10, columns // 4 : columns // 2])
-
-
 _QUESTIONS: dict[str, Callable[[Any, Queries], Any]] = {
     "one entry, 1,000 times": _one_by_one,
     "a tenth as many entries": _many,
     "one row, 1,000 times": _single_rows,
-    f"{_MANY:,} rows, 1,000 times": _slices,
     "a tenth of the rows, scattered": _scattered,
     "a column": _column,
-    "a block, a fifth of rows, a quarter of columns": _block,
 }
 
 

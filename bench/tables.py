@@ -20,7 +20,6 @@ _DIMS = ["user", "country", "item"]
 def rows(n: int) -> list[Row]:
     return [
         Row("table of 3 columns, 2 of text → CSF", lambda _: _table(n), _packed, {"polars": _grouped}),
-        Row("CSF with labels → table", lambda _: _labelled(n), bl.to_table, {}),
         Row("Parquet → Zarr, CSF, numbers", partial(_parquet, n, False), _built, {"polars": _sorted}, waits=True),
         Row("Parquet → Zarr, CSF, 2 columns of text", partial(_parquet, n, True), _built, {"polars": _sorted},
             waits=True),
@@ -42,11 +41,6 @@ def _table(n: int) -> Any:
 
 def _packed(table: Any) -> bl.Tensor:
     return bl.from_table(table, _DIMS, "value", "CSF", duplicates="sum")
-
-
-@lru_cache(1)
-def _labelled(n: int) -> bl.Tensor:
-    return _packed(_table(n))
 
 
 def _grouped(table: Any) -> Call:

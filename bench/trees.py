@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from binsparse_levels import Tensor, pack, pack_dense
+from binsparse_levels import Tensor, pack_dense
 
 from . import peers
 from .data import CSF, Data, draw, packed, tree
@@ -22,11 +22,6 @@ _TURNED: dict[str, Maker] = {
     "GraphBLAS": on(graphblas_csr, lambda m: m.T.new()),
     "torch": on(torch_csr, lambda m: m.to_sparse_csc()),
 }
-_FROM_COO: dict[str, Maker] = {
-    "scipy": on(peers.scipy_sorted, lambda m: m.tocsr()),
-    "GraphBLAS": lambda tensor: peers.graphblas_build(listed(tensor)),
-    "numpy": directly(peers.numpy_counts),
-}
 _FROM_DENSE: dict[str, Maker] = {
     "scipy": using("scipy.sparse", lambda sparse, x: sparse.csr_array(x)),
     "torch": using("torch", lambda torch, x: torch.from_numpy(x).to_sparse_csr()),
@@ -38,37 +33,26 @@ _TO_DENSE: dict[str, Maker] = {
     "torch": on(torch_csr, lambda m: m.to_dense()),
     "GraphBLAS": on(graphblas_csr, lambda m: m.to_dense(fill_value=0.0)),
 }
-_WHOLE: dict[str, Maker] = {
-    "scipy": using("scipy.sparse", lambda sp, m: m + sp.tril(m, -1).T, lambda half: scipy_csr(_bare(half))),
-    "GraphBLAS": using(
-        "graphblas", lambda gb, m: gb.binary.first(m | m.T).new(), lambda half: graphblas_csr(_bare(half))
-    ),
-}
 
 
 def rows(n: int) -> list[Row]:
     csr, csf = (lambda _: tree("CSR", n)), (lambda _: tree(CSF, n))
     turned = f"{CSF} @ {', '.join(map(str, _ORDER))}"
-    huge = {"numpy": directly(peers.numpy_lexsort), "polars": peers.polars_sort, "GraphBLAS": peers.graphblas_build}
     return [
         _pack("pack CSR", "plain", n, "CSR", peers.SORTING_MATRICES, headline=True),
         _pack("pack CSF", "cube", n, CSF, peers.SORTING, headline=True),
         _pack("pack CSR, sorted", "sorted", n, "CSR", peers.SORTING_MATRICES),
         _pack("pack CSR, skewed", "skewed", n, "CSR", peers.SORTING_MATRICES),
-        _pack("pack COO, keys of 80 bits", "huge", n, "COO", huge),
         Row("dense → CSR", lambda _: _dense(n), lambda x: pack_dense(x, "CSR"), _FROM_DENSE),
         Row("CSR → CSC", csr, lambda t: t.convert("CSC"), _TURNED, headline=True),
-        Row("COO → CSR", lambda _: tree("COO", n), lambda t: t.convert("CSR"), _FROM_COO),
         Row("CSF → CSF of dimensions 2, 0, 1", csf, lambda t: t.convert(turned),
             {"numpy": on(_turned, peers.numpy_argsort)}),
         Row("CSR → dense", lambda _: pack_dense(_dense(n), "CSR"), Tensor.to_dense, _TO_DENSE),
-        Row("symmetric CSR → both triangles", lambda _: _lower(n // 2), lambda t: t.expand_structure(), _WHOLE),
         Row("unpack CSR", csr, Tensor.unpack,
             {"scipy": on(scipy_csr, peers.scipy_entries), "numpy": directly(peers.numpy_rows)}),
         Row("unpack CSF", csf, Tensor.unpack, {"numpy": directly(peers.numpy_list)}),
         Row("check CSR", csr, Tensor.check,
             {"scipy": directly(peers.scipy_check), "numpy": directly(peers.numpy_check)}),
-        Row("check CSF", csf, Tensor.check, {"numpy": directly(peers.numpy_check)}),
     ]  # fmt: skip
 
 
@@ -86,14 +70,3 @@ def _dense(n: int) -> Any:
     generator = np.random.default_rng(0)
     shape = max(n // 2500, 4), 10_000
     return np.where(generator.random(shape, np.float32) < _DENSITY, generator.integers(1, 100, shape), 0.0)
-
-
-def _lower(n: int) -> Tensor:
-    (i, j), values, shape = draw("plain", n)
-    coords = [np.maximum(i, j), np.minimum(i, j)]
-    return pack(coords, values, (max(shape),) * 2, "CSR", duplicates="sum", structure="symmetric_lower")
-
-
-def _bare(half: Tensor) -> Tensor:
-    """The stored triangle alone."""
-    return Tensor("CSR", half.shape, half.arrays, half.values, check="none")

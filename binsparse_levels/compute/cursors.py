@@ -8,6 +8,7 @@ runs its body for one coordinate. `walk` is the loop as it stands.
 from __future__ import annotations
 
 import ast
+import functools
 from collections.abc import Sequence
 
 from ..levels import Level, places
@@ -16,6 +17,7 @@ from .nest import helpers_of, renamed, yields
 Lines = list[str]
 
 
+@functools.lru_cache(256)
 def is_walked(level: Level, root: bool) -> bool:
     """Whether the loop of a level can be made a cursor: it yields at one place, and jumps nowhere else."""
     if level.rank != 1 or not level.ordered or (text := level.loop(root)) is None:
@@ -50,6 +52,7 @@ class Operand:
 
     def __init__(self, levels: Sequence[Level], letter: str, iso: bool) -> None:
         chain = places(levels, [1] * len(levels))
+        self._levels = levels
         self._letter, self._texts = letter, [_prefixed(renamed(place, d), letter) for d, place in enumerate(chain)]
         self.names = [f"{letter}_{role}_{d}" for d, place in enumerate(chain) for role in place.arrays]
         self.sizes = [f"{letter}_{name}{d}" for name in ("size", "n") for d in range(len(chain))]
@@ -75,6 +78,10 @@ class Operand:
         """Whether the level has every coordinate."""
         body = self._body(d)
         return body is not None and yields(body[-1])
+
+    def has_cells(self, d: int) -> bool:
+        """Whether a look-up gives a position also where the level has no item."""
+        return self.is_full(d) or (self._levels[d].gaps and self.has_access(d))
 
     def locate(self, d: int) -> Lines:
         """Look up the coordinate of the level."""

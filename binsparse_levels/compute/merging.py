@@ -33,7 +33,10 @@ from .store import function_of
 from .walk import arguments
 
 # Operations that are part of the text. Others get the values of both operands as arrays.
-INLINE = {"add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}"}
+INLINE = {
+    "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}",
+    "maximum": "np.maximum({}, {})", "minimum": "np.minimum({}, {})",
+}  # fmt: skip
 
 
 class _Merge(NamedTuple):
@@ -70,7 +73,7 @@ def merged(
         if out.startswith("op"):  # pointers, of which the first is 0
             outs[out] = np.zeros((first if out == "op1" else most) + 1, dtype)
         else:
-            outs[out] = np.empty(most, {"va": mine[-1].dtype, "vb": theirs[-1].dtype}.get(out, dtype))
+            outs[out] = np.empty(most + 1, {"va": mine[-1].dtype, "vb": theirs[-1].dtype}.get(out, dtype))
     walk = function_of("merged", made.text, made.helpers, compiled)
     ends = [int(n) for n in walk(numbers, others, *mine, *theirs, *outs.values(), fill, other_fill)]
     made_of: dict[str, Array] = {}
@@ -154,6 +157,8 @@ class _Text:
         if d == self.n:
             return self.values(a.value, b.value)
         access = a.has_access(d), b.has_access(d)
+        if d == self.n - 1 and all(side.has_cells(d) for side in (a, b)):
+            return self._selected(d)
         if not self.union and any(access) and (not all(access) or a.is_full(d) or b.is_full(d)):
             return self._looked_up(d, *((a, b) if b.is_full(d) or not access[0] else (b, a)))
         return self._counted(d, access) if any(access) else self._joined(d)
@@ -163,6 +168,17 @@ class _Text:
         here = self.put(d, walked.at(d), self.both(d + 1))
         here = here if other.is_full(d) else [f"if {other.found(d)}:", *indented(here)]
         return walked.walk(d, [f"{other.at(d)} = {walked.at(d)}", *other.locate(d), *here])
+
+    def _selected(self, d: int) -> Lines:
+        """The last level where every cell has a value: each is written, and the next is written over what is none."""
+        x, names = f"x{d}", (("a", self.a), ("b", self.b))
+        inside: Lines = []
+        for name, side in names:
+            inside += [f"{side.at(d)} = {x}", *side.locate(d), f"{name}_value = {side.value}"]
+            inside += [f"{name}_value = {name}_value if {side.found(d)} else {name}_fill"] if self.union else []
+        there = f"{self.a.found(d)} {'or' if self.union else 'and'} {self.b.found(d)}"
+        inside += [*self.values("a_value", "b_value"), f"oi{d}[n{d}] = {x}", f"n{d} += u8({there})"]
+        return [f"for {x} in range({self.a.size(d)}):", *indented(inside)]
 
     def _counted(self, d: int, access: tuple[bool, bool]) -> Lines:
         """All coordinates are looked up in the operands with random access; a cursor of another goes along."""

@@ -124,8 +124,6 @@ def shared_labels(operands: Sequence[tuple[Tensor, Sequence[int]]], ndim: int) -
     if value is None:
         return None
     dims = [name if name is not None and names.count(name) == 1 else f"dim_{k}" for k, name in enumerate(names)]
-    if not columns and all(name == f"dim_{k}" for k, name in enumerate(dims)):
-        return None
     return Labels(tuple(dims), {dims[k]: column for k, column in columns.items()}, value)
 
 
