@@ -40,6 +40,9 @@ from .plan import Plan, fits_whole, planned, refuse_scalar
 from .sources import Tensors, entries_in_parts, pair_of, spilled
 from .work import open_work, scratch
 
+# What is known after the last chunk: the final plan, the labels, and the new numbers of coordinates by dimension
+_Finished: TypeAlias = tuple[Plan, Labels | None, Mapping[int, Array]]
+
 
 @within_memory
 def convert(
@@ -235,10 +238,6 @@ def write_from(
 
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
     _write_chunks(plan, itertools.chain(first, stream), path, rest, finished)
-
-
-# The final plan, the labels, and the new numbers of coordinates by dimension
-_Finished: TypeAlias = tuple[Plan, Labels | None, Mapping[int, Array]]
 
 
 def _measured(chunks: Iterable[Chunk], ends: list[int]) -> Iterator[Chunk]:
