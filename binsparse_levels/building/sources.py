@@ -25,7 +25,7 @@ from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.labels import TEXT, Column, Labels, stored_type
 from ..tensors.tensor import Tensor
-from ..tensors.validation import checked_entries
+from ..tensors.validation import checked_entries, differ
 from ..tensors.views import Mapped
 from .entries import Chunk, Source, columns_in, follow, renumbered, represents
 from .plan import Plan
@@ -157,8 +157,7 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
     for block in blocks_of(tree, max(rows // 2, 1)):
         coords, values = stored_entries(stored, block)
         if tree.padded:
-            with np.errstate(invalid="ignore"):
-                kept = ~((values == pad) | ((values != values) & bool(pad != pad)))
+            kept = differ(values, pad)
             coords, values = [x[kept] for x in coords], values[kept]
         if stored.structure is not None:
             both, values = expand(stored.structure, coords, values)

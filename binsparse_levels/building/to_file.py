@@ -32,7 +32,7 @@ from ..tensors.changing import is_dense
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
-from ..tensors.validation import differ, fitting_format, mirror_problems
+from ..tensors.validation import fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls, Rows, check_nulls, is_table
 from .entries import Chunk, Source, blocks, renumbered
@@ -121,8 +121,8 @@ def convert(
         write(target, made, overwrite=overwrite, limits=limits, **options)
         return
     if blank:
-        cells = _without_blanks(opened, plan.rows)
-        plan = replace(plan, fill_value=opened.fill_value, structure=opened.structure).typed(opened.dtype)
+        plan = replace(plan, fill_value=opened.fill_value).typed(opened.dtype)
+        cells = entries_in_parts(opened, plan.rows)
         _write_chunks(plan, cells, target, rest, lambda plan: (plan, opened._metadata.labels, {}))
         return
     check_target(target, overwrite=overwrite, **options)
@@ -137,13 +137,6 @@ def convert(
 def drops_zeros(source: Place, tensor: Tensor, format: Format) -> bool:
     """Whether cells of a dense array of another system are no entries where they equal the fill value."""
     return is_dense(tensor) and not format.padded and is_foreign(source)
-
-
-def _without_blanks(dense: Tensor, rows: int) -> Iterator[Chunk]:
-    """The cells of a dense tensor that differ from the fill value, from so many at a time."""
-    for coords, values in dense._held.blocks(dense._pad(), rows):
-        there = differ(values, dense._pad())
-        yield [x[there] for x in coords], values[there]
 
 
 @within_memory
