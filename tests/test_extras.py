@@ -17,7 +17,7 @@ REQUIRED = {"filelock", "google_crc32c", "h5py", "llvmlite", "numba", "numcodecs
 # These stand behind an import that has named the extra.
 BEHIND = {
     ("building/columns.py", "pyarrow"),  # of columns that are its own
-    ("building/parquet.py", "pyarrow"),
+    ("building/tables.py", "pyarrow"),
     ("containers/objects/bucket.py", "obstore"),
     ("containers/remote.py", "fsspec"),  # whose callers guard them
     ("containers/remote.py", "obstore"),

@@ -193,6 +193,11 @@ class Rows:
         ranks = ((k, one.ascend()) for k, one in enumerate(self._numbers))
         return {k: rank for k, rank in ranks if rank is not None}
 
+    def sizes(self, ends: Sequence[int]) -> list[int]:
+        """The number of labels by dimension, or these numbers where there are coordinates."""
+        known = [one.labels() for one in self._numbers]
+        return [end if labels is None else len(labels) for labels, end in zip(known, ends, strict=True)]
+
     def labels(self) -> Labels:
         """The labels that have appeared."""
         found = {one.name: one.labels() for one in self._numbers}

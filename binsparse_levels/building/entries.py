@@ -2,18 +2,56 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
 
 from ..arrays import Array
-from ..errors import ArrayError, Problem
+from ..errors import ArrayError, BinsparseError, Problem
+from ..tensors.labels import Labels
 from .plan import Plan
 
 Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
 
+Item = TypeVar("Item")
+
 _WORD = 63  # bits of a key
+
+
+class Source:
+    """Entries in numbered chunks."""
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def name(self, number: int) -> str:
+        """The place of a chunk, for messages."""
+        raise NotImplementedError
+
+    def read(self, number: int) -> Chunk:
+        """The coordinates and the values of a chunk."""
+        raise NotImplementedError
+
+    def value_type(self) -> np.dtype[Any]:
+        """The type that has all values, told by what is cheap to read. Raises ArrayError, OptionError."""
+        raise NotImplementedError
+
+    def labels(self, plan: Plan) -> Labels | None:
+        """The labels of all coordinates, read where they are sliced."""
+        return None
+
+    def columns(self, plan: Plan, number: int) -> list[Array]:
+        """The columns of a chunk, checked."""
+        name = self.name(number)
+        try:
+            return checked_columns(plan, self.read(number))
+        except ArrayError as error:
+            raise named(error, name) from None
+        except Exception as error:
+            if not isinstance(error, BinsparseError):
+                error.add_note(name)
+            raise
 
 
 def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
@@ -41,12 +79,12 @@ def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
     return [*stored, np.ascontiguousarray(values)]
 
 
-def renumbered(plan: Plan, columns: list[Array], ranks: Mapping[int, Array]) -> list[Array]:
-    """The columns of entries whose coordinates get other numbers. ranks: the new numbers, by dimension."""
-    if not ranks:
+def renumbered(written: Plan, plan: Plan, columns: list[Array], ranks: Mapping[int, Array]) -> list[Array]:
+    """The columns of entries as another plan has them. ranks: new numbers of coordinates, by dimension."""
+    if not ranks and (written.shape, written.format, written.map) == (plan.shape, plan.format, plan.map):
         return columns
-    stored = [columns[plan.parsed.order.index(k)] for k in range(len(plan.stored_shape))]
-    coords = list(stored if plan.through is None else plan.through.backward(stored))
+    stored = [columns[written.parsed.order.index(k)] for k in range(len(written.stored_shape))]
+    coords = list(stored if written.through is None else written.through.backward(stored))
     for k, rank in ranks.items():
         coords[k] = rank[coords[k]]
     return checked_columns(plan, (coords, columns[-1]))
@@ -118,6 +156,19 @@ def columns_in(plan: Plan, block: Array) -> list[Array]:
         found.append(block[begin:end].view(dtype))
         begin = end
     return found
+
+
+def grouped(items: Iterable[Item], size: Callable[[Item], int], most: int) -> list[list[Item]]:
+    """Consecutive items in groups, whose sizes together are `most` at most, unless an item alone is larger."""
+    groups: list[list[Item]] = []
+    room = 0
+    for item in items:
+        if not groups or size(item) > room:
+            groups.append([])
+            room = most
+        groups[-1].append(item)
+        room -= size(item)
+    return groups
 
 
 def concatenated(held: list[list[Array]]) -> list[Array]:

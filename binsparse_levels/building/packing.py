@@ -18,14 +18,13 @@ from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
 from ..formats.index_map import IndexMap
 from ..levels import Level, places
-from ..levels.positions import cells
 from ..tensors.encoding import encode_pieces
 from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
 from .entries import concatenated, follow
-from .partitions import Cut, Piece, between, cuts_of, gathered, pieces_of
-from .plan import FEW, Plan, check_joined
+from .partitions import Piece, between, gathered, groups_of, points_in
+from .plan import Plan, check_joined
 from .work import Work, pages_of
 
 
@@ -56,31 +55,24 @@ def _columns(work: Work, number: int) -> Iterator[list[Array]]:
     if work.plan.sorted:
         yield work.source.columns(work.plan, number)
         return
-    wanted = pieces_of(work, number)
-    cuts = cuts_of(work, wanted, sum(place[2] for place, _ in wanted) // work.plan.row_bytes)
-    for begin, end in itertools.pairwise([None, *cuts, None]):
-        yield _within_memory(work, wanted, begin, end)
+    groups = groups_of(work, number)
+    for begin, end in itertools.pairwise([None, *points_in(work, groups), None]):
+        yield _within_memory(work, groups, begin, end)
 
 
-def _within_memory(work: Work, wanted: Sequence[Piece], begin: Cut | None, end: Cut | None) -> list[Array]:
-    """The columns of the entries between two cuts of a partition. Where they are more than fit, repeated entries are
+def _within_memory(
+    work: Work, groups: Sequence[Sequence[Piece]], begin: Array | None, end: Array | None
+) -> list[Array]:
+    """The columns of the entries between two points of a partition. Where they are more than fit, repeated entries are
     merged as they come, in the order of the source.
     """
-    plan, columns = work.plan, [np.empty(0, dtype) for dtype in work.plan.column_types]
-    size, fits = sum(place[2] for place, _ in wanted), plan.rows * plan.row_bytes
-    most, room = fits if size <= fits else fits // 2, 0
-    groups: list[list[Piece]] = [[]]
-    for one in wanted:
-        count = one[0][2]
-        if groups[-1] and count > room:
-            groups.append([])
-        room = most if not groups[-1] else room
-        groups[-1].append(one)
-        room -= count
+    plan = work.plan
+    most = plan.rows if len(groups) == 1 else plan.rows // 2
+    columns = [np.empty(0, dtype) for dtype in plan.column_types]
     for group in groups:
         more = between(gathered(work, group), begin, end)
-        columns = more if group is groups[0] else concatenated([columns, more])
-        if len(columns[-1]) * plan.row_bytes > most:
+        columns = concatenated([columns, more]) if len(columns[-1]) else more
+        if len(columns[-1]) > most:
             columns = _merged(plan, columns)
     return columns
 
@@ -143,16 +135,6 @@ def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
         else:
             numbers = np.arange(count, dtype=float)
     return np.asarray(total + numbers)
-
-
-def fits_whole(plan: Plan) -> bool:
-    """Whether any process has memory for the positions that the outer levels have, whatever the entries are."""
-    found = 1
-    for place in places(plan.parsed.levels, plan.dims):
-        if not place.level.children(place.dims, 1, 0):
-            break
-        found *= cells(place.dims)
-    return found <= max(plan.positions, FEW)
 
 
 def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:

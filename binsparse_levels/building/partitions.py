@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
@@ -12,7 +12,7 @@ from .. import kernels, parallel
 from ..arrays import Array
 from ..containers.objects.bucket import side_by_side
 from ..containers.objects.stores import Range
-from .entries import columns_in, follow, keys_of
+from .entries import columns_in, follow, grouped, keys_of
 from .plan import Plan
 from .work import Work
 
@@ -20,7 +20,7 @@ Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and t
 
 _SAMPLED = 64  # chunks
 _KEYS = 4096  # of each
-_LOOKED = 64, 4, 256  # runs in which a large partition is sampled, places in each, entries at each place
+_LOOKED = 2**16  # entries of a partition that is too large
 
 
 def sampled(work: Work) -> list[int]:
@@ -88,59 +88,44 @@ def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[l
         yield [x[begin:end].view(np.uint8).data for x in scattered if end > begin]
 
 
-def pieces_of(work: Work, number: int) -> list[Piece]:
-    """Where the entries of a partition are: its piece of each run that has entries for it."""
-    runs = [f"partition/{k}" for k in range(len(work.source))]
-    return [piece for piece in side_by_side(lambda key: work.piece(key, number), runs) if piece[0][2]]
+def groups_of(work: Work, number: int) -> list[list[Piece]]:
+    """Where the entries of a partition are: its pieces of the runs, in one group where it fits into memory, else in
+    groups of half as much.
+    """
+    runs, fits = [f"partition/{k}" for k in range(len(work.source))], work.plan.rows * work.plan.row_bytes
+    wanted = [piece for piece in side_by_side(lambda key: work.piece(key, number), runs) if piece[0][2]]
+    most = fits if sum(place[2] for place, _ in wanted) <= fits else fits // 2
+    return grouped(wanted, lambda piece: piece[0][2], most) or [[]]
 
 
-class Cut(NamedTuple):
-    """Where the entries of a partition that is too large are cut: before or after these coordinates."""
+def points_in(work: Work, groups: Sequence[Sequence[Piece]]) -> Array:
+    """Points that cut a partition into parts that fit, from a sample; none where it fits, or is one cell."""
+    plan = work.plan
+    total = sum(place[2] for group in groups for place, _ in group) // plan.row_bytes
+    pieces, random, found = _pieces(plan, total), np.random.default_rng(total), []
+    if pieces > 1:
+        for group in groups:
+            *coords, values = gathered(work, group)
+            at = random.integers(0, len(values), len(values) * _LOOKED // total + 1)
+            found.append(np.stack([x[at] for x in coords], 1))
+    points = np.concatenate([np.empty((0, len(plan.dims)), np.int64), *found])
+    if (points == points[:1]).all():
+        return points[:0]
+    order = np.lexsort(points.T[::-1])
+    points, counts = np.unique(points[order[len(order) * np.arange(1, pieces) // pieces]], axis=0, return_counts=True)
+    heavy = points[counts > 1]  # a cell that fills a part has a part of its own
+    heavy[:, -1] += 1
+    return np.unique(np.concatenate([points, heavy]), axis=0)
 
-    point: list[int]
-    after: bool
 
-    def reached(self, columns: Sequence[Array]) -> Array:
-        """Whether each entry comes after the cut."""
-        here = [np.broadcast_to(np.asarray(c, x.dtype), x.shape) for x, c in zip(columns[:-1], self.point, strict=True)]
-        return follow(columns[:-1], here) if self.after else ~follow(here, columns[:-1])
-
-
-def between(columns: list[Array], begin: Cut | None, end: Cut | None) -> list[Array]:
-    """The entries between two cuts; None is the beginning or the end of the partition."""
-    for cut, side in ((begin, True), (end, False)):
-        if cut is not None:
-            inside = cut.reached(columns) == side
-            columns = [x[inside] for x in columns]
+def between(columns: list[Array], begin: Array | None, end: Array | None) -> list[Array]:
+    """The entries from one point on, and before another one; None is the beginning or the end of the partition."""
+    for point, wanted in ((begin, False), (end, True)):
+        if point is not None:
+            coords = columns[:-1]
+            is_before = follow([np.broadcast_to(p, x.shape) for p, x in zip(point, coords, strict=True)], coords)
+            columns = [x[is_before == wanted] for x in columns]
     return columns
-
-
-def cuts_of(work: Work, wanted: Sequence[Piece], size: int) -> list[Cut]:
-    """Cuts of a partition of so many entries, from a sample; none where the partition fits, or is one cell."""
-    plan, random = work.plan, np.random.default_rng(size)
-    if size <= plan.rows:
-        return []
-    count, spots, width = _LOOKED
-    looked: list[Range] = []
-    for at in np.sort(random.choice(len(wanted), min(count, len(wanted)), replace=False)).tolist():
-        (key, begin, length), _ = wanted[at]
-        rows = length // plan.row_bytes
-        for start in random.integers(0, max(rows - width, 0) + 1, spots).tolist():
-            column = begin
-            for dtype in plan.column_types[:-1]:
-                looked.append((key, column + start * dtype.itemsize, min(width, rows) * dtype.itemsize))
-                column += rows * dtype.itemsize
-    found = [x.view(plan.column_types[0]) for x in work.store.ranges(looked)]
-    columns = [np.concatenate(found[k :: len(plan.dims)]) for k in range(len(plan.dims))]
-    if all((x == x[0]).all() for x in columns):
-        return []
-    pieces = _pieces(plan, size)
-    places = np.lexsort(columns[::-1])[len(columns[0]) * np.arange(1, pieces) // pieces]
-    points, counts = np.unique(np.stack([x[places] for x in columns], 1), axis=0, return_counts=True)
-    cuts = []
-    for point, heavy in zip(points.tolist(), counts > 1, strict=True):
-        cuts += [Cut(point, False), Cut(point, True)] if heavy else [Cut(point, False)]
-    return cuts
 
 
 def gathered(work: Work, wanted: Sequence[Piece]) -> list[Array]:

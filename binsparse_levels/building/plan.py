@@ -140,26 +140,27 @@ class Plan:
         """How many positions without entries a tree may have at least."""
         return max(self.rows // _POSITIONS, 1)
 
-    def typed(self, dtype: np.dtype[Any], fill: Any = None) -> dict[str, Any]:
-        """The fields that say the type of the values, and the fill value in it. Raises ArrayError."""
+    def typed(self, dtype: np.dtype[Any]) -> Plan:
+        """With this type of the values, unless the call gives another, and the fill value in it. Raises ArrayError."""
         dtype = (self.dtype or dtype).newbyteorder("=")
         check_value_type(dtype)
-        held = checked_fill(fill, dtype)
-        return {"dtype": dtype, "fill_value": None if held is None else np.asarray(held, dtype)[()]}
+        held = checked_fill(self.fill_value, dtype)
+        return replace(self, dtype=dtype, fill_value=None if held is None else np.asarray(held, dtype)[()])
 
-    def like(self, tensor: Tensor, fill: Any = None) -> Plan:
+    def like(self, tensor: Tensor) -> Plan:
         """With the structure, the attributes and the fill value of a tensor, where the call gives no others.
 
         Raises FormatError for a format or a map that the structure does not have.
         """
-        structure, fill = tensor.structure, tensor.fill_value if fill is None else fill
-        told = {"attributes": self.attributes or dict(tensor.attributes), **self.typed(tensor.dtype, fill)}
-        made = replace(self, structure=structure, descriptor_attributes=dict(tensor.descriptor_attributes), **told)
-        if structure is not None and made.map is not None:
-            what = f"does not go with the structure {structure} of the source; leave it out"
-            raise FormatError(Problem("map", what))
-        if structure is not None:
-            raise_if(FormatError, mirror_problems(structure, made.parsed, made.pad))
+        fill = tensor.fill_value if self.fill_value is None else self.fill_value
+        attributes, of_descriptor = self.attributes or dict(tensor.attributes), dict(tensor.descriptor_attributes)
+        made = replace(self, fill_value=fill, attributes=attributes, descriptor_attributes=of_descriptor)
+        made = replace(made.typed(tensor.dtype), structure=tensor.structure)
+        if made.structure is not None:
+            if made.map is not None:
+                what = f"does not go with the structure {made.structure} of the source; leave it out"
+                raise FormatError(Problem("map", what))
+            raise_if(FormatError, mirror_problems(made.structure, made.parsed, made.pad))
         return made
 
 
@@ -175,12 +176,13 @@ def planned(
     memory: int | None = None,
     used: int | None = None,
     rows: int | None = None,
+    pointers: float = 0,
     **rest: Any,
 ) -> Plan:
     """What is to be built, parsed and checked, as yet without a source.
 
-    memory: bytes of each process. used: bytes that a process has already; by default, those of this one. rows: in place
-    of both. rest: other fields of the plan. Raises the errors of `pack`, LimitError for too little memory.
+    memory, used, pointers: as for `rows_within`, of each process. rows: in place of these. rest: other fields of the
+    plan. Raises the errors of `pack`, LimitError for too little memory.
     """
     check_duplicates(duplicates)
     sizes = checked_sizes(shape)
@@ -190,8 +192,8 @@ def planned(
     known = None if dtype is None else checked_type(dtype).newbyteorder("=")
     if rows is None:
         index, value = np.dtype(index_dtype(stored, 0)).itemsize, 8 if known is None else known.itemsize
-        rows = rows_within(memory, len(stored), index, value, used=used)
-    return Plan(
+        rows = rows_within(memory, len(stored), index, value, used=used, pointers=pointers)
+    plan = Plan(
         sizes,
         str(parsed),
         rows,
@@ -203,6 +205,7 @@ def planned(
         limits=limits,
         **rest,
     )
+    return plan if known is None else plan.typed(known)
 
 
 def rows_within(
@@ -211,16 +214,17 @@ def rows_within(
     """The number of entries that a step may hold in memory.
 
     Each entry needs at most twice its coordinates and its value, three words for sorting, and its share of the
-    positions of a tree. The source may have more pointers than entries, where many fibers are empty.
+    positions of a tree.
 
-    memory: bytes of the whole process; by default, 1 GiB more than are `used`. coordinate, value: bytes of each.
+    memory: bytes of the whole process; by default, 1 GiB more than are `used`. coordinate, value: bytes of each. used:
+    what the process has already; by default, what this one has. pointers: of the source, for each entry.
     Raises OptionError, LimitError.
     """
     used = max(resident(), LOADED) if used is None else used
     given = used + MORE if memory is None else as_integer(memory)
     if given is None or given < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
-    each = _bytes_of_entry(ndim, coordinate, value)
+    each = (2 * coordinate + 2) * ndim + 3 * value + 48 + _POSITION // _POSITIONS
     free, least = given - used - _ALLOWANCE, _LEAST * each
     each += int(72 * pointers)
     if free < max(least, each):
@@ -229,25 +233,32 @@ def rows_within(
     return free // each
 
 
-def _bytes_of_entry(ndim: int, coordinate: int, value: int) -> int:
-    return (2 * coordinate + 2) * ndim + 3 * value + 48 + _POSITION // _POSITIONS
-
-
 def refuse_scalar(plan: Plan) -> None:
     if not plan.dims:
         raise FormatError(Problem("format", "a scalar is not built in parts; pack it"))
 
 
-def check_joined(plan: Plan, entries: int) -> None:
-    """Raise LimitError for more positions of dense levels than `limits` lets all entries have, and where trees that are
-    joined through all their entries at once exceed the memory.
-    """
+def most_positions(plan: Plan, entries: int) -> int:
+    """The greatest number of positions that so many entries make in a level."""
     most, n = 1, 1
     for place in places(plan.parsed.levels, plan.dims):
         distinct = min(n * cells(place.dims), entries)
         children = place.level.children(place.dims, n, distinct)
         n = distinct if children is None else children
         most = max(most, n)
+    return most
+
+
+def fits_whole(plan: Plan) -> bool:
+    """Whether any process has memory for the positions that levels have without entries."""
+    return most_positions(plan, 0) <= max(plan.positions, FEW)
+
+
+def check_joined(plan: Plan, entries: int) -> None:
+    """Raise LimitError for more positions of dense levels than `limits` lets all entries have, and where trees that are
+    joined through all their entries at once exceed the memory.
+    """
+    most = most_positions(plan, entries)
     hold_dense(most, entries, plan.limits)
     if not by_arrays(plan.parsed.levels) and (_JOINED * entries > plan.rows or most > plan.rows + FEW):
         what = f"{entries} entries in {most} positions of {plan.parsed} are joined all at once, and do not fit"

@@ -1,13 +1,11 @@
-"""Where the entries of a build come from, in numbered chunks: stored tensors, functions, Dask dataframes.
-
-A number gives the same chunk again, in any process.
-"""
+"""Where the entries of a build come from: stored tensors, functions, and chunks that come once."""
 
 from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -17,55 +15,21 @@ from ..containers.base import is_url, split_path, touching
 from ..containers.objects.bucket import Bucket
 from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.tree import index_dtype
-from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem, raise_if
+from ..errors import ArrayError, ContainerError, FormatError, OptionError, Problem, raise_if
 from ..formats.structure import expand, in_triangle, read_problems
 from ..io import reading
 from ..io.appending import joined_labels
 from ..io.kinds import Place, name_of
 from ..io.reading import check_lazy
+from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.labels import Labels
+from ..tensors.labels import TEXT, Column, Labels, stored_type
 from ..tensors.tensor import Tensor
-from ..tensors.validation import checked_entries
+from ..tensors.validation import checked_entries, differ
 from ..tensors.views import Mapped
-from .columns import Nulls, arrow, check_names, entries_of, names_in
-from .entries import Chunk, checked_columns, named, represents
+from .entries import Chunk, Source, columns_in, follow, renumbered, represents
 from .plan import Plan
-
-
-class Source:
-    """Entries in numbered chunks."""
-
-    def __len__(self) -> int:
-        raise NotImplementedError
-
-    def name(self, number: int) -> str:
-        """The place of a chunk, for messages."""
-        raise NotImplementedError
-
-    def read(self, number: int) -> Chunk:
-        """The coordinates and the values of a chunk."""
-        raise NotImplementedError
-
-    def value_type(self) -> np.dtype[Any]:
-        """The type that has all values, told by what is cheap to read. Raises ArrayError, OptionError."""
-        raise NotImplementedError
-
-    def labels(self, plan: Plan) -> Labels | None:
-        """The labels of all coordinates, read where they are sliced."""
-        return None
-
-    def columns(self, plan: Plan, number: int) -> list[Array]:
-        """The columns of a chunk, checked."""
-        name = self.name(number)
-        try:
-            return checked_columns(plan, self.read(number))
-        except ArrayError as error:
-            raise named(error, name) from None
-        except Exception as error:
-            if not isinstance(error, BinsparseError):
-                error.add_note(name)
-            raise
+from .work import Work, open_work, pages_of
 
 
 def common_type(types: Sequence[np.dtype[Any]], path: str) -> np.dtype[Any]:
@@ -193,8 +157,7 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
     for block in blocks_of(tree, max(rows // 2, 1)):
         coords, values = stored_entries(stored, block)
         if tree.padded:
-            with np.errstate(invalid="ignore"):
-                kept = ~((values == pad) | ((values != values) & bool(pad != pad)))
+            kept = differ(values, pad)
             coords, values = [x[kept] for x in coords], values[kept]
         if stored.structure is not None:
             both, values = expand(stored.structure, coords, values)
@@ -205,7 +168,7 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
         yield coords, values
 
 
-# Functions and Dask dataframes
+# Functions
 
 
 class Numbered(Source):
@@ -243,19 +206,6 @@ def pair_of(chunk: Any, ndim: int) -> Chunk:
     return coords, values if values.ndim else np.broadcast_to(values, (count,))
 
 
-def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Numbered:
-    """The partitions of a Dask dataframe; each is computed where it is read."""
-    check_names(list(frame.columns), names_in(columns))
-    parts = frame[names_in(columns)].to_delayed()
-
-    def read(number: int) -> Chunk:
-        part = parts[number].compute(scheduler="synchronous")
-        table = arrow().Table.from_pandas(part, preserve_index=False)
-        return entries_of(table, columns, nulls, lambda name: table.column(name).null_count, "frame")
-
-    return Numbered(read, len(parts), len(columns) - 1)
-
-
 def absolute(place: Place) -> Place:
     """A place as other processes understand it."""
     place = os.fspath(place) if isinstance(place, os.PathLike) else place
@@ -263,3 +213,56 @@ def absolute(place: Place) -> Place:
         return place
     path, group = split_path(place)
     return os.path.abspath(path) + (f":{group}" if group is not None else "")
+
+
+# Chunks that come once
+
+
+class Blocks(Source):
+    """Blocks of entries that a work keeps, in their order, as a plan has them. count: of the blocks. known: labels,
+    where these are not kept there. ranks: new numbers of coordinates, by dimension.
+    """
+
+    def __init__(self, address: str, written: Plan, count: int = 0) -> None:
+        self._address, self._written, self.count = address, written, count
+        self.known: Labels | None = None
+        self.ranks: Mapping[int, Array] = {}
+
+    def __len__(self) -> int:
+        return self.count
+
+    def name(self, number: int) -> str:
+        return f"block {number} of the chunks"
+
+    def columns(self, plan: Plan, number: int) -> list[Array]:
+        columns = columns_in(self._written, Work(self._address).get(f"rows/{number}"))
+        return renumbered(self._written, plan, columns, self.ranks)
+
+    def labels(self, plan: Plan) -> Labels | None:
+        if self.known is not None or plan.names is None:
+            return self.known
+        (*dims, values), work, columns = plan.names, Work(self._address, plan.id), {}
+        for k, type in enumerate(plan.labels):
+            if type is not None:
+                offsets = work.array(f"labels/{k}-offsets", np.dtype(np.int64)) if type == TEXT else None
+                columns[dims[k]] = Column(type, work.array(f"labels/{k}", stored_type(type)), offsets)
+        return Labels(tuple(dims), columns, values) if columns else None
+
+
+def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Progress | None) -> tuple[Plan, Blocks]:
+    """A source of these blocks, which the work in the folder keeps; in the plan, whether they ascend throughout."""
+    kept, entries = Blocks(folder, plan), 0
+    in_order = True
+    last: list[Array] = []  # the coordinates after which the next block has to begin
+    with open_work(folder, plan, kept) as work:
+        for columns in blocks:
+            if in_order:
+                coords = [np.append(*x) for x in zip(last, columns, strict=False)] if last else columns[:-1]
+                in_order = bool(follow([x[1:] for x in coords], [x[:-1] for x in coords]).all())
+                last = [x[-1:] for x in coords]
+            work.put(f"rows/{kept.count}", [list(pages_of(x)) for x in columns])
+            kept.count += 1
+            entries += len(columns[-1])
+            if progress is not None:
+                progress("rows", entries, entries)
+    return replace(plan, sorted=in_order), kept

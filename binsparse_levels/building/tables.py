@@ -1,19 +1,19 @@
-"""Tables with labels, numbered by DuckDB: labels in their order, sizes of dimensions, rows as integers.
-
-Each column of labels becomes a table of its distinct values and their numbers, and the rows are joined with these. What
-exceeds the memory lies in a folder meanwhile.
-"""
+"""Tables of many rows: Parquet files and Dask dataframes in numbered chunks; labels, which DuckDB numbers."""
 
 from __future__ import annotations
 
+import itertools
+import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from glob import escape, glob
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import Array
-from ..containers.base import is_url
-from ..errors import needing
+from ..containers.base import is_url, touching
+from ..containers.objects.bucket import Bucket, side_by_side
+from ..errors import PathMissingError, Problem, needing
 from ..parallel import get_threads
 from ..tensors.labels import TEXT, Column
 from .columns import (
@@ -30,12 +30,141 @@ from .columns import (
     refuse_nulls,
     type_of,
 )
-from .entries import Chunk
-from .parquet import described_parquet, opened_parquet
+from .entries import Chunk, Source, grouped
+from .sources import Numbered, changed, common_type, state_of
 from .work import Work
 
+_BATCH = 2**16  # rows of a Parquet file that are decoded at once
+_MOST = 2**21  # rows of a chunk, so that there is work for many processes
 _AT_ONCE = 2**17  # rows that DuckDB gives at once
 LEAST = 2**26  # bytes with which DuckDB works
+
+
+class _Piece(NamedTuple):
+    """Rows of a row group of a file."""
+
+    file: int
+    group: int
+    first: int
+    rows: int
+
+
+class Parquet(Source):
+    """The rows of Parquet files with integer coordinates, at most `rows` in a chunk: row groups, or a part of one.
+
+    columns: the names of the coordinates in order, and of the values, or None where rows are counted.
+    """
+
+    def __init__(self, files: Sequence[str], columns: Sequence[str | None], rows: int, nulls: Nulls) -> None:
+        self._files, self._columns, self._nulls = list(files), list(columns), nulls
+        self._states = list(side_by_side(state_of, self._files))
+        types, pieces = [], list[_Piece]()
+        for which, (schema, groups) in enumerate(side_by_side(described_parquet, self._files)):
+            check_names(schema.names, names_in(columns))
+            types += [] if columns[-1] is None else [type_of(schema.field(columns[-1]).type, columns[-1])]
+            for group, size in enumerate(groups):
+                pieces += [_Piece(which, group, k, min(rows, size - k)) for k in range(0, size, rows)]
+        self._chunks = grouped(pieces, lambda piece: piece.rows, min(rows, _MOST))
+        self._type = np.dtype(np.int64) if columns[-1] is None else common_type(types, f"columns.{columns[-1]}")
+
+    def __len__(self) -> int:
+        return len(self._chunks)
+
+    def name(self, number: int) -> str:
+        piece = self._chunks[number][0]
+        return f"{self._files[piece.file]}, row group {piece.group}, row {piece.first} on"
+
+    def read(self, number: int) -> Chunk:
+        found: list[Any] = []
+        for which, pieces in itertools.groupby(self._chunks[number], lambda piece: piece.file):
+            path = self._files[which]
+            with touching(path):
+                file = opened_parquet(path)
+                for piece in pieces:
+                    found += self._batches(file, piece)
+            if state_of(path) != self._states[which]:
+                raise changed(path)
+        table = arrow().Table.from_batches(found)
+        return entries_of(table, self._columns, self._nulls, self._nulls_of, table_of(self._files))
+
+    def _batches(self, file: Any, piece: _Piece) -> Iterator[Any]:
+        stop, at = piece.first + piece.rows, 0
+        for batch in file.iter_batches(_BATCH, [piece.group], names_in(self._columns), use_threads=False):
+            yield batch[max(piece.first - at, 0) : max(stop - at, 0)]
+            at += len(batch)
+            if at >= stop:
+                return
+
+    def _nulls_of(self, name: str) -> int:
+        """The number of nulls in a column of all files."""
+        batches = (x for file in self._files for x in opened_parquet(file).iter_batches(columns=[name]))
+        return sum(batch.column(0).null_count for batch in batches)
+
+    def value_type(self) -> np.dtype[Any]:
+        return self._type
+
+
+def parquet_files(places: str | Sequence[str]) -> list[str]:
+    """The Parquet files at a path, a pattern, a folder, or a URL of a file or of a prefix; or at several of these."""
+    if not isinstance(places, str | os.PathLike):
+        return [file for place in places for file in parquet_files(place)]
+    path = os.path.expanduser(places)
+    if not is_url(path):
+        path = os.path.abspath(path)
+        there = [path] if os.path.exists(path) else sorted(glob(path))
+        files = [x for place in there for x in (_files_below(place) if os.path.isdir(place) else [place])]
+    elif path.endswith(".parquet"):
+        return [path]
+    else:
+        root = path.rstrip("/")
+        files = [f"{root}/{name}" for name in sorted(Bucket(root).names("")) if name.endswith(".parquet")]
+    if not files:
+        raise PathMissingError(Problem(path, "no Parquet files here; they end with .parquet"))
+    return files
+
+
+def _files_below(folder: str) -> list[str]:
+    return sorted(glob(os.path.join(escape(folder), "**", "*.parquet"), recursive=True))
+
+
+def opened_parquet(path: str) -> Any:
+    """A Parquet file at a path or a URL."""
+    arrow()
+    from pyarrow.fs import FileSystem
+    from pyarrow.parquet import ParquetFile
+
+    if not is_url(path):
+        return ParquetFile(path)
+    if path.startswith("http"):
+        with needing("remote"):
+            import fsspec
+        return ParquetFile(fsspec.open(path).open(), pre_buffer=True)
+    files, key = FileSystem.from_uri(path)
+    return ParquetFile(files.open_input_file(key), pre_buffer=True)
+
+
+def described_parquet(path: str) -> tuple[Any, list[int]]:
+    """The schema of a Parquet file, and the rows of its row groups."""
+    with touching(path):
+        file = opened_parquet(path)
+        told = file.metadata
+        return file.schema_arrow, [told.row_group(k).num_rows for k in range(told.num_row_groups)]
+
+
+def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Numbered:
+    """The partitions of a Dask dataframe; each is computed where it is read."""
+    check_names(list(frame.columns), names_in(columns))
+    parts = frame[names_in(columns)].to_delayed()
+
+    def read(number: int) -> Chunk:
+        part = parts[number].compute(scheduler="synchronous")
+        table = arrow().Table.from_pandas(part, preserve_index=False)
+        return entries_of(table, columns, nulls, lambda name: table.column(name).null_count, "frame")
+
+    return Numbered(read, len(parts), len(columns) - 1)
+
+
+# Rows with labels
 
 
 def is_relation(given: Any) -> bool:
@@ -57,7 +186,9 @@ def table_of(files: Sequence[str]) -> str:
 
 
 class Table:
-    """The rows of a relation or of Parquet files, numbered.
+    """The rows of a relation or of Parquet files, numbered by DuckDB: labels in their order, sizes of dimensions.
+
+    Each column of labels becomes a table of its distinct values and their numbers, with which the rows are joined.
 
     columns: the names of the coordinates in order, and of the values, or None where rows are counted. memory: bytes
     that DuckDB may use. folder: for what is more.

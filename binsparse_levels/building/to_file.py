@@ -7,7 +7,7 @@ import inspect
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,7 +17,7 @@ from ..containers.replacing import Overwrite
 from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims
-from ..engine.tree import Tree, index_dtype
+from ..engine.tree import Tree
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
@@ -32,14 +32,16 @@ from ..tensors.changing import is_dense
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
-from ..tensors.validation import differ, fitting_format, mirror_problems
+from ..tensors.validation import fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls, Rows, check_nulls, is_table
-from .entries import Chunk, blocks, renumbered
-from .plan import Plan, planned, refuse_scalar, rows_within
-from .sources import Source, Tensors, entries_in_parts, pair_of
-from .streams import spilled
+from .entries import Chunk, Source, blocks, renumbered
+from .plan import Plan, fits_whole, planned, refuse_scalar
+from .sources import Tensors, entries_in_parts, pair_of, spilled
 from .work import open_work, scratch
+
+# What is known after the last chunk: the final plan, the labels, and the new numbers of coordinates by dimension
+_Finished: TypeAlias = tuple[Plan, Labels | None, Mapping[int, Array]]
 
 
 @within_memory
@@ -109,37 +111,32 @@ def convert(
     )
     tree, order = tensor._source, tensor.format.order
     blank = drops_zeros(source, opened, parsed)
-    rows = None if memory is None else _rows_of(memory, tree)
-    if rows is None or not tree.lazy or in_memory(source) or _entries(tree, rows) <= rows:
+    plan = None
+    if memory is not None:
+        pointers = _pointers(tree)
+        plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, memory=memory, pointers=pointers)
+    if plan is None or not tree.lazy or in_memory(source) or _entries(tree, plan.rows) <= plan.rows:
         made = opened.convert(parsed, limits=limits)
         made = made.drop_fill() if blank else made
         write(target, made, overwrite=overwrite, limits=limits, **options)
         return
     if blank:
-        plan = planned(opened.shape, parsed, dtype=opened.dtype, limits=limits, memory=memory)
-        plan = replace(plan, **plan.typed(opened.dtype, opened.fill_value))
-        known = _Told(opened._metadata.labels, opened.structure)
-        _write_chunks(plan, _without_blanks(opened, rows), target, rest, lambda: known)
+        plan = replace(plan, fill_value=opened.fill_value).typed(opened.dtype)
+        cells = entries_in_parts(opened, plan.rows)
+        _write_chunks(plan, cells, target, rest, lambda plan: (plan, opened._metadata.labels, {}))
         return
     check_target(target, overwrite=overwrite, **options)
     kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
-    plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, rows=rows, sorted=ordered, one=one)
+    plan = replace(plan, sorted=ordered, one=one).like(opened)
     with scratch(target) as folder:
-        _write_parts(folder, plan.like(opened), Tensors([source], rows, limits), target, rest, client, opened.map)
+        _write_parts(folder, plan, Tensors([source], plan.rows, limits), target, rest, client, opened.map)
 
 
 def drops_zeros(source: Place, tensor: Tensor, format: Format) -> bool:
     """Whether cells of a dense array of another system are no entries where they equal the fill value."""
     return is_dense(tensor) and not format.padded and is_foreign(source)
-
-
-def _without_blanks(dense: Tensor, rows: int) -> Iterator[Chunk]:
-    """The cells of a dense tensor that differ from the fill value, from so many at a time."""
-    for coords, values in dense._held.blocks(dense._pad(), rows):
-        there = differ(values, dense._pad())
-        yield [x[there] for x in coords], values[there]
 
 
 @within_memory
@@ -174,7 +171,7 @@ def write_from(
         of tables with Arrow's C stream, as those of pandas, polars, pyarrow, and relations of duckdb.
     path, overwrite, limits, options : as for `write`, without `narrow` and `bitpacked`.
     shape : as for `pack`, or None for a size that the chunks tell, or for all of them: the number of labels, or the
-        largest coordinate and 1. Then the chunks are read twice, so that they cannot be an iterator.
+        largest coordinate and 1.
     format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs levels that are joined array by
         array, such as those of CSF.
     memory : bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it has. A chunk has to
@@ -199,46 +196,49 @@ def write_from(
     >>> bl.read(store).to_dense().tolist()
     [[3.0, 0.0], [0.0, 2.0], [0.0, 0.0], [0.0, 1.0]]
     """
-    sizes = _surveyed(chunks, shape, dims, values, labels, nulls)
-    plan = planned(
-        sizes,
-        format,
-        map=map,
-        duplicates=duplicates,
-        dtype=dtype,
-        attributes=attributes,
-        limits=limits,
-        memory=memory,
-    )
+    if shape is None and dims is None:
+        raise OptionError(Problem("shape", "None needs names of the dimensions; pass dims=, or a size for each"))
+    sizes: Any = [None] * len(dims or ()) if shape is None else shape
+    open_ended = isinstance(sizes, Sequence) and None in sizes
+    common: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "fill_value": fill_value}
+    common |= {"attributes": attributes, "limits": limits}
+    if open_ended:  # the coordinates as they come, until all sizes are known
+        most = [INT64_MAX if size is None else size for size in sizes]
+        plan = planned(most, coordinates(len(most)), memory=memory, **common)
+    else:
+        plan = planned(sizes, format, map=map, memory=memory, **common)
     check_target(path, overwrite=overwrite, **options)
     check_nulls(nulls)
-    rows = _reader(plan, dims, values, labels, nulls)
-    stream = _chunks(chunks, plan, rows, fill_value)
+    rows, ends = _reader(plan, dims, values, labels, nulls), [0] * len(plan.shape)
+    stream = _measured(_chunks(chunks, plan, rows), ends)
     first: list[Chunk] = []
     while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
         first.append(chunk)  # one without entries does not tell the type of the values
     if not first and plan.dtype is None:
         raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
     names = None if rows is None else (*rows.dims, str(rows.values))
-    plan = replace(plan, names=names, **plan.typed(first[-1][1].dtype if first else np.dtype(float), fill_value))
+    plan = replace(plan.typed(first[-1][1].dtype if first else np.dtype(float)), names=names)
+
+    def finished(plan: Plan) -> _Finished:
+        """Labels ascend, so that ranges of them can be selected."""
+        ranks, known = ({}, None) if rows is None else (rows.ascend(), rows.labels())
+        if open_ended:
+            told = ends if rows is None else rows.sizes(ends)
+            found = [end if size is None else size for size, end in zip(sizes, told, strict=True)]
+            sized = planned(found, format, map=map, rows=plan.rows, names=names, **common)
+            plan = sized.typed(plan.column_types[-1])
+        return plan, known, ranks
+
     rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
-    _write_chunks(plan, itertools.chain(first, stream), path, rest, lambda: _told_by(rows))
+    _write_chunks(plan, itertools.chain(first, stream), path, rest, finished)
 
 
-class _Told(NamedTuple):
-    """What is known after the last chunk. ranks: the final numbers of coordinates, by dimension."""
-
-    labels: Labels | None
-    structure: str | None = None
-    ranks: Mapping[int, Array] = {}
-
-
-def _told_by(rows: Rows | None) -> _Told:
-    """What the reader of tables knows. Labels ascend, so that ranges of them can be selected."""
-    if rows is None:
-        return _Told(None)
-    ranks = rows.ascend()
-    return _Told(rows.labels(), None, ranks)
+def _measured(chunks: Iterable[Chunk], ends: list[int]) -> Iterator[Chunk]:
+    """The same chunks. ends: becomes one more than the greatest coordinate, by dimension."""
+    for coords, values in chunks:
+        if len(values):
+            ends[:] = [max(end, int(x.max()) + 1) for end, x in zip(ends, coords, strict=True)]
+        yield coords, values
 
 
 def _convert_text(
@@ -248,7 +248,7 @@ def _convert_text(
     release()  # what telling its shape and labels took
     limits = rest["limits"]
     plan = planned(stream.shape, format or stream.format, dtype=stream.dtype, limits=limits, memory=memory)
-    plan = replace(plan, one=None if plan.parsed.padded else stream.one, **plan.typed(stream.dtype))
+    plan = replace(plan, one=None if plan.parsed.padded else stream.one, structure=stream.structure)
     if stream.structure is not None:
         raise_if(FormatError, list(structure_problems(stream.structure, stream.shape, stream.dtype)))
         raise_if(FormatError, mirror_problems(stream.structure, plan.parsed, plan.pad))
@@ -260,7 +260,7 @@ def _convert_text(
                 raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
             yield coords, values
 
-    _write_chunks(plan, chunks(), target, rest, lambda: _Told(stream.labels, stream.structure))
+    _write_chunks(plan, chunks(), target, rest, lambda plan: (plan, stream.labels, {}))
 
 
 def _write_chunks(
@@ -268,26 +268,26 @@ def _write_chunks(
     chunks: Iterable[Chunk],
     path: Place,
     rest: Mapping[str, Any],
-    told: Callable[[], _Told],
+    finish: Callable[[Plan], _Finished],
 ) -> None:
-    """Write the entries of all chunks. rest: of the parameters of `write_from`."""
+    """Write the entries of all chunks. rest: of the parameters of `write_from`. finish: called after the last chunk."""
     found = blocks(plan, chunks)
-    one, two = next(found, None), next(found, None)
+    begun = [x for x in (next(found, None), next(found, None)) if x is not None]
+    finished = finish(plan) if len(begun) < 2 else None
     options = {name: x for name, x in rest.items() if name != "progress"}
-    if two is None and packing.fits_whole(plan):
-        labels, structure, ranks = told()
-        columns = renumbered(plan, one or [np.empty(0, dtype) for dtype in plan.column_types], ranks)
-        write(path, packing.whole(replace(plan, structure=structure), columns)._labelled(labels), **options)
+    if finished is not None and fits_whole(finished[0]):
+        final, labels, ranks = finished
+        (columns,) = begun or [[np.empty(0, dtype) for dtype in plan.column_types]]
+        write(path, packing.whole(final, renumbered(plan, final, columns, ranks))._labelled(labels), **options)
         return
     options.pop("limits")
     check_target(path, **options)
     refuse_scalar(plan)
     with scratch(path) as folder:
-        every = (x for some in ([one, two], found) for x in some if x is not None)
-        del one, two
+        every = itertools.chain((begun.pop(0) for _ in range(len(begun))), found)  # none is held any longer
         plan, kept = spilled(folder, plan, every, rest["progress"])
-        kept.known, structure, kept.ranks = told()
-        plan = replace(plan, structure=structure, sorted=plan.sorted and not kept.ranks)
+        plan, kept.known, kept.ranks = finished or finish(plan)
+        plan = replace(plan, sorted=plan.sorted and not kept.ranks)
         _write_parts(folder, plan, kept, path, rest, None, plan.through)
 
 
@@ -295,38 +295,10 @@ def _write_parts(
     folder: str, plan: Plan, entries: Source, target: Place, rest: Mapping[str, Any], client: Any, map: IndexMap | None
 ) -> None:
     """Sort and pack the entries in parts, in the folder, and write all trees as one tensor, in pieces."""
-    work = open_work(folder, plan, entries, sent=not running.in_this_process(client))
-    with contextlib.closing(work):
+    with open_work(folder, plan, entries, sent=not running.in_this_process(client)) as work:
         running.run(work, client, rest["progress"])
         header, encoded = packing.encoded(work, packing.join_heads(work), map)
         write_pieces(target, header, encoded, **rest)
-
-
-def _surveyed(
-    chunks: Any,
-    shape: Any,
-    dims: Sequence[str] | None,
-    values: str | None,
-    labels: Mapping[str, Any] | None,
-    nulls: Nulls,
-) -> Any:
-    """The shape, with the sizes that the chunks tell, which then are read. Raises OptionError for what is read once."""
-    if shape is None and dims is None:
-        raise OptionError(Problem("shape", "None needs names of the dimensions; pass dims=, or a size for each"))
-    sizes = [None] * len(dims or ()) if shape is None else shape
-    if not isinstance(sizes, Sequence) or None not in sizes:
-        return sizes
-    if isinstance(chunks, Iterator) or hasattr(chunks, "read_next_batch"):
-        raise OptionError(Problem("shape", "an iterator is read once; pass the sizes, a list of chunks, or use build"))
-    plan = planned((INT64_MAX,) * len(sizes), coordinates(len(sizes)))
-    rows = _reader(plan, dims, values, labels, nulls)
-    told = [0] * len(sizes)
-    for coords, _ in _chunks(chunks, plan, rows, None):
-        told = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(told, map(np.asarray, coords), strict=True)]
-    known = {} if rows is None else rows.labels().columns
-    named = zip(dims or [""] * len(told), told, strict=True)
-    counted = [len(known[name]) if name in known else size for name, size in named]
-    return [found if size is None else size for size, found in zip(sizes, counted, strict=True)]
 
 
 def _reader(
@@ -343,7 +315,7 @@ def _reader(
     return Rows(dims, values, labels, nulls)
 
 
-def _chunks(chunks: Any, plan: Plan, rows: Rows | None, fill: Any) -> Iterator[Chunk]:
+def _chunks(chunks: Any, plan: Plan, rows: Rows | None) -> Iterator[Chunk]:
     """The chunks of a stream, as arrays. Raises OptionError, ArrayError."""
     whole = is_table(chunks) or isinstance(chunks, Tensor)
     if not whole and (isinstance(chunks, str | bytes) or not isinstance(chunks, Iterable)):
@@ -351,7 +323,7 @@ def _chunks(chunks: Any, plan: Plan, rows: Rows | None, fill: Any) -> Iterator[C
         raise OptionError(Problem("chunks", what))
     for chunk in [chunks] if whole else chunks:
         if isinstance(chunk, Tensor):
-            yield from _entries_of(chunk, plan, rows, fill)
+            yield from _entries_of(chunk, plan, rows)
         elif is_table(chunk):
             if rows is None:
                 raise OptionError(Problem("dims", "a table needs the names of its columns; pass dims= and values="))
@@ -360,11 +332,11 @@ def _chunks(chunks: Any, plan: Plan, rows: Rows | None, fill: Any) -> Iterator[C
             yield pair_of(chunk, len(plan.shape))
 
 
-def _entries_of(tensor: Tensor, plan: Plan, rows: Rows | None, fill: Any) -> Iterator[Chunk]:
+def _entries_of(tensor: Tensor, plan: Plan, rows: Rows | None) -> Iterator[Chunk]:
     """The entries of a tensor that is merged with others. Raises ArrayError."""
     if tensor.ndim != len(plan.shape):
         raise ArrayError(Problem("chunks", f"a tensor has {tensor.ndim} dimensions, and {len(plan.shape)} are written"))
-    wanted = np.zeros((), tensor.dtype) if fill is None else fill
+    wanted = np.zeros((), tensor.dtype) if plan.fill_value is None else plan.fill_value
     if not np.array_equal(tensor._pad(), wanted, equal_nan=tensor.dtype.kind in "fcmM"):
         what = f"a tensor has the fill value {tensor._pad()}, and another one is written; pass fill_value= as it has"
         raise ArrayError(Problem("fill_value", what))
@@ -381,8 +353,6 @@ def _entries(tree: Tree, rows: int) -> int:
     return sum(block.size for block in blocks_of(tree, rows)) if tree.shares else len(tree.values)
 
 
-def _rows_of(memory: int, tree: Tree) -> int:
-    """The number of entries of a tree that may be in memory at a time."""
-    index = np.dtype(index_dtype(tree.dims, 0)).itemsize
-    pointers = sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)  # for each entry
-    return rows_within(memory, len(tree.dims), index, tree.values.dtype.itemsize, pointers=pointers)
+def _pointers(tree: Tree) -> float:
+    """The number of pointers of a tree for each entry: more than one where many fibers are empty."""
+    return sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)

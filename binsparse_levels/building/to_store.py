@@ -27,12 +27,10 @@ from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
 from . import running
 from .columns import Nulls, check_nulls, names_in
-from .entries import blocks
-from .parquet import Parquet, parquet_files
+from .entries import Source, blocks
 from .plan import LOADED, MORE, Plan, planned, refuse_scalar
-from .sources import Numbered, Source, Tensors, absolute, dask_chunks, state_of
-from .streams import Blocks, spilled
-from .tables import LEAST, Table, is_relation, needs_sql, table_of
+from .sources import Blocks, Numbered, Tensors, absolute, spilled, state_of
+from .tables import LEAST, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
 from .work import Work, begin, begun, open_work, scratch
 
 _ARROW = 3 * 2**24  # bytes of pyarrow, and of a row group that it reads
@@ -127,9 +125,10 @@ def build(
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=CODECS)
     given = _given(source, columns, count, shape, nulls)
     options: dict[str, Any] = {"format": format, "map": map, "duplicates": duplicates, "dtype": dtype}
+    options["fill_value"] = fill_value
     options |= {"attributes": attributes, "limits": limits, "storage": storage, "target": place, "overwrite": overwrite}
     call = {**options, "format": str(format), "source": given.told, "shape": shape, "columns": columns, "count": count}
-    call |= {"nulls": nulls, "fill_value": fill_value}
+    call["nulls"] = nulls
     with contextlib.ExitStack() as ending:
         folder = ending.enter_context(scratch(place)) if work is None else str(absolute(work))
         there = None if work is None else begun(folder, call)
@@ -143,48 +142,39 @@ def build(
         id = uuid.uuid4().hex[:16] if there is None else there["id"]
         options |= {"id": id, "staging": targets.staging_of(place, folder, id, kept=work is not None)}
         options |= running.bounds(memory, client) | ({} if there is None else {"rows": there["rows"]})
-        prepare = _numbered if given.make is None else _read
-        plan, entries, told = prepare(given, folder, there, options, fill_value, report)
+        options["names"] = None if columns is None else (*names_in(columns[:-1]), columns[-1] or "count")
+        plan, entries, told = given.prepare(options, folder, there, report)
         if work is not None:
             begin(folder, {**call, "the state of the source": getattr(entries, "states", None)}, {"id": id, **told})
         sent = not running.in_this_process(client)
-        made = ending.enter_context(contextlib.closing(open_work(folder, plan, entries, sent=sent)))
+        made = ending.enter_context(open_work(folder, plan, entries, sent=sent))
         running.run(made, client, report)
         targets.end(made, running.STAGES)
+
+
+_Begun: TypeAlias = tuple[Plan, Source, dict[str, Any]]  # and what a repeated call has to know
 
 
 class _Given(NamedTuple):
     """The source of a build, as the call names it.
 
-    told: what differs where it is another one. make: the source for a plan; None for a table that DuckDB numbers.
+    told: what differs where it is another one. prepare: gives the plan and the entries. places: which workers read.
     """
 
-    source: Any
-    columns: Sequence[str | None] | None
-    nulls: Nulls
-    shape: Any
     told: Any
+    prepare: Callable[..., _Begun]
     places: Sequence[str] = ()
-    make: Callable[[Plan], Source] | None = None
-
-    @property
-    def names(self) -> tuple[str, ...] | None:
-        return None if self.columns is None else (*names_in(self.columns[:-1]), self.columns[-1] or "count")
-
-    @property
-    def sizes(self) -> Sequence[int | None] | None:
-        return self.shape if self.shape is None or isinstance(self.shape, Sequence) else [self.shape]
 
 
 def _given(source: Any, columns: Sequence[str | None] | None, count: int | None, shape: Any, nulls: Nulls) -> _Given:
     """Raises OptionError for options that do not fit, ArrayError for another number of columns."""
-    made = partial(_Given, source, columns, nulls, shape)
+    sizes = shape if shape is None or isinstance(shape, Sequence) else [shape]
     if callable(source):
         number = as_integer(count)
         if number is None or number < 0 or columns is not None:
             raise OptionError(Problem("count", f"a function makes a number of chunks, got count={count!r:.40}"))
         name = getattr(source, "__qualname__", type(source).__name__)
-        return made(name, make=lambda plan: Numbered(source, number, len(plan.shape)))
+        return _Given(name, partial(_read, lambda plan: Numbered(source, number, len(plan.shape)), sizes))
     if count is not None:
         raise OptionError(Problem("count", "only a function makes a number of chunks; leave it out"))
     in_memory = is_relation(source) or hasattr(source, "to_delayed")
@@ -193,67 +183,70 @@ def _given(source: Any, columns: Sequence[str | None] | None, count: int | None,
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
         places = [absolute(x) for x in (source if isinstance(source, list | tuple) else [source])]
         named = [x if isinstance(x, str) else name_of(x) for x in places]
-        return made(named, named, lambda plan: Tensors(places, plan.rows, plan.limits))
-    sizes = made(None).sizes
+        return _Given(named, partial(_read, lambda plan: Tensors(places, plan.rows, plan.limits), sizes), named)
     ndim = len(columns) - 1 if sizes is None else len(sizes)
     if None in columns[:-1] or not 2 <= len(columns) == ndim + 1:
         what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
         raise ArrayError(Problem("columns", what))
     if is_relation(source):
-        return made(source.columns)
+        return _Given(source.columns, partial(_numbered, source, columns, nulls, sizes))
     if in_memory:
         told = list(source.columns), source.npartitions
-        return made(told, make=lambda plan: dask_chunks(source, columns, nulls))
+        return _Given(told, partial(_read, lambda plan: dask_chunks(source, columns, nulls), sizes))
     files = parquet_files(source)
     states = list(zip(files, side_by_side(state_of, files), strict=True))
-    given = _Given(files, columns, nulls, shape, states, files)
     if sizes is None or None in sizes or needs_sql(files, columns):
-        return given
-    return given._replace(make=lambda plan: Parquet(files, columns, plan.rows, nulls, table_of(files)))
+        return _Given(states, partial(_numbered, files, columns, nulls, sizes), files)
+    return _Given(states, partial(_read, lambda plan: Parquet(files, columns, plan.rows, nulls), sizes), files)
 
 
-_Begun: TypeAlias = tuple[Plan, Source, dict[str, Any]]  # and what a repeated call has to know
-
-
-def _read(given: _Given, folder: str, there: Any, options: Any, fill: Any, report: Progress | None) -> _Begun:
+def _read(
+    make: Callable[[Plan], Source], sizes: Any, options: dict[str, Any], folder: str, there: Any, report: Any
+) -> _Begun:
     """A source that is read in chunks."""
-    if given.sizes is None or None in given.sizes:
+    if sizes is None or None in sizes:
         raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables tell them"))
-    assert given.make is not None
-    if given.columns is not None and "rows" not in options:
+    if options["names"] is not None and "rows" not in options:
         options = {**options, "used": (options.get("used") or max(resident(), LOADED)) + _ARROW}
-    plan = planned(given.shape, **options)
+    plan = planned(sizes, **options)
     refuse_scalar(plan)
-    entries = given.make(plan)
+    entries = make(plan)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
-    plan = replace(plan, names=given.names, sorted=single)
-    plan = replace(plan, **plan.typed(plan.dtype or entries.value_type(), fill))
+    plan = replace(plan.typed(plan.dtype or entries.value_type()), sorted=single)
     if isinstance(entries, Tensors) and (tensors := entries.tensors()):
         entries.check(plan.shape)
-        plan = plan.like(tensors[0], fill)
+        plan = plan.like(tensors[0])
     return plan, entries, {"rows": plan.rows}
 
 
-def _numbered(given: _Given, folder: str, there: Any, options: Any, fill: Any, report: Progress | None) -> _Begun:
+def _numbered(
+    source: Any,
+    columns: Sequence[str | None],
+    nulls: Nulls,
+    sizes: Any,
+    options: dict[str, Any],
+    folder: str,
+    there: Any,
+    report: Progress | None,
+) -> _Begun:
     """A table, whose rows and labels this process numbers and leaves in the folder, unless they are there."""
-    assert given.columns is not None
     if there is not None:
         told = there["table"]
-        plan = planned(told["shape"], names=given.names, labels=tuple(told["labels"]), sorted=told["sorted"], **options)
-        return replace(plan, **plan.typed(np.dtype(told["dtype"]), fill)), Blocks(folder, told["blocks"]), there
+        plan = planned(told["shape"], labels=tuple(told["labels"]), sorted=told["sorted"], **options)
+        plan = plan.typed(np.dtype(told["dtype"]))
+        return plan, Blocks(folder, plan, told["blocks"]), there
     used = max(resident(), LOADED)
     memory = used + MORE if options.get("memory") is None else options["memory"]
     share = max((memory - used) // 2, LEAST)
     with contextlib.ExitStack() as ending:
         spare = ending.enter_context(scratch(folder)) if is_url(folder) else os.path.join(folder, "spare")
-        table = Table(given.source, given.columns, given.nulls, memory=share, folder=spare)
+        table = Table(source, columns, nulls, memory=share, folder=spare)
         ending.enter_context(contextlib.closing(table))
-        sizes = table.sizes()
-        if given.sizes is not None:
-            sizes = [there if size is None else size for there, size in zip(sizes, given.sizes, strict=True)]
-        options = {**options, "memory": memory, "used": used + share}
-        plan = planned(sizes, names=given.names, labels=table.labels, **options)
-        plan = replace(plan, **plan.typed(table.dtype, fill))
+        found = table.sizes()
+        if sizes is not None:
+            found = [here if size is None else size for here, size in zip(found, sizes, strict=True)]
+        plan = planned(found, labels=table.labels, **{**options, "memory": memory, "used": used + share})
+        plan = plan.typed(table.dtype)
         table.keep_labels(folder)
         plan, kept = spilled(folder, plan, blocks(plan, table.chunks()), report)
     told = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "dtype": plan.column_types[-1].str}

@@ -26,8 +26,8 @@ from ..containers.objects.stores import Range, Store
 from ..containers.replacing import part_of, real_path, remove
 from ..errors import ContainerError, OptionError, PathMissingError, Problem, refuse_memory
 from ..io.kinds import Place, split_place
+from .entries import Source
 from .plan import Plan
-from .sources import Source
 
 _TAIL = 2**14  # bytes at the end of an object that are read first
 _TRIES = 50  # to remove a folder, a tenth of a second apart
@@ -220,10 +220,6 @@ class Work(NamedTuple):
         """The error for an object that is not as a step has left it."""
         return ContainerError(Problem(f"{self.address}/{key}", "is damaged; start the build again in another folder"))
 
-    def close(self) -> None:
-        """Close the source in this process."""
-        _KNOWN.pop(self, None)
-
 
 def pages_of(array: Array) -> Iterator[Any]:
     """The bytes of an array in pieces of bounded size, one at least."""
@@ -261,16 +257,18 @@ def _sum_of(buffers: Iterable[Any]) -> int:
 _KNOWN: dict[Work, tuple[Plan, Source]] = {}
 
 
-def open_work(address: str, plan: Plan, source: Source, *, sent: bool) -> Work:
+@contextlib.contextmanager
+def open_work(address: str, plan: Plan, source: Source, *, sent: bool = False) -> Iterator[Work]:
     """The work of a plan. sent: other processes run steps, and find the plan and the source in the folder."""
-    work = Work(address, plan.id)
-    if sent:
-        raw = _pickled((plan, source))
-        work = Work(address, hashlib.sha256(raw).hexdigest())
+    raw = _pickled((plan, source)) if sent else b""
+    work = Work(address, hashlib.sha256(raw).hexdigest() if sent else plan.id)
     _KNOWN[work] = plan, source
-    if sent:
-        work.put("plan", [raw])
-    return work
+    try:
+        if sent:
+            work.put("plan", [raw])
+        yield work
+    finally:
+        _KNOWN.pop(work, None)
 
 
 def _loaded(work: Work) -> tuple[Plan, Source]:

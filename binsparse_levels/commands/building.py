@@ -6,14 +6,14 @@ import argparse
 import contextlib
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, get_args
 
 import numpy as np
 
 from ..building import build, write_from
-from ..building.columns import FILES, Nulls, Rows, file_tables
+from ..building.columns import FILES, Nulls, file_tables
 from ..engine.emission import Duplicates
 from ..errors import FormatError, PackageMissingError, PathExistsError, needing
 from ..formats.format import coordinates
@@ -57,16 +57,8 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         **written_options(options),
     }
     with wrong_call_if(FormatError, PathExistsError):
-        shape = options.shape or _least_shape(options.path, dims, chosen["nulls"])
-        write_from(file_tables(options.path, dims), out, shape, format, memory=options.memory, progress=True, **chosen)
-
-
-def _least_shape(path: str, dims: Sequence[str], nulls: Nulls) -> list[int]:
-    """The shape that holds the coordinates and the labels in these columns of a table."""
-    shape, rows = [0] * len(dims), Rows(dims, None, nulls=nulls)
-    for coords, _ in rows.chunks(file_tables(path, dims)):
-        shape = [max(size, int(x.max(initial=-1)) + 1) for size, x in zip(shape, coords, strict=True)]
-    return shape
+        rows = file_tables(options.path, dims)
+        write_from(rows, out, options.shape, format, memory=options.memory, progress=True, **chosen)
 
 
 def _build(options: argparse.Namespace) -> int:

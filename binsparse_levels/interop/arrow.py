@@ -76,21 +76,14 @@ def from_table(
     stored = _joined([x for _, x in chunks])
     for k, ranks in rows.ascend().items():
         coords[k] = ranks[coords[k]]
-    known = rows.labels()
     if shape is None:
-        columns = [known.columns.get(name) for name in dims]
-        shape = [_size(x) if column is None else len(column) for column, x in zip(columns, coords, strict=True)]
+        shape = rows.sizes([int(x.max()) + 1 if len(x) else 0 for x in coords])
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
-    return pack(coords, stored, shape, format, map=map, limits=limits, **options)._labelled(known)
+    return pack(coords, stored, shape, format, map=map, limits=limits, **options)._labelled(rows.labels())
 
 
 def _joined(parts: Sequence[Array]) -> Array:
     return parts[0] if len(parts) == 1 else np.concatenate(parts)
-
-
-def _size(coords: Array) -> int:
-    """The smallest size of a dimension with these coordinates."""
-    return int(coords.max()) + 1 if len(coords) else 0
 
 
 @within_memory

@@ -69,6 +69,23 @@ def test_labels_are_in_their_order(tmp_path, kind):
     assert bl.read(tmp_path / "b.zarr").shape == (500, whole.shape[1], 60)
 
 
+@pytest.mark.parametrize("shape", [None, (None, 500, None)])
+@pytest.mark.parametrize("size", [500, 10**6])
+@pytest.mark.parametrize("format", ["CSF", "sparse, dense, sparse @ 2, 0, 1"])
+def test_an_iterator_of_tables_tells_the_sizes(tmp_path, monkeypatch, shape, size, format):
+    monkeypatch.setattr(plan, "rows_within", lambda *_, **__: size)
+    table, options = rows(), {"dims": DIMS, "values": "v", "duplicates": "sum", "dtype": "f4", "fill_value": 0}
+    parts = (table[k * 300 : (k + 1) * 300] for k in range(10))
+    bl.write_from(parts, tmp_path / "a.h5", shape, format, **options)
+    found, whole = bl.read(tmp_path / "a.h5"), expected(table, DIMS, format)
+    assert found.shape == (whole.shape[0], shape[1] if shape else whole.shape[1], whole.shape[2])
+    assert (found.dtype, found.fill_value) == (np.float32, 0)
+    assert found.labels("user").tolist() == whole.labels("user").tolist()
+    for one, other in zip(found.unpack()[0], whole.unpack()[0], strict=True):
+        assert one.tolist() == other.tolist()
+    assert found.values.tolist() == whole.values.tolist()
+
+
 def test_a_table_goes_on_where_it_was_stopped(tmp_path):
     source = parts(tmp_path / "in", rows())
     options = {"columns": [*DIMS, "v"], "duplicates": "sum", "work": tmp_path / "work"}

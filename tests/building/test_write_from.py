@@ -279,7 +279,7 @@ def test_keys_that_agree_in_their_first_word(tmp_path, monkeypatch, others, poli
     three, which lie beside it.
     """
     monkeypatch.setattr(partitions, "sampled", lambda work: [0])
-    monkeypatch.setattr(partitions, "_LOOKED", (3, 2, 9))
+    monkeypatch.setattr(partitions, "_LOOKED", 54)
     rng = np.random.default_rng(0)
     shape, count, row = (2**62, 2**62), 4000, 2**61
     coords, values = [np.full(count, row), rng.integers(0, 2**62, count)], rng.random(count)
@@ -564,3 +564,14 @@ def test_more_fibers_than_dense_levels_may_make(tmp_path, name):
         with pytest.raises(LimitError, match="dense_bytes"):
             write_from([([[3], [1]], [1.0])], tmp_path / name, (2**62, 4), format)
         assert os.listdir(tmp_path) == []
+
+
+@pytest.mark.parametrize("size", [1000, 30])
+@pytest.mark.parametrize("format", ["CSR", "CSC"])
+def test_sizes_that_an_iterator_tells(tmp_path, size, format):
+    coords, values = entries(400, (50, 60))
+    with rows(size):
+        options = {"memory": 1, "duplicates": "sum"}
+        write_from(chunked(coords, values, [20] * 20), tmp_path / "a.h5", (None, 70), format, **options)
+    shape = (int(coords[0].max()) + 1, 70)
+    alike(read(tmp_path / "a.h5"), pack(coords, values, shape, format, duplicates="sum"))

@@ -6,7 +6,7 @@ from unittest import mock
 import numpy as np
 
 from binsparse_levels import pack
-from binsparse_levels.building import plan, to_file
+from binsparse_levels.building import plan
 from binsparse_levels.engine import joining
 from binsparse_levels.io import reading
 from binsparse_levels.tensors import labels
@@ -50,7 +50,5 @@ def alike(found, expected):
 @contextlib.contextmanager
 def rows_at_once(number):
     """Steps of builds and conversions have so many entries in memory."""
-    with contextlib.ExitStack() as stack:
-        for module in (plan, to_file):
-            stack.enter_context(mock.patch.object(module, "rows_within", return_value=number))
+    with mock.patch.object(plan, "rows_within", return_value=number):
         yield
