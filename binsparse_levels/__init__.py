@@ -30,7 +30,7 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return [*globals(), *_HOMES]
+    return [*__all__, "open", "__version__", "__all__", "__doc__", "__path__"]
 
 
 # What tensors ask of the rooms above theirs beside public names.

@@ -74,6 +74,11 @@ class Limits:
                 raise OptionError(Problem(field.name, f"expected an integer, got {value!r:.40}"))
             object.__setattr__(self, field.name, number)
 
+    def __repr__(self) -> str:
+        """The limits that differ from the defaults."""
+        changed = (f"{x.name}={value}" for x in fields(self) if (value := getattr(self, x.name)) != x.default)
+        return f"Limits({', '.join(changed)})"
+
     def hold(self, limit: str, asked: int, path: str, what: str) -> None:
         """Raise LimitError if `asked` exceeds the limit of that name."""
         allowed = getattr(self, limit)

@@ -12,6 +12,7 @@ tensor through an index map take it in the same text:
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -51,11 +52,14 @@ class Format:
     levels: the levels from the root down; their ranks add up to the rank of the tensor.
     transpose: stored dimension k is dimension transpose[k] of the tensor. None: the identity.
 
-    Two formats store the same bytes where their `canonical()` formats are equal. `str` is the notation, and
-    `parse_format` reads it. Raises FormatError for a transpose that is no permutation of the dimensions.
+    Two formats store the same bytes where their `canonical()` formats are equal. A format equals a notation of the same
+    bytes. `str` is the notation, and `parse_format` reads it. Raises FormatError for a transpose that is no permutation
+    of the dimensions.
 
     >>> print(Format((Dense(), Sparse())), Format((Sparse(2), Dense()), (2, 0, 1)), sep="; ")
     CSR; sparse(2), dense @ 2, 0, 1
+    >>> Format((Dense(), Sparse())) == "CSR"
+    True
     """
 
     levels: tuple[Level, ...]
@@ -74,6 +78,15 @@ class Format:
                 raise TypeError(f"a transpose is a permutation, got {self.transpose!r:.40}; list the dimensions")
             object.__setattr__(self, "transpose", as_integers(self.transpose))
             raise_if(FormatError, permutation_problems(self.transpose, self.rank))
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            with contextlib.suppress(BinsparseError):
+                return self._canonical == parse_format(other, self.rank)._canonical
+            return False
+        if not isinstance(other, Format):
+            return NotImplemented
+        return self is other or (self.levels, self.transpose) == (other.levels, other.transpose)
 
     @cached_property
     def rank(self) -> int:

@@ -18,6 +18,7 @@ from ..engine.joining import AT_ONCE, joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.contents import Dimension, dimension_of
 from ..tensors.encoding import encode_pieces
 from ..tensors.foreign import as_tensor
 from ..tensors.labels import Column, Labels
@@ -84,9 +85,9 @@ def concatenate(
 
 
 @within_memory
-def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
-    """Add a tensor after the one at `path`, along the outermost stored dimension, in the format of the file. Its labels
-    join those of the file, as in `concatenate`.
+def append(path: Place, tensor: Any, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
+    """Add a tensor after the one at `path` along a dimension, in the format of the file. Its labels join those of the
+    file, as in `concatenate`.
 
     The stored tensor is checked in full, then replaced atomically: the stored items are copied in pieces. Checksums,
     bit-packing, compression and chunks are kept. A compression that `write` does not offer becomes gzip in HDF5.
@@ -99,11 +100,12 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
     Parameters
     ----------
     path : as for `write`.
-    tensor : as for `write`.
+    tensor : as for `write`, in any format.
+    axis : the dimension, by number or name. A format grows along its outermost stored dimension alone: CSC along 1.
     limits : as for `read`.
     options : as for `write`; they replace the stored ones.
 
-    Raises the errors of `concatenate`, and OptionError for files of other systems.
+    Raises the errors of `concatenate`, FormatError for another axis, and OptionError for files of other systems.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -121,10 +123,10 @@ def append(path: Place, tensor: Any, *, limits: Limits = DEFAULT_LIMITS, **optio
         stored = storage_of(loading, location)
         there = _apart(there, path, path)
         mapped = there.map is not None or tensor.map is not None  # which `_joined` refuses
-        outer, its = there.format.order[:1], tensor.format.order[:1]
-        if not mapped and outer != its and there.ndim == tensor.ndim:
-            what = f"its format {there.format} grows along dimension {outer[0]}, and the tensor's {tensor.format} along"
-            raise FormatError(Problem(str(path), f"{what} {its[0]}; convert the file, or the tensor"))
+        outer = there.format.order[:1]
+        if not mapped and there.ndim == tensor.ndim and outer and dimension_of(there, axis) != outer[0]:
+            what = f"its format {there.format} grows along dimension {outer[0]} alone"
+            raise FormatError(Problem(str(path), f"{what}; pass axis={outer[0]}, or convert the file"))
         more = tensor if mapped else tensor.convert(there.format, limits=limits)
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits)
         kept = {**stored.options, **options}

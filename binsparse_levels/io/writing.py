@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import fields
 from typing import Any, TypeAlias
+
+import numpy.typing as npt
 
 from ..arrays import Array, Pieces, one_piece
 from ..containers.base import DEFAULT_STORAGE, Storage, Writer, is_url
@@ -16,6 +18,7 @@ from ..engine.emission import Duplicates
 from ..errors import ContainerError, DialectWarning, OptionError, Problem, within_memory
 from ..formats.descriptor import VERSION
 from ..limits import DEFAULT_LIMITS, Limits
+from ..tensors.contents import Dimension
 from ..tensors.encoding import encode_tensor, hold_header
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
@@ -39,6 +42,8 @@ def write(
     checksum: bool | None = None,
     narrow: bool = False,
     bitpacked: bool | Collection[str] = False,
+    dims: Sequence[str] | None = None,
+    labels: Mapping[Dimension, npt.ArrayLike | None] | None = None,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
@@ -59,6 +64,7 @@ def write(
     narrow: store index and pointer arrays in the smallest unsigned integers that hold them. They are read as such.
     bitpacked: store index and pointer arrays, or the integer arrays with these names, in as few bits as they need. They
         are read with their original type. Other programs cannot read them.
+    dims, labels: names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
     limits: bounds that `read` will apply.
     options: options of one kind of file. The module in `io/files` documents them under `write`.
 
@@ -74,7 +80,7 @@ def write(
     >>> sorted(store)
     ['binsparse', 'indices_1', 'pointers_to_1', 'values']
     """
-    tensor = as_tensor(tensor, copy=False)
+    tensor = as_tensor(tensor, copy=False, dims=dims, labels=labels)
     target = target_at(path, kind)
     storage = Storage(compression, chunks, shards, checksum)
     if not target.kind.tensors:

@@ -112,7 +112,7 @@ def doubled(tensor, model):
 @way("append", pads=True)
 def appended(tensor, model, draw, folder):
     place = stored(tensor, draw, folder)
-    bl.append(place, tensor)
+    bl.append(place, tensor, axis=tensor.format.order[0] if tensor.format.order else 0)
     return draw_reader(draw)(place), doubled(tensor, model)
 
 
