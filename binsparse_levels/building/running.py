@@ -17,7 +17,6 @@ run twice at once, leaves the same object, so that a build goes on wherever it w
 from __future__ import annotations
 
 import contextlib
-import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor, Executor, ProcessPoolExecutor, ThreadPoolExecutor, as_completed, wait
 from functools import partial
@@ -25,9 +24,9 @@ from typing import Any, NamedTuple
 
 from ..containers.base import is_url
 from ..errors import ContainerError, OptionError, Problem
-from ..io.writing import Progress
 from ..levels.registry import Travelling, arrive, travelling
 from ..parallel import using_threads
+from ..progress import Progress
 from ..system import release
 from . import packing, partitions
 from .plan import Plan
@@ -36,7 +35,6 @@ from .work import Work
 _SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
 _WORKER = 6 * 2**25  # bytes of a worker before it does anything
 _RETRIES = 3  # of a task, after a worker's death
-_WIDTH = 30  # characters of a bar
 
 
 class Stage(NamedTuple):
@@ -157,16 +155,3 @@ def bounds(memory: int | None, client: Any) -> dict[str, int | None]:
         limit = min((worker["memory_limit"] for worker in found if worker["memory_limit"]), default=None)
     share = memory if memory is not None or limit is None else int(limit * _SHARE) // threads
     return {"threads": 1, "memory": share, "used": _WORKER // threads}
-
-
-def reporter(progress: Progress | bool | None) -> Progress | None:
-    """What is called with the progress: a function of the caller's, or for True a bar, if there is a terminal."""
-    if isinstance(progress, bool):
-        return _bar if progress and sys.stderr.isatty() else None
-    return progress
-
-
-def _bar(stage: str, done: int, total: int) -> None:
-    width = _WIDTH * done // total if total else _WIDTH
-    end = "\n" if done >= total else ""
-    print(f"\r{stage:10}{'█' * width}{'·' * (_WIDTH - width)} {done} / {total}", end=end, file=sys.stderr, flush=True)

@@ -21,8 +21,8 @@ from ..io import reading
 from ..io.appending import joined_labels
 from ..io.kinds import Place, name_of
 from ..io.reading import check_lazy
-from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits
+from ..progress import Progress
 from ..tensors.labels import TEXT, Column, Labels, stored_type
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries, differ

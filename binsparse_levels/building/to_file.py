@@ -25,8 +25,9 @@ from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
 from ..io.kinds import Place, in_memory, is_foreign
-from ..io.writing import Progress, check_absent, check_target, write, write_pieces
+from ..io.writing import check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
+from ..progress import Progress, reporter
 from ..system import release
 from ..tensors.changing import is_dense
 from ..tensors.foreign import qualified
@@ -93,7 +94,7 @@ def convert(
     format, map = (None, map) if format is None else with_map(format, map)
     if map is not None and memory is not None:
         raise OptionError(Problem("memory", "another map needs the whole tensor in memory; leave out map or memory"))
-    rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
+    rest = {"progress": reporter(progress), "overwrite": overwrite, "limits": limits, **options}
     with contextlib.nullcontext() if memory is None else reading.streamed(source, limits=limits) as stream:
         if stream is not None:
             _convert_text(stream, target, format, memory, rest)
@@ -229,7 +230,7 @@ def write_from(
             plan = sized.typed(plan.column_types[-1])
         return plan, known, ranks
 
-    rest = {"progress": running.reporter(progress), "overwrite": overwrite, "limits": limits, **options}
+    rest = {"progress": reporter(progress), "overwrite": overwrite, "limits": limits, **options}
     _write_chunks(plan, itertools.chain(first, stream), path, rest, finished)
 
 

@@ -22,8 +22,8 @@ from ..errors import ArrayError, OptionError, PathExistsError, Problem, within_m
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..io.kinds import KINDS, name_of, target_at
-from ..io.writing import Progress
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
+from ..progress import Progress, reporter
 from ..system import resident
 from . import running
 from .columns import Nulls, check_nulls, names_in
@@ -117,7 +117,7 @@ def build(
     """
     from . import target as targets  # which loads zarr
 
-    place, report = _target(target), running.reporter(progress)
+    place, report = _target(target), reporter(progress)
     if work is None and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
     check_nulls(nulls)

@@ -18,6 +18,7 @@ from ..engine.joining import AT_ONCE, joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
+from ..progress import Progress, reporter
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.encoding import encode_pieces
 from ..tensors.foreign import as_tensor
@@ -27,7 +28,7 @@ from . import reading
 from .decoding import Loading
 from .kinds import Location, Place, in_place, name_of, resolved, split_place, target_at
 from .reading import check_lazy
-from .writing import Progress, write_pieces
+from .writing import write_pieces
 
 _AT_ONCE = 2**20  # items that are checked at once
 
@@ -37,7 +38,7 @@ def concatenate(
     sources: Sequence[Place],
     target: Place,
     *,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
     overwrite: Overwrite = False,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
@@ -52,7 +53,8 @@ def concatenate(
     Parameters
     ----------
     sources, target: as the path of `read` and `write`.
-    progress: called with "writing", the number of items written, and the total.
+    progress: called with "writing", the number of items written, and the total. True draws a bar on standard error,
+        where that is a terminal or a notebook.
     overwrite, limits: as for `write`.
     options: as for `write`, without `narrow` and `bitpacked`. By default, the target has checksums if one of the
         sources has them, and it packs the same arrays into bits as the first source. It has the first source's
@@ -81,7 +83,7 @@ def concatenate(
             inherited = {**inherited, "checksum": True}
         header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, limits, values=in_place(target))
         asked = {**inherited, **options}
-        write_pieces(target, header, pieces, progress=progress, overwrite=overwrite, limits=limits, **asked)
+        write_pieces(target, header, pieces, progress=reporter(progress), overwrite=overwrite, limits=limits, **asked)
 
 
 @within_memory

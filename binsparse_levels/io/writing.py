@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import warnings
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy.typing as npt
 
@@ -18,14 +18,13 @@ from ..engine.emission import Duplicates
 from ..errors import ContainerError, DialectWarning, OptionError, Problem, within_memory
 from ..formats.descriptor import VERSION
 from ..limits import DEFAULT_LIMITS, Limits
+from ..progress import Progress
 from ..tensors.contents import Dimension
 from ..tensors.encoding import encode_tensor, hold_header
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from .kinds import Location, Place, refuse, resolved, target_at
 from .reading import read
-
-Progress: TypeAlias = Callable[[str, int, int], None]  # the name of a stage, how many steps are done, of how many
 
 
 @within_memory

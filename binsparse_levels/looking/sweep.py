@@ -22,6 +22,7 @@ from ..io import open as open_tensor
 from ..io import read, write
 from ..limits import as_integer
 from ..parallel import get_threads
+from ..progress import Progress, reporter
 from ..system import processor_name
 from ..tensors.changing import expanded
 from ..tensors.foreign import as_tensor
@@ -139,6 +140,7 @@ def sweep(
     *,
     repeat: int = 5,
     seed: int = 0,
+    progress: Progress | bool | None = None,
 ) -> Sweep:
     """Store tensors in formats, and measure bits and times. A format that refuses a tensor is a row with its reason.
 
@@ -157,6 +159,8 @@ def sweep(
         from a file ("slice:0"), and of an `einsum` whose first operand is the tensor, such as "ij,j->i".
     repeat : rounds.
     seed : of the dense operands, and of the entries that are looked up.
+    progress : called with "sweeping", the number of finished tensors, and their total. True draws a bar on standard
+        error, where that is a terminal or a notebook.
 
     Raises
     ------
@@ -181,8 +185,11 @@ def sweep(
         raise OptionError(Problem("repeat", f"expected a number from 1 on, got {repeat!r:.40}"))
     wanted = named_formats(formats)
     rows: list[Row] = []
-    for name, source in _named(tensors):
+    report, total = reporter(progress), len(tensors) if isinstance(tensors, list | tuple | Mapping) else 1
+    for done, (name, source) in enumerate(_named(tensors), 1):
         rows += _rows(name, source, wanted, measure, rounds, seed)
+        if report is not None:
+            report("sweeping", done, total)
     return Sweep(tuple(rows), tuple(measure), _record(seed, rounds))
 
 
