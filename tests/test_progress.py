@@ -37,7 +37,7 @@ def test_nothing_is_drawn_in_a_pipe_or_unasked(capsys, monkeypatch):
     assert reporter(print) is print
 
 
-@pytest.mark.parametrize("call", ["concatenate", "sweep", "write_from", "convert"])
+@pytest.mark.parametrize("call", ["concatenate", "sweep"])
 def test_a_function_is_called_with_the_progress(tmp_path, call):
     seen, tensor = [], bl.pack_dense([[0, 2.0], [3, 0]], "CSR")
     bl.write(tmp_path / "a.h5", tensor)
@@ -48,8 +48,6 @@ def test_a_function_is_called_with_the_progress(tmp_path, call):
     {
         "concatenate": lambda: bl.concatenate([tmp_path / "a.h5"] * 2, tmp_path / "b.h5", progress=report),
         "sweep": lambda: bl.sweep([tensor, tensor], ["CSR"], ["bits"], progress=report),
-        "write_from": lambda: bl.write_from([tensor], tmp_path / "b.h5", (2, 2), "CSR", progress=report),
-        "convert": lambda: bl.convert(tmp_path / "a.h5", tmp_path / "b.h5", "CSC", memory=2**30, progress=report),
     }[call]()
     assert seen
     assert all(0 <= done <= total and isinstance(stage, str) for stage, done, total in seen)
