@@ -2,6 +2,8 @@
 
 import pytest
 
+import binsparse_levels as bl
+
 
 @pytest.mark.parametrize("library", ["obstore", "s3fs"])
 def test_a_proxy_counts_what_a_library_asks_an_s3_server(counted_s3, library):
@@ -33,3 +35,13 @@ def test_a_put_on_condition_is_refused(s3):
     with pytest.raises(obstore.exceptions.AlreadyExistsError):
         store.put("a", b"second", mode="create")
     assert bytes(store.get("a").bytes()) == b"first"
+
+
+def test_an_endpoint_without_encryption_needs_no_second_variable(s3, monkeypatch):
+    monkeypatch.delenv("AWS_ALLOW_HTTP")
+    tensor = bl.pack_dense([[0, 2.0], [3, 0]], "CSR")
+    bl.write(f"{s3}/a.zarr", tensor)
+    one = lambda _: ([[0], [1]], [2.0])  # noqa: E731
+    bl.build(one, f"{s3}/b.zarr", (2, 2), "CSR", count=1, work=f"{s3}/work")
+    assert bl.open(f"{s3}/a.zarr").equals(tensor)
+    assert bl.read(f"{s3}/b.zarr").nnz == 1

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import importlib.util
+import os
 from collections.abc import Callable
 from datetime import timedelta
 from typing import Any, TypeAlias
@@ -37,11 +38,16 @@ def store_at(url: str) -> Any:
             word = base64.b64encode(unquote(user).encode()).decode()
             options["default_headers"] = {"Authorization": f"Basic {word}"}
         return HTTPStore.from_url(parts._replace(netloc=host).geturl(), client_options=options, retry_config=RETRY)
-    if parts.scheme in _CLOUDS and importlib.util.find_spec("obstore"):
-        from obstore.store import from_url
+    return cloud_store(url) if parts.scheme in _CLOUDS and importlib.util.find_spec("obstore") else None
 
-        return from_url(url, retry_config=RETRY)
-    return None
+
+def cloud_store(url: str) -> Any:
+    """The store of obstore's at the URL of a cloud. An endpoint of the environment may be plain HTTP."""
+    from obstore.store import from_url
+
+    endpoints = (os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"))
+    plain: Any = {"allow_http": True} if any(x.lower().startswith("http://") for x in endpoints) else {}
+    return from_url(url, retry_config=RETRY, client_options=plain)
 
 
 def file_at(url: str) -> Any:

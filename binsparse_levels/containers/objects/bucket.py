@@ -14,7 +14,7 @@ import numpy as np
 
 from ...errors import PathExistsError, Problem, needing
 from ..base import touching
-from ..remote import RETRY
+from ..remote import cloud_store
 from .codecs import Bytes
 from .stores import Range, shorter, touching_object
 
@@ -67,7 +67,7 @@ class Bucket:
             import obstore.store
         self._url, self._calls = url.rstrip("/"), obstore
         with touching(url):
-            self._store = obstore.store.from_url(self._url, retry_config=RETRY)
+            self._store = cloud_store(self._url)
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
         def send(file: IO[bytes]) -> None:
