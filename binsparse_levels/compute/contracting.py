@@ -65,22 +65,20 @@ def contracted(
     A walked operand that is in a file is read part by part. Precondition: each letter of an operand is there once, and
     is kept or is one of the other operand. Raises LimitError.
     """
-    swapped = _cost(b, others, a, mine, kept) < _cost(a, mine, b, others, kept)
+    swapped = _cost(b, others, a, mine, kept, memory) < _cost(a, mine, b, others, kept, memory)
     rows, letters, other, theirs = (b, others, a, mine) if swapped else (a, mine, b, others)
     first = [x for x in _stored(rows, letters) if x in kept]
     if is_large(other, memory):
-        what = f"an operand of {other.nbytes} bytes is read whole, and does not fit {memory}; pass a larger memory="
+        what = f"one of two operands is read whole, and {other.nbytes} bytes do not fit {memory}; pass a larger memory="
         raise LimitError(Problem("memory", what))
     labels = [(a, mine), (b, others)]
     if first and is_large(rows, memory):
-        loaded, left = other.load()._labelled(None), ""
+        order, loaded = first + [x for x in theirs if x not in letters], other.load()._labelled(None)
 
         def part_of(_: range, slab: Tensor) -> Tensor:
-            nonlocal left
             made, left = contracted(slab._labelled(None), letters, loaded, theirs, kept, work, memory)
-            return made.permute([left.index(x) for x in "".join(order)])
+            return made.permute([left.index(x) for x in order])
 
-        order = first + [x for x in theirs if x not in letters]
         whole = in_parts(rows, letters.index(first[0]), 0, memory, part_of)
         return whole._labelled(_labels(labels, order)), "".join(order)
     if not _fits(rows, letters, kept):
@@ -159,12 +157,13 @@ def _fits(rows: Tensor, letters: str, kept: set[str]) -> bool:
     return together and all(level.ordered and level.loop(not d) is not None for d, level in enumerate(levels))
 
 
-def _cost(rows: Tensor, letters: str, other: Tensor, theirs: str, kept: set[str]) -> int:
-    """The values that are converted before a product."""
+def _cost(rows: Tensor, letters: str, other: Tensor, theirs: str, kept: set[str], memory: int) -> tuple[bool, int]:
+    """Whether the other operand is too large to be read whole, and the values that are converted before a product."""
     converted = 0 if _fits(rows, letters, kept) else len(rows._source.values)
     shared = [x for x in theirs if x in letters]
     is_matrix = len(theirs) == 2 and other.format.alias in ("CSR", "CSC") and _stored(other, theirs)[:1] == shared
-    return converted + (0 if is_matrix and other.map is None else len(other._source.values))
+    converted += 0 if is_matrix and other.map is None else len(other._source.values)
+    return is_large(other, memory), converted
 
 
 class _Matrix(NamedTuple):

@@ -340,5 +340,7 @@ def test_a_product_of_a_file_that_is_larger_than_memory(tmp_path):
         both = einsum("ij,ij->ij", source, large, memory=2**20)
         assert source._source.lazy
         assert both.equals(large * large)
+        assert einsum("ij,jk->ik", small.T, source, memory=2**20).equals(small.T @ large)
+        assert source._source.lazy
         with pytest.raises(bl.LimitError, match="memory="):
-            einsum("ij,jk->ik", small.T, source, memory=2**18)
+            einsum("ij,jk->ik", source.T, source, memory=2**18)
