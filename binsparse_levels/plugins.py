@@ -103,7 +103,7 @@ def _run(path: str) -> None:
             spec.loader.exec_module(module)
         except Exception as error:
             del sys.modules[name]
-            raise OptionError(Problem(path, f"cannot be loaded: {error!r}; mend the file")) from error
+            raise OptionError(Problem(path, f"cannot be loaded: {error!r}; correct the file")) from error
     elif before is None or not os.path.samefile(getattr(before, "__file__", None) or os.devnull, path):
         raise OptionError(Problem(path, f"another module has the name {name!r:.40}; rename the file"))
     if all(kind.__module__ != name for kind in LEVELS.values()):

@@ -178,7 +178,7 @@ def test_a_file_is_a_plugin(program, tmp_path):
         """
     )
     assert [line.partition("; ")[2] for line in told.splitlines()[-3:]] == [
-        "mend the file",
+        "correct the file",
         "rename the file",
         "decorate it with binsparse_levels.levels.register",
     ]

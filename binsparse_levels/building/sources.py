@@ -35,7 +35,7 @@ from .work import Work, open_work, pages_of
 def common_type(types: Sequence[np.dtype[Any]], path: str) -> np.dtype[Any]:
     """The smallest type that has every value of these types. Raises ArrayError, OptionError where there is none."""
     if not types:
-        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+        raise OptionError(Problem("dtype", "the type of the values is unknown without chunks; pass dtype="))
     with contextlib.suppress(TypeError):
         found: np.dtype[Any] = np.result_type(*types)
         if all(represents(found, x) for x in types):

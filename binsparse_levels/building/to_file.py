@@ -216,7 +216,7 @@ def write_from(
     while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
         first.append(chunk)  # one without entries does not tell the type of the values
     if not first and plan.dtype is None:
-        raise OptionError(Problem("dtype", "there are no chunks to tell the type of the values; pass dtype="))
+        raise OptionError(Problem("dtype", "the type of the values is unknown without chunks; pass dtype="))
     names = None if rows is None else (*rows.dims, str(rows.values))
     plan = replace(plan.typed(first[-1][1].dtype if first else np.dtype(float)), names=names)
 

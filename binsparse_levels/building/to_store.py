@@ -205,7 +205,7 @@ def _read(
 ) -> _Begun:
     """A source that is read in chunks."""
     if sizes is None or None in sizes:
-        raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables tell them"))
+        raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables contain them"))
     if options["names"] is not None and "rows" not in options:
         options = {**options, "used": (options.get("used") or max(resident(), LOADED)) + _ARROW}
     plan = planned(sizes, **options)

@@ -117,7 +117,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         _build, "build a tensor that is larger than memory, in a sharded Zarr store, by many processes",
         argument("source", "Parquet files, with --columns: paths, patterns, folders, URLs; or tensors", nargs="+"),
         argument("target", "a Zarr store: a folder or a URL"),
-        argument("--shape", "such as 125,?,112765; ? or no --shape is told by Parquet files", type=_sizes),
+        argument("--shape", "such as 125,?,112765; ? or no --shape is read from Parquet files", type=_sizes),
         argument("--format", "such as CSR, or 'sparse, sparse, sparse'", required=True),
         COLUMNS,
         argument("--duplicates", "how to merge duplicates; error by default", choices=get_args(Duplicates)),

@@ -154,7 +154,7 @@ def loop_problems(level: Level, root: bool) -> Iterator[Problem]:
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except SyntaxError as error:
-        yield Problem("loop", f"is no Python: {error}; mend the text")
+        yield Problem("loop", f"is no Python: {error}; correct the text")
         return
     used = {x.id for x in nodes if isinstance(x, ast.Name)}
     made = {x.id for x in nodes if isinstance(x, ast.Name) and type(x.ctx) is ast.Store}

@@ -235,7 +235,7 @@ def _parse_notation(text: str, rank: int | None, kinds: tuple[type[Level], ...])
     if at:
         items = [item.strip() for item in order.split(",")] if order.strip() else []
         if not all(re.fullmatch(r"[0-9]{1,9}", item) for item in items):
-            raise FormatError(Problem(repr(text), f"expected integers behind the @, got {order.strip()!r}"))
+            raise FormatError(Problem(repr(text), f"expected integers after the @, got {order.strip()!r}"))
         transpose = tuple(map(int, items))
     if rank is None and at and name in FAMILIES:
         rank = len(items)

@@ -342,7 +342,7 @@ def warn_of_others(place: Place) -> None:
             return
         others = [] if is_url(path) else sorted(list_others(path))
     if others:
-        what = f"{path}: has {', '.join(others):.200} beside its tensor, which are left out"
+        what = f"{path}: has {', '.join(others):.200} in addition to its tensor, which are left out"
         remedy = f"convert {path}:NAME for a tensor that list_tensors names"
         warnings.warn(f"{what}; {remedy}", DialectWarning, stacklevel=4)
 

@@ -70,7 +70,7 @@ class Bits(Bitmap):
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         count = n * cells(dims)
         if count % 8 and arrays["bits"][-1] >> count % 8:
-            yield Problem(f"bits[{len(arrays['bits']) - 1}]", f"bits behind the {count} cells are set")
+            yield Problem(f"bits[{len(arrays['bits']) - 1}]", f"bits after the {count} cells are set")
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return _bytes(n * cells(dims))

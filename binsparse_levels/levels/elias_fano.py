@@ -167,7 +167,7 @@ class EliasFano(Pointed):
             words, at = arrays[role], end >> 6
             pieces = (words[k : k + size] for k in range(at + 1, len(words), size))
             if any(map(np.any, itertools.chain([words[at : at + 1] >> np.uint64(end & 63)], pieces))):
-                yield Problem(f"{role}[{len(words) - 1}]", f"bits behind those of the last of {count} numbers are set")
+                yield Problem(f"{role}[{len(words) - 1}]", f"bits after those of the last of {count} numbers are set")
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         child = np.empty(len(positions), np.int64)

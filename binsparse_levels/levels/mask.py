@@ -126,7 +126,7 @@ class Mask(Pointed):
                 yield Problem(f"ptr[{fibers[p] + 1}]", what)
                 return
             for p in np.flatnonzero(octets[ends - 1] >> rest)[:1].tolist() if rest else ():
-                yield Problem(f"bits[{start + ends[p] - 1}]", f"bits behind the {cells(dims)} cells are set")
+                yield Problem(f"bits[{start + ends[p] - 1}]", f"bits after the {cells(dims)} cells are set")
                 return
         if not width and count:
             yield Problem(f"ptr[{n}]", f"expected 0, since fibers have no cells, got {count}")

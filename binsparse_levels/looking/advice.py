@@ -116,7 +116,7 @@ class Advice:
             above |= bits(covered)
             if told is None:
                 whose = f"{place.level} in this order; name the format in formats="
-                raise FormatError(Problem("format", f"counts do not tell the size of {whose}"))
+                raise FormatError(Problem("format", f"counts do not determine the size of {whose}"))
             read, total, n = read + told[0], total + told[1], told[2]
             if not sizes.fits(n):
                 sizes.limits.hold("dense_bytes", 8 * n, "format", "the size in bytes of what the dense levels make")

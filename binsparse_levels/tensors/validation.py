@@ -39,7 +39,7 @@ def fitting_format(format: FormatLike, sizes: tuple[int, ...], limits: Limits, *
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
     parsed = parse_format(format, len(sizes))
     if parsed.rank != len(sizes):
-        what = "the stored shape behind the map is" if mapped else "the shape"
+        what = "the stored shape of the map is" if mapped else "the shape"
         remedy = "call without_map() of the tensor first, or pass map=" if mapped else "change one"
         raise FormatError(Problem("format", f"{parsed} has {parsed.rank} dimensions, {what} {sizes}; {remedy}"))
     return parsed

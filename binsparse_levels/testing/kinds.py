@@ -74,7 +74,7 @@ def check_built(made: Built) -> None:
     lengths = {role: len(array) for role, array in made.arrays.items()}
     counted, problems = made.level.lengths(lengths, made.dims, made.n)
     assert problems == [], "lengths refuses what build makes"
-    assert counted in (None, made.size), f"lengths tells {counted} children, size {made.size}"
+    assert counted in (None, made.size), f"lengths returns {counted} children, size {made.size}"
     if len(made.children):
         assert 0 <= made.children.min() <= made.children.max() < made.size, "build gives a child outside of size"
 
@@ -117,13 +117,13 @@ def check_sizes(made: Built) -> None:
     numbers = {role for role, spec in made.specs.items() if spec.holds in INTEGERS}
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in made.arrays.items())
     told = level.nbytes(dims, n, size, root=False, itemsize=4)
-    assert told in (None, real), f"nbytes tells {told}, and the arrays take {real}"
+    assert told in (None, real), f"nbytes returns {told}, and the arrays take {real}"
     children = level.children(dims, n, len(set(made.rows)))
-    assert children in (None, size), f"children tells {children}, and there are {size}"
+    assert children in (None, size), f"children returns {children}, and there are {size}"
     for k in range(level.rank):
         taken = level.sliced(dims, n, size, k, root=False, itemsize=4)
         assert (taken is None) == (told is None), "sliced tells a number where nbytes tells none, or the reverse"
-        assert taken is None or 0 <= taken <= dims[k] * real, f"sliced tells {taken} bytes of {real}"
+        assert taken is None or 0 <= taken <= dims[k] * real, f"sliced returns {taken} bytes of {real}"
 
 
 def check_counted(made: Built) -> None:

@@ -73,8 +73,8 @@ def test_notation(text, format):
         ("sparse(2, base=3)", "no such key"),
         ("sparse, sparse @ 1", "permutation of 0 … 1"),
         ("sparse, sparse @ 1, 1", "permutation of 0 … 1"),
-        ("sparse, sparse @ 1, a", "expected integers behind the @"),
-        ("sparse, sparse @ 1 @ 0", "expected integers behind the @"),
+        ("sparse, sparse @ 1, a", "expected integers after the @"),
+        ("sparse, sparse @ 1 @ 0", "expected integers after the @"),
     ],
 )
 def test_faults_of_the_notation(text, message):

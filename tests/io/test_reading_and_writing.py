@@ -496,7 +496,7 @@ def test_a_conversion_names_what_it_leaves_out(tmp_path, name):
     convert(tmp_path / name, tmp_path / "b.h5")
     write(f"{tmp_path}/{name}:right_side", tensor)
     write(f"{tmp_path}/{name}:x", tensor)
-    with pytest.warns(DialectWarning, match=r"has right_side, x beside its tensor.*list_tensors"):
+    with pytest.warns(DialectWarning, match=r"has right_side, x in addition to its tensor.*list_tensors"):
         convert(tmp_path / name, tmp_path / "b.h5", overwrite=True)
     convert(f"{tmp_path}/{name}:x", tmp_path / "c.h5")
     assert read(tmp_path / "b.h5").equals(tensor)

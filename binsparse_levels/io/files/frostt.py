@@ -57,7 +57,7 @@ def streaming(
     if shape is None and stated is not None and (empty or (len(stated) == width - 1 and (found <= stated).all())):
         shape = stated
     if shape is None and empty:
-        raise ArrayError(Problem(path, "has no entries to tell its shape; pass shape="))
+        raise ArrayError(Problem(path, "has no entries, so its shape is unknown; pass shape="))
     sizes = tuple(found.tolist()) if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
     dtype = np.result_type(*dtypes)
 

@@ -36,7 +36,7 @@ def _there(path: str, names: Sequence[str]) -> str:
     paths = [os.path.join(path, name + end) for name in names for end in ("", ".gz")]
     there = next((file for file in paths if os.path.isfile(file)), None)
     if there is None:
-        raise ContainerError(Problem(path, f"has no {names[0]}, which stands beside a matrix; put it there"))
+        raise ContainerError(Problem(path, f"has no {names[0]}, which belongs next to a matrix; put it there"))
     if os.path.islink(there):
         raise UnsafeError(Problem(there, "a symbolic link is not followed; name the folder that it leads to"))
     return there

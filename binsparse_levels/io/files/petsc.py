@@ -55,7 +55,7 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
     fitting = [dtype for dtype, end in sorted(ends.items(), key=lambda x: x[1]) if is_followed(end)]
     fitting += [dtype for dtype, end in ends.items() if end == size]
     if not fitting:
-        what = f"expected {entries} real or complex values behind byte {values_at}, got {size} bytes in all"
+        what = f"expected {entries} real or complex values after byte {values_at}, got {size} bytes in all"
         raise ArrayError(Problem(path, what))
     lengths = array(lengths_at, rows, index, "lengths")[:].astype(np.int64)
     if lengths.min(initial=0) < 0 or lengths.sum() != entries:

@@ -93,7 +93,7 @@ def blocks(
         if not more and numbers:
             warn_of_end(data, path)
         if data:
-            yield data, f"{path}, behind line {lines}" if lines else path
+            yield data, f"{path}, after line {lines}" if lines else path
         lines += int(np.count_nonzero(np.frombuffer(data, np.uint8) == _END))
 
 
