@@ -46,7 +46,9 @@ def calculate(function: np.ufunc, method: str, inputs: Sequence[Any], options: M
     OptionError : cells that are not stored would have several values, or the function is not one of cells.
     LabelError : the operands have different labels.
     """
-    unknown = sorted(options.keys() - {"dtype", "casting"})
+    if options.get("out") is not None:
+        raise OptionError(Problem("out", "a tensor does not change; assign the result, such as a = a + b"))
+    unknown = sorted(options.keys() - {"dtype", "casting", "out"})
     name = function.__name__ if method == "__call__" else f"{function.__name__}.{method}"
     if method != "__call__" or function.signature or function.nout != 1 or unknown:
         given = f" with {', '.join(unknown)}" if unknown else ""

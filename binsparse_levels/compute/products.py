@@ -17,6 +17,7 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..formats.format import FormatLike
 from ..levels.positions import Array
 from ..limits import Limits
+from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_array, with_memory
 from .arithmetic import combined
@@ -115,6 +116,7 @@ def einsum(
 @within_memory
 def product(tensor: Any, other: Any) -> Any:
     """`tensor @ other`: the product with a dense vector or matrix, or with another tensor; see `einsum`."""
+    tensor, other = (as_tensor(x, copy=False) if hasattr(x, "nnz") else x for x in (tensor, other))
     if not isinstance(tensor, Tensor):
         return product_from_left(tensor, other)
     if not tensor.ndim:
