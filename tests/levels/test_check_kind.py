@@ -50,7 +50,7 @@ FAULTS = {
     "say ordered = False": variant(kinds.Backwards, ordered=True),
     "lists a coordinate of a fiber twice": variant(kinds.Columns, expand=doubled),
     "check refuses what build makes": variant(kinds.Columns, check=lambda *_, **__: iter([1])),
-    "nbytes tells 7": variant(kinds.Columns, nbytes=lambda *_, **__: 7),
+    "nbytes returns 7": variant(kinds.Columns, nbytes=lambda *_, **__: 7),
     "makes no array for the role 'at0'": variant(kinds.Backwards, build=lambda *_: ({}, np.zeros(0, int))),
     "uses 'len', which it does not know": variant(kinds.Columns, loop=loop("q = len(slots)\ni0 = 0\nyield")),
     "uses 'np', which": variant(kinds.Columns, loop=loop("q = np.uint64(0)\ni0 = 0\nyield")),
