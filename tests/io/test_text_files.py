@@ -5,6 +5,8 @@ import gzip
 import os
 import re
 import shutil
+import subprocess
+import sys
 import tracemalloc
 import warnings
 
@@ -485,3 +487,20 @@ def test_unsigned_integers_among_many(tmp_path, text):
     assert read(written(tmp_path / "a.mtx", f"{head}{rows}20001 1 7\n")).values[0] == 2**64 - 1
     with pytest.raises(ArrayError, match="is no number of type uint64"):
         read(written(tmp_path / "a.mtx", f"{head}{rows}20001 1 {text}\n"))
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_forked_process_writes_text(tmp_path):
+    """Threads of a library that formats text do not survive a fork."""
+    code = (
+        "import os, numpy as np, binsparse_levels as bl\n"
+        "tensor = bl.pack_dense(np.eye(3000) / 3, 'CSR')\n"
+        "bl.write('parent.mtx', tensor)\n"
+        "child = os.fork()\n"
+        "if not child:\n"
+        "    bl.write('child.mtx', tensor)\n"
+        "    os._exit(0)\n"
+        "os.waitpid(child, 0)\n"
+    )
+    subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=tmp_path, check=True, timeout=100)
+    assert read(tmp_path / "child.mtx").equals(read(tmp_path / "parent.mtx"))

@@ -5,9 +5,13 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
+import importlib.util
 import io
 import itertools
+import os
 import re
+import sys
+import threading
 import warnings
 import zlib
 from collections.abc import Iterator, Sequence
@@ -199,13 +203,18 @@ def format_table(stream: IO[bytes], columns: Sequence[Array]) -> None:
         stream.write(_rows([x[begin : begin + _ROWS_AT_ONCE] for x in columns]))
 
 
+_forked = threading.Event()  # set in a child of a process that had threads of polars, for which a call would wait
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=lambda: _forked.set() if "polars" in sys.modules else None)
+
+
 def _rows(columns: Sequence[Array]) -> bytes:
     """The rows of a table as text, by polars where it is installed: it takes a twentieth of numpy's time."""
-    try:
-        import polars
-    except ImportError:
+    if _forked.is_set() or importlib.util.find_spec("polars") is None:
         texts = [x.astype(str).tolist() for x in columns]
         return "".join(" ".join(row) + "\n" for row in zip(*texts, strict=True)).encode()
+    import polars
+
     known = {str(k): x.astype(np.float32) if x.dtype == np.float16 else x for k, x in enumerate(columns)}
     polars.DataFrame(known).write_csv(made := io.BytesIO(), include_header=False, separator=" ")
     return made.getvalue()
