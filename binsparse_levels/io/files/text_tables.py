@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import functools
 import gzip
-import importlib.util
 import io
 import itertools
 import os
@@ -208,13 +207,20 @@ if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _forked.set() if "polars" in sys.modules else None)
 
 
+def _polars() -> Any:
+    """The module, or None where it is not installed or would wait for threads that are gone."""
+    try:
+        import polars
+    except ImportError:
+        return None
+    return None if _forked.is_set() else polars
+
+
 def _rows(columns: Sequence[Array]) -> bytes:
     """The rows of a table as text, by polars where it is installed: it takes a twentieth of numpy's time."""
-    if _forked.is_set() or importlib.util.find_spec("polars") is None:
+    if (polars := _polars()) is None:
         texts = [x.astype(str).tolist() for x in columns]
         return "".join(" ".join(row) + "\n" for row in zip(*texts, strict=True)).encode()
-    import polars
-
     known = {str(k): x.astype(np.float32) if x.dtype == np.float16 else x for k, x in enumerate(columns)}
     polars.DataFrame(known).write_csv(made := io.BytesIO(), include_header=False, separator=" ")
     return made.getvalue()
