@@ -20,7 +20,7 @@ from helpers.blocks import alike
 from hypothesis import event, given
 from hypothesis import strategies as st
 
-from binsparse_levels import build, pack, read, write_from
+from binsparse_levels import build, convert, pack, read, write, write_from
 from binsparse_levels.building import partitions, plan, running, target
 
 STAGES = ["plan", "rows", *running.STAGES]
@@ -179,6 +179,18 @@ def streamed(path, number, progress=None):
     write_from(chunks, path, shape, "CSR", overwrite=True, progress=progress)
 
 
+def converted(sources):
+    """`streamed`, by a conversion in blocks of a file with the version."""
+
+    def call(path, number, progress=None):
+        source = f"{sources}/{number}.h5"
+        convert(source, path, "CSC", memory=2**34, overwrite=True, progress=progress)
+
+    for number in (1, 2):
+        write(f"{sources}/{number}.h5", crashes.version(number))
+    return call
+
+
 @contextlib.contextmanager
 def larger():
     """Steps that hold more entries, for this test alone."""
@@ -188,17 +200,18 @@ def larger():
 
 
 @given(name=st.sampled_from(PLACES), old=st.booleans(), share=SHARES, data=st.data())
-def test_a_stream_that_is_killed(tmp_path_factory, name, old, share, data):
+def test_a_stream_or_a_conversion_that_is_killed(tmp_path_factory, name, old, share, data):
+    make = converted(tmp_path_factory.mktemp("sources")) if data.draw(st.booleans()) else streamed
     with larger():
         ends = f"{tmp_path_factory.mktemp('stream')}/{name}"
-        streamed(ends, 2)
-        moments = Moments().of(lambda progress: streamed(ends, 2, progress))
+        make(ends, 2)
+        moments = Moments().of(lambda progress: make(ends, 2, progress))
         stage = data.draw(st.sampled_from(sorted(moments)))
         place = f"{tmp_path_factory.mktemp('stream')}/{name}"
         if old:
-            streamed(place, 1)
-        cut = killed(moments, stage, share, lambda progress: streamed(place, 2, progress))
+            make(place, 1)
+        cut = killed(moments, stage, share, lambda progress: make(place, 2, progress))
         event(f"{stage}: {'killed' if cut else 'not killed'}")
         crashes._check(place, {1 if old else None, 2}, f"{name}, killed in {stage}")
-        streamed(place, 2)
+        make(place, 2)
         assert crashes.version_at(place) == 2
