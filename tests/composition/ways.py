@@ -181,6 +181,10 @@ def labels_of(model, key):
         if isinstance(item, slice) or any(item is array for array in arrays):
             chosen = np.arange(size)[item]
             kept[name] = None if labels is None else [labels[k] for k in chosen if k < len(labels)]
+    picked = [k for k, item in enumerate(items) if not isinstance(item, slice)]  # by numpy's rule for their dimension
+    if arrays and picked != list(range(picked[0], picked[-1] + 1)):
+        first = next(name for item, name in zip(items, model.labels, strict=True) if item is arrays[0])
+        kept = {first: kept.pop(first), **kept}
     return kept
 
 
