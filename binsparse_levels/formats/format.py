@@ -79,14 +79,15 @@ class Format:
             object.__setattr__(self, "transpose", as_integers(self.transpose))
             raise_if(FormatError, permutation_problems(self.transpose, self.rank))
 
-    def __eq__(self, other: object) -> bool:
+    def __eq__(self, other: Any) -> bool:
+        if other.__class__ is Format:
+            same: bool = self is other or (self.levels == other.levels and self.transpose == other.transpose)
+            return same
         if isinstance(other, str):
             with contextlib.suppress(BinsparseError):
                 return self._canonical == parse_format(other, self.rank)._canonical
             return False
-        if not isinstance(other, Format):
-            return NotImplemented
-        return self is other or (self.levels, self.transpose) == (other.levels, other.transpose)
+        return NotImplemented
 
     @cached_property
     def rank(self) -> int:

@@ -128,7 +128,7 @@ def append(path: Place, tensor: Any, *, axis: Dimension = 0, limits: Limits = DE
         outer = there.format.order[:1]
         if not mapped and there.ndim == tensor.ndim and outer and dimension_of(there, axis) != outer[0]:
             what = f"its format {there.format} grows along dimension {outer[0]} alone"
-            raise FormatError(Problem(str(path), f"{what}; pass axis={outer[0]}, or convert the file"))
+            raise FormatError(Problem(name_of(path), f"{what}; pass axis={outer[0]}, or convert the file"))
         more = tensor if mapped else tensor.convert(there.format, limits=limits)
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits)
         kept = {**stored.options, **options}

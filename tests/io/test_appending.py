@@ -268,7 +268,7 @@ def test_what_is_appended_to_stays_stored_as_it_was(tmp_path_factory, data):
     place, options = data.draw(stored_somehow(first, folder))
     before = described(place)
     with blocks_of(data.draw(st.sampled_from([2, 3, 1000]))):
-        append(place, second)
+        append(place, second, axis=whole.format.order[0])
         agree(before, described(place))
         found = read(place)
         assert found.equals(whole)
@@ -277,7 +277,7 @@ def test_what_is_appended_to_stays_stored_as_it_was(tmp_path_factory, data):
         target = {} if isinstance(place, dict) else f"{folder}/c{place.removeprefix(str(folder) + '/')}"
         other = f"{folder}/other.h5"
         write(other, second)
-        append(place, second)
+        append(place, second, axis=whole.format.order[0])
         concatenate([place, other], target, **({"kind": "zarr2"} if options["kind"] else {}))
         agree(described(place), described(target))
         outer, last = whole.format.order[0], read(target)

@@ -223,7 +223,7 @@ def test_ranks_of_two_digits(tmp_path, name, rank):
         assert open_tensor(place)[1].load().equals(tensor[1])
         assert open_tensor(place)[(2,) * rank] == 2
         assert list_tensors(place) == ["/"]
-        append(place, tensor)
+        append(place, tensor, axis=order[0])
         assert read(place).shape == tuple(6 if k == order[0] else 3 for k in range(rank))
         convert(place, target, f"sparse({rank})", overwrite=True, **options)
         assert len(read(target).values) == 6

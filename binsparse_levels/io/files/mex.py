@@ -46,7 +46,12 @@ def _first_column(path: str, size: int, limits: Limits) -> Column:
     """The labels in a table. Raises ArrayError."""
     with text_tables.reading(path) as stream:
         blocks = text_tables.blocks(stream, path, limits, numbers=False)
-        texts, offsets = in_bytes(([x.partition(b"\t")[0] for x in lines_of(data)] for data, _ in blocks), path, limits)
+        firsts = (_firsts(lines_of(data)) if b"\t" in data else lines_of(data) for data, _ in blocks)
+        texts, offsets = in_bytes(firsts, path, limits)
     if (count := len(offsets) - 1) != size:
         raise ArrayError(Problem(path, f"expected {size} lines, got {count}; take the table of this matrix"))
     return Column(TEXT, texts, offsets)
+
+
+def _firsts(lines: list[bytes]) -> list[bytes]:
+    return [line.partition(b"\t")[0] for line in lines]
