@@ -21,10 +21,9 @@ from .merging import INLINE, merged
 from .nest import Leaf
 from .operands import aligned, in_parts, is_large, of_tree, shared_metadata
 from .seeing import in_memory, walk_of
-from .types import check_numeric
+from .types import DENSE, check_numeric
 from .walk import MEMORY, run
 
-_DENSE = np.ndarray, np.generic, bool, int, float, complex, list, tuple
 # Functions of two operands, and which of them may be 0 such that the result is 0 whatever the other is.
 _ZERO: dict[np.ufunc, tuple[bool, bool]] = {
     np.multiply: (True, True), np.logical_and: (True, True), np.bitwise_and: (True, True),
@@ -68,7 +67,7 @@ def _operand(thing: Any, k: int) -> Any:
     if isinstance(thing, Tensor):
         return thing
     thing = with_memory(thing)
-    if not isinstance(thing, _DENSE):
+    if not isinstance(thing, DENSE):
         return as_tensor(thing, copy=False)
     return thing if np.ndim(thing) == 0 else checked_array(thing, f"operands[{k}]")
 
@@ -79,6 +78,14 @@ def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str,
         made: Array = function(*(np.full(1, x._pad()) if isinstance(x, Tensor) else x for x in operands), **options)
     check_value_type(made.dtype)
     return made
+
+
+def _applied(
+    function: np.ufunc, arrays: Sequence[Any], options: Mapping[str, Any], dtype: np.dtype[Any], *, quiet: bool = False
+) -> Array:
+    """The function of values. quiet: some belong to no cell, and give no warnings."""
+    with np.errstate(all="ignore") if quiet else contextlib.nullcontext():
+        return np.asarray(function(*arrays, **options), dtype)
 
 
 def _fill(tensors: Sequence[Tensor], made: Any) -> Any:
@@ -96,7 +103,7 @@ def _of_one(function: np.ufunc, operands: list[Any], at: int, options: Mapping[s
     dense = [k for k, x in enumerate(operands) if k != at and np.ndim(x)]
     made = _of_fills(function, operands, options)
     dtype = made.dtype
-    fill = made.reshape(-1)[0] if not dense else _fill_beside(function, operands, at, made)
+    fill = made.reshape(-1)[0] if not dense else _fill_with(function, operands, at, made)
     if dense:
         tensor = in_memory(tensor)
         operands = [_at_entries(x, tensor, k) if k in dense else x for k, x in enumerate(operands)]
@@ -104,9 +111,7 @@ def _of_one(function: np.ufunc, operands: list[Any], at: int, options: Mapping[s
         tensor = expanded(tensor.load())
     tree, iso = tensor._tree, tensor.iso and not dense
     operands[at] = tree.values[:1] if iso else tree.values
-    blank = tensor.map is not None or tree.gaps  # such cells have any value
-    with np.errstate(all="ignore") if blank else contextlib.nullcontext():
-        values = np.asarray(function(*operands, **options), dtype)
+    values = _applied(function, operands, options, dtype, quiet=tensor.map is not None or tree.gaps)
     values = repeat_one(values, len(tree.values)) if iso else values
     return with_tree(tensor, tensor.format, tree.with_values(values, iso), fill_value=_fill([tensor], fill))
 
@@ -120,8 +125,8 @@ def _keeps(function: np.ufunc, operands: Sequence[Any], structure: str, dtype: n
     return structure.startswith("symmetric") or (function in _LINEAR and real and first)
 
 
-def _fill_beside(function: np.ufunc, operands: Sequence[Any], at: int, made: Array) -> Any:
-    """The fill value beside a dense array. made: the function of the fill value and the array."""
+def _fill_with(function: np.ufunc, operands: Sequence[Any], at: int, made: Array) -> Any:
+    """The fill value of a result with a dense array. made: the function of the fill value and the array."""
     stays = at < 2 and _ZERO.get(function, (False, False))[at] and not operands[at]._pad()
     if stays or not made.size:
         return np.zeros((), made.dtype)[()]
@@ -170,8 +175,8 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
             return combined(function, one._labelled(None), two._labelled(None), options)
 
         return Tensor._of(in_parts(large, k, k, memory, part_of)._held, metadata)
-    if (beside := _same_places(function, a, b, dtype, options)) is not None:
-        return Tensor._of(beside._held, metadata)
+    if (same := _same_places(function, a, b, dtype, options)) is not None:
+        return Tensor._of(same._held, metadata)
     (one, two), zero = aligned(a, b), (not a._pad(), not b._pad())
     union = not (function in _ZERO and all(zero) and all(_ZERO[function]))
     inline = function.__name__ in INLINE and dtype.kind in "iufc" and dtype.itemsize > 2 and options.keys() <= {"dtype"}
@@ -180,7 +185,7 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
     fills = np.asarray(one._pad()), np.asarray(two._pad())
     tree, others = merged(one._tree, two._tree, function.__name__ if inline else "", union, fills)
     if others is not None:
-        tree = tree.with_values(np.asarray(function(tree.values, others, **options), dtype), False)
+        tree = tree.with_values(_applied(function, (tree.values, others), options, dtype), False)
     return of_tree(tree, one.format.order, metadata, (a, b))
 
 
@@ -193,6 +198,5 @@ def _same_places(function: np.ufunc, a: Tensor, b: Tensor, dtype: np.dtype[Any],
     one, two = a._tree, b._tree
     if any(x is not two.arrays[name] for name, x in one.arrays.items()):
         return None
-    with np.errstate(all="ignore") if one.gaps else contextlib.nullcontext():
-        values = np.asarray(function(one.values, two.values, **options), dtype)
+    values = _applied(function, (one.values, two.values), options, dtype, quiet=one.gaps)
     return with_tree(a, a.format, one.with_values(values, False))

@@ -17,18 +17,17 @@ from ..errors import ArrayError, FormatError, OptionError, Problem, within_memor
 from ..formats.format import FormatLike
 from ..levels.positions import Array
 from ..limits import Limits
-from ..tensors.foreign import as_tensor
+from ..tensors.foreign import as_operand
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_array, with_memory
 from .arithmetic import combined
 from .contracting import contracted, summed
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
-from .types import check_numeric, checked_result, common_type, sum_type
+from .types import DENSE, check_numeric, checked_result, common_type, sum_type
 from .walk import checked_memory, native, run
 
 _LETTERS = string.ascii_letters
-_DENSE = np.ndarray, list, tuple, float, int, complex, np.generic
 
 
 class _Spec(NamedTuple):
@@ -116,7 +115,7 @@ def einsum(
 @within_memory
 def product(tensor: Any, other: Any) -> Any:
     """`tensor @ other`: the product with a dense vector or matrix, or with another tensor; see `einsum`."""
-    tensor, other = (as_tensor(x, copy=False) if hasattr(x, "nnz") else x for x in (tensor, other))
+    tensor, other = as_operand(tensor), as_operand(other)
     if not isinstance(tensor, Tensor):
         return product_from_left(tensor, other)
     if not tensor.ndim:
@@ -192,17 +191,17 @@ def _of_several(
     """`einsum` of several stored tensors, at these places, and of arrays: in pairs until one tensor is left."""
     for k in at:
         _check_stored(operands[k], f"operands[{k}].")
-    beside = iter(dense)
-    whole = [x if k in at else next(beside) for k, x in enumerate(operands)]
+    arrays = iter(dense)
+    whole = [x if k in at else next(arrays) for k, x in enumerate(operands)]
     _sizes(parsed.operands, [x.shape for x in whole])
     natural = np.result_type(*(x.dtype for x in whole))
     sums = not set("".join(parsed.operands)) <= set(parsed.out)
     work = sum_type(natural) if sums else natural
     left, allowed = [(operands[k], parsed.operands[k]) for k in at], checked_memory(memory)
-    arrays = [letters for k, letters in enumerate(parsed.operands) if k not in at]
+    of_dense = [letters for k, letters in enumerate(parsed.operands) if k not in at]
     while len(left) > 1:
         (a, mine), (b, others), *rest = left
-        needed = set(parsed.out).union(*arrays, *(letters for _, letters in rest))
+        needed = set(parsed.out).union(*of_dense, *(letters for _, letters in rest))
         a, mine = summed(a, mine, needed | set(others), work)
         b, others = summed(b, others, needed | set(mine), work)
         if set(mine) == set(others):
@@ -212,8 +211,8 @@ def _of_several(
         else:
             left = [contracted(a, mine, b, others, needed, work, allowed), *rest]
     tensor, letters = left[0]
-    if arrays:
-        last = _Spec((letters, *arrays), 0, parsed.out)
+    if of_dense:
+        last = _Spec((letters, *of_dense), 0, parsed.out)
         return _einsum(last, tensor, dense, work if dtype is None else dtype, memory, limits)
     tensor, letters = summed(tensor, letters, set(parsed.out), work)
     made = tensor if dtype is None and tensor.dtype == work else tensor.astype(checked_result(dtype or work))
@@ -282,7 +281,7 @@ def _parse(spec: str, operands: int, at: int) -> _Spec:
 
 def _checked_operand(operand: Any, k: int) -> Array:
     operand = with_memory(operand)
-    if not isinstance(operand, _DENSE):
+    if not isinstance(operand, DENSE):
         name = type(operand).__name__
         what = f"expected a dense array of numpy, got {name}; convert it by numpy.asarray or its own toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))

@@ -9,6 +9,9 @@ import numpy as np
 from ..errors import ArrayError, Problem
 from ..tensors.validation import checked_type
 
+# The types of dense operands.
+DENSE = np.ndarray, np.generic, list, tuple, int, float, complex
+
 _SUMS = {"b": np.int64, "i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}
 
 

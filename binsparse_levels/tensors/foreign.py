@@ -78,12 +78,24 @@ def as_tensor(
     return tensor._named(labels, dims)
 
 
+def as_operand(thing: Any) -> Any:
+    """A sparse array of another library as a tensor; anything else as it is."""
+    if isinstance(thing, Tensor):
+        return thing
+    door = _door(thing)
+    is_sparse = hasattr(thing, "__binsparse__") if door is None else door[0] != "from_numpy"
+    return as_tensor(thing, copy=False) if is_sparse else thing
+
+
+def _door(thing: Any) -> tuple[str, bool] | None:
+    """The function that takes an object by its type, and whether it can share arrays."""
+    return next((door for kind in type(thing).__mro__ if (door := _row(_DOORS, kind)) is not None), None)
+
+
 def _converted(thing: Any, copy: bool) -> Tensor:
-    for kind in type(thing).__mro__:
-        door = _row(_DOORS, kind)
-        if door is not None:
-            function, shares = door
-            return _called(function, thing, **({"copy": copy} if shares else {}))
+    if (door := _door(thing)) is not None:
+        function, shares = door
+        return _called(function, thing, **({"copy": copy} if shares else {}))
     if hasattr(thing, "__binsparse__"):
         return _called("from_binsparse", thing, copy=copy)
     if hasattr(thing, "__dlpack__"):

@@ -7,7 +7,7 @@ import pytest
 from helpers.strategies import VALUE_TYPES
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_compute import drawn, expanded, keys, mapped, nests, opened
+from test_compute import drawn, expanded, mapped, nests, opened, seen
 
 import binsparse_levels as bl
 from binsparse_levels import (
@@ -49,14 +49,7 @@ def computed(array):
 def any_tensor(data, **options):
     """A tensor of any kinds, map and structure, in memory or opened, or a view of it, and its cells."""
     tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, dtypes=VALUE_TYPES, **options)
-    array = computed(expanded(tensor).to_dense())
-    if data.draw(st.booleans()):
-        tensor = opened(tensor)
-    if data.draw(st.booleans()):
-        key = data.draw(keys(tensor.shape))
-        tensor, array = tensor[key], array[key]
-        assume(isinstance(tensor, Tensor))
-    return tensor, array
+    return seen(data, tensor, computed(expanded(tensor).to_dense()))
 
 
 def beside(data, shape):
@@ -285,6 +278,14 @@ def test_operands_of_other_libraries():
     tensor, matrix = pack_dense(np.eye(3), "CSR"), scipy_sparse.csr_array(np.ones((3, 3)))
     assert (tensor + matrix).to_dense().tolist() == (np.eye(3) + 1).tolist()
     assert (tensor @ matrix).to_dense().tolist() == np.ones((3, 3)).tolist()
+
+
+def test_a_product_counts_no_entries(monkeypatch):
+    """To count those of a view or a file reads it."""
+    bl.write(stored := {}, pack_dense(np.eye(3), "CSR"))
+    tensor = bl.open(stored)[::2]
+    monkeypatch.setattr(Tensor, "nnz", property(lambda _: pytest.fail("the entries were counted")))
+    assert (tensor @ np.ones(3)).tolist() == [1, 1]
 
 
 def test_a_chain_of_many_dimensions():
