@@ -34,7 +34,7 @@ class Source:
         raise NotImplementedError
 
     def value_type(self) -> np.dtype[Any]:
-        """The type that has all values, told by what is cheap to read. Raises ArrayError, OptionError."""
+        """The type that has all values, by what is cheap to read. Raises ArrayError, OptionError."""
         raise NotImplementedError
 
     def labels(self, plan: Plan) -> Labels | None:

@@ -344,7 +344,7 @@ def _entries_of(tensor: Tensor, plan: Plan, rows: Rows | None) -> Iterator[Chunk
     labels = tensor._metadata.labels
     if rows is None and labels is not None and labels.columns:
         raise OptionError(Problem("dims", "a tensor has labels; name its dimensions and values by dims= and values="))
-    nothing = [np.empty(0, np.int64)] * tensor.ndim, np.empty(0, tensor.dtype)  # tells labels where no entry does
+    nothing = [np.empty(0, np.int64)] * tensor.ndim, np.empty(0, tensor.dtype)  # has the labels if there is no entry
     for coords, values in itertools.chain([nothing], entries_in_parts(tensor, plan.rows)):
         yield coords if rows is None else rows.renumbered(coords, labels), values
 

@@ -196,12 +196,12 @@ def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[s
         csr = whole.without_map(in_order((Dense(1), Sparse(1)), tuple(order)))
     else:
         coords, values = whole.unpack()
-        numbers = []
-        for part in (shared, own):
-            number = np.zeros(len(values), np.int64)
-            for x in part:
-                number = number * sizes[x] + coords[letters.index(x)]
-            numbers.append(number)
+        numbers = [
+            np.ravel_multi_index([coords[letters.index(x)] for x in part], [sizes[x] for x in part])
+            if part
+            else np.zeros(len(values), np.int64)
+            for part in (shared, own)
+        ]
         if height > most:
             rows, numbers[0] = np.unique(numbers[0], return_inverse=True)
         if width > most:
@@ -279,15 +279,15 @@ def _leaf(first: Sequence[int], shared: Sequence[int], work: str, *, numbered: b
 
 
 def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Matrix, work: np.dtype[Any]) -> _Rows:
-    """The rows of the product, by the entries of the walked operand. first: its dimensions that tell rows apart."""
+    """The rows of the product, by the entries of the walked operand. first: its dimensions that distinguish rows."""
     walk, numbered = walk_of(rows), matrix.rows is not None
     tree = walk.tree
     stored, entries = arguments(tree)
     leaves = (_leaf(first, shared, work.name, numbered=numbered, counts=counts) for counts in (True, False))
     count, add = (compiled(tree.levels, walk.seen, leaf, tree.iso, False) for leaf in leaves)
     workers = parallel.get_threads() if first else 1
-    parts = min(_EACH * workers, entries // _GRAIN) if workers > 1 else 1
-    cuts = cuts_of(count, stored[:-1], max(parts, 1)) if entries else []
+    parts = max(1, min(_EACH * workers, entries // _GRAIN)) if workers > 1 else 1
+    cuts = cuts_of(count, stored[:-1], parts) if entries else []
     dtype = index_dtype((*rows.shape, matrix.width), 0)
     known = np.empty(0, np.uint64) if matrix.rows is None else matrix.rows.astype(np.uint64)
     given = matrix.pointers, matrix.indices, matrix.values, matrix.strides, known

@@ -54,12 +54,12 @@ def merged(
     """Walk two trees of the same dimensions, and return a tree of the cells that both have, or either has.
 
     name: of an operation of INLINE, whose results are the values. Else the values are those of the first operand, and
-    those of the second come beside. fills: the values of cells that one of them does not have. compiled: False runs the
-    text as plain Python. Precondition for INLINE: all values have one numeric type.
+    those of the second are returned too. fills: the values of cells that one of them does not have. compiled: False
+    runs the text as plain Python. Precondition for INLINE: all values have one numeric type.
     """
     inline = INLINE.get(name, "")
     made = _merge(a.levels, b.levels, a.iso, b.iso, union, inline)
-    counts = [x.count() if x.shares or any(level.gaps for level in x.levels) else len(x.values) for x in (a, b)]
+    counts = [x.count() if x.shares or x.gaps else len(x.values) for x in (a, b)]
     most, dims = sum(counts) if union else min(counts), a.dims
     dtype = index_dtype(dims, most)
     sides = []
@@ -84,11 +84,7 @@ def merged(
         if f"oi{d}" in outs:
             made_of[f"indices_{d}"] = _cut(outs[f"oi{d}"], ends[d])
     levels: list[Level] = [Dense(1) if made.dense else Sparse(1), *[Sparse(1)] * (len(dims) - 1)]
-    values, *more = [
-        _cut(outs[x], ends[-1]).view(tree.values.dtype) if not inline else _cut(outs[x], ends[-1])
-        for x, tree in (("va", a), ("vb", b))
-        if x in outs
-    ]
+    values, *more = [_cut(outs[x], ends[-1]).view(tree.values.dtype) for x, tree in (("va", a), ("vb", b)) if x in outs]
     return Tree(tuple(levels), dims, made_of, values), more[0] if more else None
 
 

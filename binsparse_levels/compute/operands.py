@@ -10,7 +10,7 @@ import numpy as np
 from ..engine.tree import Tree
 from ..errors import LabelError, Problem
 from ..formats.format import Format, in_order
-from ..levels import Dense, Sparse
+from ..levels import Sparse
 from ..levels.positions import Array
 from ..tensors.changing import expanded
 from ..tensors.contents import Metadata
@@ -28,12 +28,10 @@ def plain(tensor: Tensor, order: Sequence[int] | None = None) -> Tensor:
     order: of the stored dimensions; by default as they are. A tensor that has all this is not copied.
     """
     whole = expanded(tensor.load())
-    levels = whole.format.levels
     if whole.map is None and (order is None or tuple(order) == whole.format.order):
-        if all(is_walked(level, not d) for d, level in enumerate(levels)):
-            return whole
-        if all(isinstance(level, Dense) for level in levels):
-            return whole.convert(in_order((Dense(1),) * whole.ndim, whole.format.order))
+        split = whole.format.canonical()  # dense levels of one dimension each
+        if all(is_walked(level, not d) for d, level in enumerate(split.levels)):
+            return whole if split.levels == whole.format.levels else whole.convert(split)
     order = order if order is not None else whole.format.order if whole.map is None else range(whole.ndim)
     return whole.without_map(in_order((Sparse(1),) * whole.ndim, tuple(order)))
 
@@ -64,12 +62,9 @@ def in_parts(tensor: Tensor, k: int, at: int, memory: int, call: Callable[[range
         coords.append([x + part.start if d == at else x for d, x in enumerate(listed)])
         values.append(items)
         size += made.shape[at]
-    order = made.format.order
-    levels = (Dense(1) if made.format.levels[0] == Dense(1) else Sparse(1), *[Sparse(1)] * (made.ndim - 1))
     shape = [size if d == at else n for d, n in enumerate(made.shape)]
     whole = [np.concatenate(x) for x in zip(*coords, strict=True)]
-    format = in_order(levels if made.ndim > 1 else (Sparse(1),), order)
-    held = packed(format, shape, whole, np.concatenate(values), False, made._pad(), tensor.limits)
+    held = packed(made.format, shape, whole, np.concatenate(values), False, made._pad(), tensor.limits)
     return Tensor._of(held, Metadata(made.fill_value))
 
 
@@ -82,7 +77,7 @@ def of_tree(tree: Tree, order: Sequence[int], metadata: Metadata, like: Sequence
     made = Tensor._of(Stored(format, tree, like[0].limits), metadata)
     formats: set[Format | None] = {None if x.map is not None else x.format for x in like}
     wanted = formats.pop()
-    if formats or wanted is None or not all(isinstance(level, Dense | Sparse) for level in wanted.levels):
+    if formats or wanted is None or not all(level.specified for level in wanted.levels):
         return made
     return made.convert(wanted)
 

@@ -112,7 +112,7 @@ def remove(path: str) -> None:
 def replacing(
     path: str, overwrite: Overwrite, *, folder: bool = False, keep: bool = False, others: Others | None = None
 ) -> Iterator[str]:
-    """A path beside `path`: of a file to write to, or of a folder to fill. It takes its place when the block ends well.
+    """A path next to `path`: a file to write to, or a folder to fill. It takes its place when the block ends well.
 
     The replacement is atomic; that of a folder where the system can exchange two folders. overwrite, others: as for
     `refuse_existing`. keep: the file begins as a copy of the old one, which is locked meanwhile; a folder with hard

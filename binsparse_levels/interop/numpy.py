@@ -52,5 +52,5 @@ def from_numpy(
     >>> from_numpy([[0, 2], [3, 0]], "CSR").values.tolist()
     [2, 3]
     """
-    made = pack_dense(array, "COO" if format is None else format, fill_value=fill_value, attributes=attributes)
-    return made._named(labels, dims)
+    options: dict[str, Any] = {"fill_value": fill_value, "attributes": attributes, "dims": dims, "labels": labels}
+    return pack_dense(array, "COO" if format is None else format, **options)

@@ -144,7 +144,7 @@ class Loading:
         return loaded_tensor(self.source(), self._limits, duplicates, check)
 
     def source(self) -> FileTensor:
-        """What the file holds: arrays that are read where they are sliced, or in memory those that are mended.
+        """The content of the file: arrays that are read where they are sliced, repaired ones in memory.
 
         One value for all entries is read at once. Raises ArrayError.
         """

@@ -362,7 +362,7 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
         return _marked(name, "zip", [*there, *({x.partition("/")[2] for x in there} & {*_ZARR})]), archive
     names = [kind for kind in KINDS if KINDS[kind].signature and head.startswith(KINDS[kind].signature)]
     if not names and not is_stream:
-        import h5py  # texts do without where they tell their kind
+        import h5py  # texts whose kind is known do not need it
 
         is_behind_a_block = h5py.is_hdf5(path)  # of the user, as in files of MuData
         names = [kind for kind in KINDS if KINDS[kind].signature == _HDF5 and is_behind_a_block]

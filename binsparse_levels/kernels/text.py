@@ -3,7 +3,7 @@
 from . import jit
 from .jit import called, i8, inlined, kernel, u8
 
-LEAST, MOST = -342, 308  # powers of ten that can stand behind 19 digits
+LEAST, MOST = -342, 308  # powers of ten that can follow 19 digits
 _DIGITS = u8(19)  # any number of so many digits fits in a word
 _TAB, _LINE, _RETURN, _SPACE, _PLUS, _MINUS, _POINT, _EXPONENT = 9, 10, 13, 32, 43, 45, 46, 101
 _ZERO, _LOWER = u8(48), 32
@@ -39,7 +39,7 @@ def _nearest(digits, power, factor):
 def parse_table(text, comment, of_floats, powers, cells, doubts):
     """Numbers between white space, a row of them in each line, into cells[column, row]: integers, or bits of floats.
 
-    Where the digits alone do not tell a number, doubts[column, row] is true, and the cell is the place of its text.
+    Where the digits alone do not determine a number, doubts[column, row] is true, and the cell is where its text is.
     Returns the number of rows and of doubts; -1 rows where a line has another count of numbers. Precondition: the text
     ends with a line's end.
     """

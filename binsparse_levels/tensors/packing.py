@@ -189,9 +189,8 @@ def pack_dense(
         mask = mask & ~masked
     if not mask.size or not dense.ndim or map is not None:
         entries = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
-        options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits, "dims": dims}
-        options["labels"] = labels
-        return pack(*entries, dense.shape, format, fill_value=fill_value, **options)
+        options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits}
+        return pack(*entries, dense.shape, format, fill_value=fill_value, **options)._named(labels, dims)
     parsed, _ = checked_format(format, dense.shape, limits)
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)

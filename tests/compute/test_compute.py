@@ -171,17 +171,22 @@ def opened(tensor):
     return bl.open(stored)
 
 
-@given(data=st.data())
-def test_reductions_are_those_of_numpy(data):
-    """Every kind, map, structure, view, type and fill value, in memory, from files and in blocks."""
-    tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, max_size=4, dtypes=VALUE_TYPES)
-    both = dense_and_stored(tensor)
+def seen(data, tensor, *arrays):
+    """The tensor and its cells as they are, from a file, or a view of them."""
     if data.draw(st.booleans()):
         tensor = opened(tensor)
     if data.draw(st.booleans()):
         key = data.draw(keys(tensor.shape))
-        tensor, both = tensor[key], tuple(x[key] for x in both)
+        tensor, *arrays = (x[key] for x in (tensor, *arrays))
         assume(isinstance(tensor, Tensor))
+    return tensor, *arrays
+
+
+@given(data=st.data())
+def test_reductions_are_those_of_numpy(data):
+    """Every kind, map, structure, view, type and fill value, in memory, from files and in blocks."""
+    tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, max_size=4, dtypes=VALUE_TYPES)
+    tensor, *both = seen(data, tensor, *dense_and_stored(tensor))
     with nests(block=data.draw(st.integers(1, 5))):
         check_reduction(tensor, axes_of(data, tensor), data.draw(st.sampled_from(HOWS)), data.draw(CELLS), both)
 
@@ -237,13 +242,7 @@ def check_product(spec, operands, array=None):
 def test_products_are_those_of_numpy(data):
     tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, max_size=3, max_rank=3)
     assume(tensor.dtype.kind not in "fc" or np.isfinite(tensor.unpack()[1]).all())
-    array = tensor.to_dense()
-    if data.draw(st.booleans()):
-        tensor = opened(tensor)
-    if data.draw(st.booleans()):
-        key = data.draw(keys(tensor.shape))
-        tensor, array = tensor[key], array[key]
-        assume(isinstance(tensor, Tensor))
+    tensor, array = seen(data, tensor, tensor.to_dense())
     with nests(block=2):
         check_product(*data.draw(products(tensor)), array)
 

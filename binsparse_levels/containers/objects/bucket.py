@@ -64,7 +64,7 @@ class Bucket:
 
     def __init__(self, url: str) -> None:
         with needing("remote"):
-            import obstore.store
+            import obstore
         self._url, self._calls = url.rstrip("/"), obstore
         with touching(url):
             self._store = cloud_store(self._url)

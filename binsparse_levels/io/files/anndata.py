@@ -155,7 +155,7 @@ def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:
 def axes_of(parts: Sequence[str]) -> Axes:
     """The paths of the tables that name the rows and the columns of a matrix at a path; none of an unknown place.
 
-    They lie beside the matrix: in a modality of MuData, and in `raw`, which shares the rows.
+    They are next to the matrix: in a modality of MuData, and in `raw`, which shares the rows.
     """
     base = parts[:2] if parts[:1] == ["mod"] else []
     inner = parts[len(base) :]
@@ -199,7 +199,7 @@ def index_of(at: Opener, path: str) -> Column:
     return column(len(codes), read, path, table.limits)
 
 
-# Writing: a new file, or beside everything else in a file that is there
+# Writing: a new file, or into a file that keeps everything else
 
 
 def write(
@@ -330,7 +330,7 @@ def _check_file(
 
 
 def _others(path: str) -> list[str]:
-    """What a file of AnnData holds beside X and the names of rows and columns."""
+    """What a file of AnnData contains in addition to X and the names of rows and columns."""
     with contextlib.ExitStack() as closing, touching(path):
         root = open_group(path, None, DEFAULT_LIMITS, closing).reader.group
         there = {name: root[name] for name in root.keys()}  # noqa: SIM118 (zarr's groups are no mappings)

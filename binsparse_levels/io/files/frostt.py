@@ -34,7 +34,7 @@ def streaming(
         stated, begin = _head(stream.read(_HEAD))
 
     def tables(width: int = 1) -> Iterator[list[Array]]:
-        kind = "i8"  # of values; behind one that is no integer, all are read as floating-point numbers
+        kind = "i8"  # of values; after one that is no integer, all are read as floating-point numbers
         with text_tables.reading(path) as stream:
             stream.read(begin)
             for data, place in text_tables.blocks(stream, path, limits, whole=whole):
