@@ -22,22 +22,26 @@ def reporter(progress: Progress | bool | None) -> Progress | None:
 
 
 class _Bar:
-    """A bar with the rate and the time that is left."""
+    """A bar with the rate and the time that is left. The bars of stages that ended unseen come before the first."""
 
     def __init__(self) -> None:
         self._begun = self._since = time.monotonic()
         self._drawn, self._stage, self._first = 0.0, "", 0
+        self._ended: list[str] = []  # bars that were not drawn
 
     def show(self, stage: str, done: int, total: int) -> None:
-        now = time.monotonic()
+        now, ended = time.monotonic(), done >= total
         if stage != self._stage:
             self._stage, self._first, self._since = stage, done, now
-        ended = done >= total
-        if now - self._begun < _QUIET or (now - self._drawn < _EACH and not ended):
+        if now - self._drawn < _EACH and not ended:
             return
-        self._drawn = now
         rate = (done - self._first) / max(now - self._since, 1e-9)
         left = f", {(total - done) / rate:.0f} s left" if rate and not ended else ""
         width = _WIDTH * done // total if total else _WIDTH
         bar = f"{stage:10}{'█' * width}{'·' * (_WIDTH - width)} {done:,} / {total:,}, {rate:,.0f} a second{left}"
-        print(f"\r{bar}\x1b[K", end="\n" if ended else "", file=sys.stderr, flush=True)
+        bar = f"\r{bar}\x1b[K" + ("\n" if ended else "")
+        if now - self._begun < _QUIET:
+            self._ended += [bar] if ended else []
+            return
+        print(*self._ended, bar, sep="", end="", file=sys.stderr, flush=True)
+        self._drawn, self._ended = now, []

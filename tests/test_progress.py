@@ -18,12 +18,14 @@ class Terminal(io.StringIO):
 def test_a_bar_is_drawn_on_a_terminal_after_half_a_second(monkeypatch):
     monkeypatch.setattr(sys, "stderr", Terminal())
     report = reporter(True)
+    report("reading", 3, 3)
     report("writing", 1, 4)
     assert sys.stderr.getvalue() == ""
     time.sleep(0.55)
     report("writing", 2, 4)
     report("writing", 4, 4)
-    first, last = sys.stderr.getvalue().split("\r")[1:]
+    before, first, last = sys.stderr.getvalue().split("\r")[1:]
+    assert "3 / 3" in before
     assert "2 / 4" in first
     assert "a second" in first
     assert "s left" in first
