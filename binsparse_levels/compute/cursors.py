@@ -57,6 +57,7 @@ class Operand:
         self.names = [f"{letter}_{role}_{d}" for d, place in enumerate(chain) for role in place.arrays]
         self.sizes = [f"{letter}_{name}{d}" for name in ("size", "n") for d in range(len(chain))]
         self.helpers = {f"{letter}_{name}": function for name, function in helpers_of(levels).items()}
+        self.fill = f"{letter}_fill"
         self.value = f"{letter}_values[{0 if iso else f'{letter}_q{len(chain) - 1}'}]"
 
     def found(self, d: int) -> str:

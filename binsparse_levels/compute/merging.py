@@ -144,7 +144,7 @@ class _Text:
     def only(self, side: Operand, d: int) -> Lines:
         """What is below a coordinate that the other operand does not have."""
         if d == self.n:
-            return self.values(*((side.value, "b_fill") if side is self.a else ("a_fill", side.value)))
+            return self.values(*((side.value, self.b.fill) if side is self.a else (self.a.fill, side.value)))
         return side.walk(d, self.put(d, side.at(d), self.only(side, d + 1)))
 
     def both(self, d: int) -> Lines:
@@ -166,15 +166,23 @@ class _Text:
         return walked.walk(d, [f"{other.at(d)} = {walked.at(d)}", *other.locate(d), *here])
 
     def _selected(self, d: int) -> Lines:
-        """The last level where every cell has a value: each is written, and the next is written over what is none."""
-        x, names = f"x{d}", (("a", self.a), ("b", self.b))
-        inside: Lines = []
-        for name, side in names:
-            inside += [f"{side.at(d)} = {x}", *side.locate(d), f"{name}_value = {side.value}"]
-            inside += [f"{name}_value = {name}_value if {side.found(d)} else {name}_fill"] if self.union else []
-        there = f"{self.a.found(d)} {'or' if self.union else 'and'} {self.b.found(d)}"
-        inside += [*self.values("a_value", "b_value"), f"oi{d}[n{d}] = {x}", f"n{d} += u8({there})"]
-        return [f"for {x} in range({self.a.size(d)}):", *indented(inside)]
+        """The last level of cells: the coordinates of a fiber without a branch, then its values."""
+        x, n, sides = f"x{d}", f"n{d}", (self.a, self.b)
+        there = f" {'or' if self.union else 'and'} ".join(side.found(d) for side in sides)
+        look_up = [line for side in sides for line in (f"{side.at(d)} = {x}", *side.locate(d))]
+        load: Lines = []
+        for name, side in zip(("a", "b"), sides, strict=True):  # a load in a branch would be slower
+            load += [f"{name}_value = {side.value}"]
+            load += [f"{name}_value = {name}_value if {side.found(d)} else {side.fill}"] if self.union else []
+        return [
+            f"begin_of_{d} = {n}",
+            f"for {x} in range({self.a.size(d)}):",
+            *indented([*look_up, f"oi{d}[{n}] = {x}", f"{n} += u8({there})"]),
+            f"end_of_{d} = {n}",
+            f"for {n} in range(begin_of_{d}, end_of_{d}):",
+            *indented([f"{x} = u8(oi{d}[{n}])", *look_up, *load, *self.values("a_value", "b_value")]),
+            f"{n} = end_of_{d}",
+        ]
 
     def _counted(self, d: int, access: tuple[bool, bool]) -> Lines:
         """All coordinates are looked up in the operands with random access; a cursor of another goes along."""
