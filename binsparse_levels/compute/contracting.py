@@ -9,6 +9,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from functools import partial, reduce
+from itertools import starmap
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -26,9 +28,10 @@ from ..tensors.held import Stored, packed
 from ..tensors.labels import Labels
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
+from .arithmetic import combined
 from .cursors import indented
 from .nest import Leaf
-from .operands import in_parts, is_large, plain, shared_labels
+from .operands import in_parts, is_large, parts_of, plain, shared_labels
 from .seeing import walk_of
 from .store import compiled
 from .walk import arguments, cuts_of
@@ -72,14 +75,19 @@ def contracted(
         what = f"one of two operands is read whole, and {other.nbytes} bytes do not fit {memory}; pass a larger memory="
         raise LimitError(Problem("memory", what))
     labels = [(a, mine), (b, others)]
-    if first and is_large(rows, memory):
+    if is_large(rows, memory):
         order, loaded = first + [x for x in theirs if x not in letters], other.load()._labelled(None)
+        k = letters.index((first or _stored(rows, letters))[0])
 
-        def part_of(_: range, slab: Tensor) -> Tensor:
-            made, left = contracted(slab._labelled(None), letters, loaded, theirs, kept, work, memory)
+        def part_of(part: range, slab: Tensor) -> Tensor:
+            here = loaded[tuple(slice(part.start, part.stop) if x == letters[k] else slice(None) for x in theirs)]
+            made, left = contracted(slab._labelled(None), letters, here, theirs, kept, work, memory)
             return made.permute([left.index(x) for x in order])
 
-        whole = in_parts(rows, letters.index(first[0]), 0, memory, part_of)
+        if first:
+            whole = in_parts(rows, k, 0, memory, part_of)
+        else:
+            whole = reduce(partial(combined, np.add), starmap(part_of, parts_of(rows, k, memory)))
         return whole._labelled(_labels(labels, order)), "".join(order)
     if not _fits(rows, letters, kept):
         rows = plain(rows, [letters.index(x) for x in first + [x for x in letters if x not in first]])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -51,12 +51,17 @@ def is_large(tensor: Tensor, memory: int) -> bool:
     return tensor._source.lazy and _LOADED * tensor.nbytes > memory
 
 
+def parts_of(tensor: Tensor, k: int, memory: int) -> Iterator[tuple[range, Tensor]]:
+    """Parts of a tensor in a file along dimension k, each in memory."""
+    return tensor.slabs(k, max_bytes=max(memory // (2 * _LOADED), 1))
+
+
 def in_parts(tensor: Tensor, k: int, at: int, memory: int, call: Callable[[range, Tensor], Tensor]) -> Tensor:
     """The results of parts of a tensor along dimension k, put together along dimension `at` of theirs."""
     coords: list[Sequence[Array]] = []
     values: list[Array] = []
     size = 0
-    for part, slab in tensor.slabs(k, max_bytes=max(memory // (2 * _LOADED), 1)):
+    for part, slab in parts_of(tensor, k, memory):
         made = call(part, slab)
         listed, items = made.unpack()
         coords.append([x + part.start if d == at else x for d, x in enumerate(listed)])

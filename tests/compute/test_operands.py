@@ -345,5 +345,9 @@ def test_a_product_of_a_file_that_is_larger_than_memory(tmp_path):
         assert both.equals(large * large)
         assert einsum("ij,jk->ik", small.T, source, memory=2**20).equals(small.T @ large)
         assert source._source.lazy
+        rank = pack([*coords, coords[0] % 3], np.ones(60_000), (2000, 2000, 3), "CSF", duplicates="first")
+        assert einsum("ij,ij->", source, large, memory=2**20) == (large.values**2).sum()
+        assert einsum("ij,ijk->k", source, rank, memory=2**20).equals(einsum("ij,ijk->k", large, rank))
+        assert source._source.lazy
         with pytest.raises(bl.LimitError, match="memory="):
             einsum("ij,jk->ik", source.T, source, memory=2**18)
