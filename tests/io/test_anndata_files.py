@@ -29,6 +29,7 @@ from binsparse_levels import (
     Tensor,
     UnsafeError,
     append,
+    from_numpy,
     from_scipy,
     list_tensors,
     pack,
@@ -425,6 +426,23 @@ def test_into_a_file_of_theirs(copied):
     assert list_tensors(copied) == sorted({*PLACES, *added})
 
 
+def test_vectors_are_columns_of_tables(copied):
+    before = loaded(copied)
+    index = before.obs.index.name or "_index"
+    vector = pack([[3, 7]], [1.5, 2.5], 30, "CVEC")
+    write(f"{copied}:obs/depth", vector, kind="anndata")
+    write(f"{copied}:obs/depth", 2 * vector, kind="anndata", overwrite=True)
+    write(f"{copied}:var/mean", from_numpy(np.arange(20)), kind="anndata")
+    with pytest.raises(BinsparseError, match="is the index of the table"):
+        write(f"{copied}:obs/{index}", vector, kind="anndata", overwrite=True)
+    after = loaded(copied)
+    assert after.obs["depth"].tolist() == (2 * vector).to_dense().tolist()
+    assert after.var["mean"].tolist() == list(range(20))
+    assert after.obs.drop(columns="depth").equals(before.obs)
+    assert after.var.drop(columns="mean").equals(before.var)
+    assert open_tensor(f"{copied}:obs/depth").labels(0).tolist() == CELLS
+
+
 def test_backed_and_lazy_readers_agree(copied):
     write(f"{copied}:layers/more", from_scipy(matrix(format="csc", seed=8)), kind="anndata")
     write(f"{copied}:X", from_scipy(matrix(seed=9)), kind="anndata", overwrite=True)
@@ -492,7 +510,9 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
 @pytest.mark.parametrize(
     ("tensor", "place", "options", "message"),
     [
-        (pack([[0]], [1.0], 30, "sparse"), "layers/a", {}, "got 1 dimensions"),
+        (pack([[0]], [1.0], 30, "sparse"), "layers/a", {}, "AnnData holds vectors in obs/NAME, var/NAME"),
+        (pack([[0]], [1.0], 30, "sparse"), "X", {}, "AnnData holds vectors in obs/NAME, var/NAME"),
+        (pack([[0]], [1.0], 30, "sparse"), "var/a", {}, "var has 20 names, and dimension 0 size 30"),
         (pack([[0]] * 3, [1.0], (30, 20, 2), "sparse(3)"), "uns/a", {}, "got 3 dimensions; see register_anndata"),
         (pack([[0], [0]], [1j], (30, 20), "CSR"), "layers/a", {}, "no complex128 values"),
         (pack([[0], [0]], np.ones(1, np.float16), (30, 20), "CSR"), "layers/a", {}, "no float16 values"),
@@ -516,7 +536,7 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
         (CSR, "obs/a", {}, "AnnData holds matrices in"),
         (CSR, "layers/..", {}, "AnnData holds matrices in"),
         (CSR, "layers/zarr.json", {}, "AnnData holds matrices in"),
-        (CSR, "uns/tree/matrix/a", {}, "is a csr_matrix, which holds no matrices"),
+        (CSR, "uns/tree/matrix/a", {}, "is a csr_matrix, and not a dict"),
         (CSR, "uns/tree/text/a", {}, "tree/text"),
     ],
 )  # fmt: skip

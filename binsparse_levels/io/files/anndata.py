@@ -53,11 +53,15 @@ _AXES: dict[str, Axes] = {
     "varp": ("var", "var"),
     "obsm": ("obs", None),
     "varm": ("var", None),
+    "obs": ("obs", None),
+    "var": ("var", None),
 }
 
+_TABLES = ("obs", "var")
 _FOLDERS = ("layers", "obsp", "varp", "obsm", "varm", "uns")
 _DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 _ROOT = {"encoding-type": "anndata", "encoding-version": "0.1.0"}
+_CELLS = {"encoding-type": "array", "encoding-version": "0.2.0"}
 _TEXTS = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
 _TABLE = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index", "column-order": []}
 
@@ -211,11 +215,12 @@ def write(
     storage: Storage = DEFAULT_STORAGE,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write a matrix into a file of AnnData.
+    """Write a matrix into a file of AnnData, or a vector as a column of one of its tables.
 
     A folder, a URL, and a path that ends with .zarr or .zarr.zip are Zarr. Other paths are HDF5. Without a group, the
     matrix becomes the X of a new file. The groups X, layers/NAME, obsp/NAME, varp/NAME, obsm/NAME, varm/NAME and
-    uns/NAME are written into the file that is there, which keeps everything else, or into a new file.
+    uns/NAME are written into the file that is there, which keeps everything else, or into a new file. Vectors are dense
+    columns of its tables, obs/NAME and var/NAME.
 
     A format that is stored by columns (CSC, DCSC …) becomes a csc_matrix, every other format a csr_matrix. All stored
     entries are kept. The names of rows and columns of a new file are labels of the dimensions, else the attributes
@@ -227,17 +232,67 @@ def write(
     place = f"{path}:{group or 'X'}"
     *folders, name = parts = (group or "X").split("/")
     odd = any(not part or part.startswith(".") or part == "zarr.json" for part in parts)
-    if parts != ["X"] and (odd or parts[0] not in _FOLDERS or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")):
-        places = ", ".join(["X", *(f"{folder}/NAME" for folder in _FOLDERS)])
-        raise ContainerError(Problem(place, f"AnnData holds matrices in {places}; write to one of these"))
-    axes = axes_of(parts)
-    kind, matrix = _matrix(tensor, place)
-    if axes[0] == axes[1] is not None and matrix.shape[0] != matrix.shape[1]:
-        raise FormatError(Problem("shape", f"expected as many rows as columns, got {matrix.shape}"))
+    known = _TABLES if tensor.ndim == 1 else _FOLDERS
+    is_x = parts == ["X"] and tensor.ndim != 1
+    if not is_x and (odd or parts[0] not in known or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")):
+        places = ", ".join([*([] if tensor.ndim == 1 else ["X"]), *(f"{folder}/NAME" for folder in known)])
+        stored = "vectors" if tensor.ndim == 1 else "matrices"
+        raise ContainerError(Problem(place, f"AnnData holds {stored} in {places}; write to one of these"))
+    axes, shape = axes_of(parts), tensor.shape
+    _check_type(tensor, place)
+    if len(shape) == 2 and axes[0] == axes[1] is not None and shape[0] != shape[1]:
+        raise FormatError(Problem("shape", f"expected as many rows as columns, got {shape}"))
     names: dict[str, list[str]] = {}
-    for k, axis in enumerate(axes):
+    for k, axis in enumerate(axes[: tensor.ndim]):
         if axis is not None:
-            names[axis] = to_write(matrix, k) or names.get(axis, [])
+            names[axis] = to_write(tensor, k) or names.get(axis, [])
+    arrays, attributes = _column(tensor) if parts[0] in _TABLES else _matrix(tensor)
+    storage.check_names(arrays)
+    with touching(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
+        if len(root) or len(root.attrs):
+            _check_file(root, place, shape, axes, names, limits)
+        else:
+            _make_file(root, shape, axes, names)
+        parent = root
+        for folder in folders:
+            parent = _folder(parent, folder, "dataframe" if parts[0] in _TABLES else "dict")
+        if name == parent.attrs.get("_index"):
+            raise ContainerError(Problem(place, "is the index of the table; choose another name"))
+        if name in parent.keys():  # noqa: SIM118 (`in parent` follows links)
+            if not overwrite:
+                raise PathExistsError(Problem(place, "already exists; pass overwrite=True"))
+            del parent[name]
+        if parts[0] in _TABLES:
+            writer_of(parent).write(name, one_piece(arrays[""]))
+            order = [x for x in parent.attrs["column-order"] if x != name]
+            parent.attrs["column-order"] = [*order, name]
+        else:
+            made = parent.create_group(name)
+            for key, array in arrays.items():
+                writer_of(made).write(key, one_piece(array))
+        parent[name].attrs.update(attributes)
+
+
+_Encoded: TypeAlias = tuple[dict[str, Array], dict[str, Any]]  # arrays by name, and attributes
+
+
+def _check_type(tensor: Tensor, place: str) -> None:
+    """Raise FormatError for a tensor that AnnData cannot represent."""
+    if tensor.ndim not in (1, 2):
+        what = f"AnnData holds sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
+        raise FormatError(Problem(place, what))
+    type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # those of scipy
+    check_representable(tensor, "AnnData", place, type_fits=type_fits)
+
+
+def _column(tensor: Tensor) -> _Encoded:
+    return {"": tensor.to_dense(0)}, _CELLS
+
+
+def _matrix(tensor: Tensor) -> _Encoded:
+    """The matrix as CSR, or as CSC if it is stored by columns."""
+    by_columns = tensor.format.order == (1, 0)
+    matrix = tensor.convert("CSC" if by_columns else "CSR")
     small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max
     dtype = np.int32 if small else np.int64  # of both index arrays, as scipy would choose
     arrays: dict[str, Array] = {
@@ -245,34 +300,8 @@ def write(
         "indices": matrix.arrays["indices_1"].astype(dtype, copy=False),
         "indptr": matrix.arrays["pointers_to_1"].astype(dtype, copy=False),
     }
-    storage.check_names(arrays)
-    with touching(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
-        if len(root) or len(root.attrs):
-            _check_file(root, place, matrix.shape, axes, names, limits)
-        else:
-            _make_file(root, matrix.shape, axes, names)
-        parent = root
-        for folder in folders:
-            parent = _folder(parent, folder)
-        if name in parent.keys():  # noqa: SIM118 (`in parent` follows links)
-            if not overwrite:
-                raise PathExistsError(Problem(place, "already exists; pass overwrite=True"))
-            del parent[name]
-        made = parent.create_group(name)
-        for key, array in arrays.items():
-            writer_of(made).write(key, one_piece(array))
-        made.attrs.update({"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(matrix.shape)})
-
-
-def _matrix(tensor: Tensor, place: str) -> tuple[str, Tensor]:
-    """What AnnData calls the matrix, and the tensor as CSR or CSC. Raises FormatError for one that AnnData has not."""
-    if tensor.ndim != 2:
-        what = f"AnnData holds sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
-        raise FormatError(Problem(place, what))
-    type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # those of scipy
-    check_representable(tensor, "AnnData", place, type_fits=type_fits)
-    by_columns = tensor.format.order == (1, 0)
-    return ("csc_matrix", tensor.convert("CSC")) if by_columns else ("csr_matrix", tensor.convert("CSR"))
+    kind = "csc_matrix" if by_columns else "csr_matrix"
+    return arrays, {"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(matrix.shape)}
 
 
 @contextlib.contextmanager
@@ -316,7 +345,7 @@ def _check_file(
                 f"the file has no tables obs and var with an index ({error}); write to a file of AnnData, or a new one"
             )
             raise ContainerError(Problem(place, what)) from None
-        for dimension, axis in enumerate(axes):
+        for dimension, axis in enumerate(axes[: len(shape)]):
             if axis is None:
                 continue
             if len(there[axis]) != shape[dimension]:
@@ -345,7 +374,7 @@ def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Mapping[str, 
     root.attrs.update(_ROOT)
     for name in (*_FOLDERS, "obs", "var"):
         root.create_group(name).attrs.update(_DICT)
-    sizes = {axis: size for axis, size in zip(axes, shape, strict=True) if axis is not None}
+    sizes = {axis: size for axis, size in zip(axes, shape, strict=False) if axis is not None}
     for axis in ("obs", "var"):
         texts = names.get(axis) or [str(k) for k in range(sizes.get(axis, 0))]
         root[axis].attrs.update(_TABLE)
@@ -358,14 +387,14 @@ def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Mapping[str, 
         array.attrs.update(_TEXTS)
 
 
-def _folder(parent: Any, name: str) -> Any:
-    """The group of that name, which is made where it is missing."""
+def _folder(parent: Any, name: str, kind: str) -> Any:
+    """The group of that name and kind, which is made where it is missing."""
     there = name in parent.keys()  # noqa: SIM118 (`in parent` follows links)
     with touching(f"{parent.name}/{name}"):
         place = hdf5.walk(parent, name, make=True) if isinstance(parent, h5py.Group) else parent.require_group(name)
-    said = place.attrs.get("encoding-type", "dict")
+    said = place.attrs.get("encoding-type", kind)
     if not there:
         place.attrs.update(_DICT)
-    elif said != "dict":
-        raise ContainerError(Problem(place.name, f"is a {said!s:.40}, which holds no matrices; choose another name"))
+    elif said != kind:
+        raise ContainerError(Problem(place.name, f"is a {said!s:.40}, and not a {kind}; choose another name"))
     return place
