@@ -87,8 +87,11 @@ def run(
     each = (entries if shares else len(tree.values)) / fibers
     nest = compiled(tree.levels, walk.seen, leaf, tree.iso, each >= _LONG, kept)
     begin, end = nest.extent(*stored[:-1])
-    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate
     parts = min(_PARTS, entries // _GRAIN)
+    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate
+    if shared and merge is not None and parts > 1 and nest.first is not None:  # unless one has most of the entries
+        ends = cuts_of(nest, stored[:-1], _OWN)
+        shared = 2 * max(map(int, np.diff(ends))) <= int(end) - int(begin)
     if shared:
         workers = parallel.get_threads() if threads is None else threads
         sums = entries * (1 if leaf.totals else _HEAVY) + _FIBER * fibers
@@ -100,7 +103,7 @@ def run(
     if parts < 2:
         nest.function(begin, end, *stored, *walk.arguments, *inputs, *outs)
         return outs
-    cuts = cuts_of(nest, stored[:-1], parts)
+    cuts = cuts_of(nest, stored[:-1], parts, whole=shared)
     own = [outs, *(outs if shared else copy.deepcopy(outs) for _ in cuts[2:])]
 
     def call(k: int) -> None:
@@ -112,13 +115,13 @@ def run(
     return outs
 
 
-def cuts_of(nest: Nest, stored: Sequence[Any], parts: int) -> list[np.uint64]:
-    """Ends of parts of the outermost loop, such that no two parts have the same first coordinate."""
+def cuts_of(nest: Nest, stored: Sequence[Any], parts: int, *, whole: bool = True) -> list[np.uint64]:
+    """Ends of parts of the outermost loop. whole: no two parts have the same first coordinate."""
     begin, end = map(int, nest.extent(*stored))
     extent = range(begin, end)
     ends = [begin + len(extent) * k // parts for k in range(1, parts)]
     first = nest.first
-    if first is not None:
+    if whole and first is not None:
         ends = [begin + bisect_left(extent, first(x, *stored), key=lambda at: first(at, *stored)) for x in ends]
     return [np.uint64(x) for x in sorted({begin, *ends, end})]
 
