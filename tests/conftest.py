@@ -6,7 +6,7 @@ import sys
 
 import hypothesis
 import pytest
-from helpers import servers
+from helpers import kinds, servers  # noqa: F401 (kinds registers those that tests use)
 
 from binsparse_levels import kernels
 
