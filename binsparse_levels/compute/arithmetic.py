@@ -21,7 +21,7 @@ from .merging import INLINE, merged
 from .nest import Leaf
 from .operands import aligned, in_parts, is_large, of_tree, shared_metadata
 from .seeing import in_memory, walk_of
-from .types import DENSE, check_numeric
+from .types import DENSE, number_type
 from .walk import MEMORY, run
 
 # Functions of two operands, and which of them may be 0 such that the result is 0 whatever the other is.
@@ -143,7 +143,7 @@ def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
     if missing < 0 or any(n not in (1, size) for n, size in zip(array.shape, tensor.shape[missing:], strict=True)):
         what = f"an array of shape {array.shape} does not broadcast to the shape {tensor.shape} of the tensor"
         raise ArrayError(Problem(f"operands[{k}]", f"{what}; reshape it"))
-    check_numeric(array.dtype, f"operands[{k}]")
+    number_type(array.dtype, f"operands[{k}]")
     at = ", ".join("u8(0)" if n == 1 else f"c{missing + d}" for d, n in enumerate(array.shape))
     leaf = Leaf(("items", "out"), f"out[q] = items[{at}]", frozenset(range(tensor.ndim)))
     out = np.zeros(len(tensor._tree.values), array.dtype)

@@ -24,7 +24,7 @@ from .arithmetic import combined
 from .contracting import contracted, summed
 from .nest import Leaf
 from .seeing import in_memory, walk_of, walks, with_values
-from .types import DENSE, check_numeric, checked_result, common_type, sum_type
+from .types import DENSE, checked_result, common_type, number_type, sum_type
 from .walk import checked_memory, native, run
 
 _LETTERS = string.ascii_letters
@@ -155,8 +155,7 @@ def _einsum(
     parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits | None
 ) -> Any:
     """`einsum`, of operands that are arrays."""
-    _check_stored(tensor, "")
-    stored = tensor.dtype
+    stored = _checked_stored(tensor, "")
     asked = None if dtype is None else checked_result(dtype)
     operands = tuple([(x.shape, x.dtype) for x in dense])
     plan = _planned(parsed, tensor.shape, stored, operands, asked)
@@ -172,11 +171,12 @@ def _einsum(
     return out.astype(plan.result, copy=False) if plan.shape else out[0].astype(plan.result)
 
 
-def _check_stored(tensor: Tensor, path: str) -> None:
+def _checked_stored(tensor: Tensor, path: str) -> np.dtype[Any]:
+    """The type that the values are computed with."""
     if tensor.fill_value is not None and tensor.fill_value != 0:
         what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
         raise FormatError(Problem(f"{path}fill_value", what))
-    check_numeric(tensor.dtype, f"{path}values")
+    return number_type(tensor.dtype, f"{path}values")
 
 
 def _of_several(
@@ -189,15 +189,16 @@ def _of_several(
     limits: Limits | None,
 ) -> Any:
     """`einsum` of several stored tensors, at these places, and of arrays: in pairs until one tensor is left."""
-    for k in at:
-        _check_stored(operands[k], f"operands[{k}].")
     arrays = iter(dense)
-    whole = [x if k in at else next(arrays) for k, x in enumerate(operands)]
+    whole: list[Any] = [x if k in at else next(arrays) for k, x in enumerate(operands)]
+    for k in at:
+        kind = _checked_stored(whole[k], f"operands[{k}].")
+        whole[k] = whole[k] if whole[k].dtype == kind else whole[k].astype(kind)
     _sizes(parsed.operands, [x.shape for x in whole])
     natural = np.result_type(*(x.dtype for x in whole))
     sums = not set("".join(parsed.operands)) <= set(parsed.out)
     work = sum_type(natural) if sums else natural
-    left, allowed = [(operands[k], parsed.operands[k]) for k in at], checked_memory(memory)
+    left, allowed = [(whole[k], parsed.operands[k]) for k in at], checked_memory(memory)
     of_dense = [letters for k, letters in enumerate(parsed.operands) if k not in at]
     while len(left) > 1:
         (a, mine), (b, others), *rest = left
@@ -286,7 +287,7 @@ def _checked_operand(operand: Any, k: int) -> Array:
         what = f"expected a dense array of numpy, got {name}; convert it by numpy.asarray or its own toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))
     array = checked_array(operand, f"operands[{k}]")
-    check_numeric(array.dtype, f"operands[{k}]")
+    array = array.astype(number_type(array.dtype, f"operands[{k}]"), copy=False)
     return kernels.readable(array).reshape(array.shape)
 
 

@@ -24,7 +24,7 @@ from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import walks
-from .types import check_numeric, checked_result, common_type, sum_type
+from .types import checked_result, common_type, number_type, sum_type
 from .walk import checked_memory, run
 
 Axis: TypeAlias = Dimension | Sequence[Dimension] | None
@@ -290,9 +290,8 @@ def _reduced(
 ) -> list[Any]:
     if cells not in ("all", "stored"):
         raise OptionError(Problem("cells", f"{cells!r:.40} is no choice of cells; pass 'all' or 'stored'"))
-    check_numeric(tensor.dtype, "values")
     reduced = _checked_axes(axis, tensor)
-    own, stored_type = tensor.shape, tensor.dtype
+    own, stored_type = tensor.shape, number_type(tensor.dtype, "values")
     axes = tuple([k for k in range(len(own)) if k not in reduced])
     shape = tuple([own[k] for k in axes])
     size = math.prod([own[k] for k in reduced])
@@ -315,7 +314,7 @@ def _reduced(
         with np.errstate(all="ignore"):
             made = record.end(totals[_SPREAD if record.spread else names[how]], number)
             if record.chosen:
-                made = _checked_chosen(how, made.astype(tensor.dtype), number, cells)
+                made = _checked_chosen(how, made.astype(stored_type), number, cells)
             if dtype is not None and made.dtype.kind == "c" != result.kind:
                 raise OptionError(Problem("dtype", f"the {how} is complex, and {result} is not; take a complex type"))
             made = made.reshape(shape).astype(made.dtype if dtype is None else result, copy=False)

@@ -33,14 +33,15 @@ def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     return b if {a.kind, b.kind} == {"i", "u"} else np.result_type(a, b)
 
 
-def check_numeric(dtype: np.dtype[Any], path: str) -> None:
-    """Raise ArrayError for values that are not computed with."""
+def number_type(dtype: np.dtype[Any], path: str) -> np.dtype[Any]:
+    """The type that values are computed with: float32 for bfloat16, else their own. Raises ArrayError for others."""
+    if dtype.name == "bfloat16":
+        return np.dtype(np.float32)
     if dtype.kind not in _SUMS or (dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16)):
         raise ArrayError(Problem(path, f"{dtype} is not computed with; convert by astype, such as astype('float64')"))
+    return dtype
 
 
 def checked_result(dtype: Any) -> np.dtype[Any]:
     """The type of a result that a caller asks for."""
-    made = checked_type(dtype)
-    check_numeric(made, "dtype")
-    return made
+    return number_type(checked_type(dtype), "dtype")

@@ -25,7 +25,7 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import Walk, from_asked, walks
 from .store import Nest, compiled
-from .types import check_numeric
+from .types import number_type
 
 Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
 
@@ -58,8 +58,8 @@ def _unsigned(array: Array) -> Array:
 
 
 def native(values: Array) -> Array:
-    """Values of a type that kernels know: halves as singles."""
-    return values.astype(np.float32) if values.dtype == np.float16 else values
+    """Values of a type that kernels know: those of 16 bits as singles."""
+    return values.astype(np.float32) if values.dtype.name in ("float16", "bfloat16") else values
 
 
 def run(
@@ -179,7 +179,7 @@ def foreach(
     [3.0]
     """
     tensor, number, allowed = as_tensor(tensor, copy=False), _checked_threads(threads), checked_memory(memory)
-    check_numeric(tensor.dtype, "values")
+    number_type(tensor.dtype, "values")
     _check_body(body, tensor.ndim)
     coords = "".join(f"np.int64(c{k}), " for k in range(tensor.ndim))
     leaf = Leaf(("body", "state"), f"body(state, {coords}value)", frozenset())

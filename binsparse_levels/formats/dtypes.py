@@ -2,10 +2,12 @@
 
 base | complex[float32 | float64] | iso[base | complex[…]]          Binsparse 0.1, sections 3.6 and 3.7
 bitpacked[integer] | bitpacked_delta[integer] | bitpacked_zigzag[integer]      of this package, see bitpacked.py
+binsparse_levels:float16 | binsparse_levels:bfloat16                           of this package, values alone
 """
 
 from __future__ import annotations
 
+import contextlib
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -16,13 +18,15 @@ import numpy as np
 from ..arrays import Array
 from ..errors import ArrayError, DescriptorError, Problem
 from .bitpacked import CODECS, BitPacked, bitpack
+from .json import RESERVED
 
 INTEGERS = ("int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64")
 _VALUES: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in (*INTEGERS, "float32", "float64")} | {
     "bint8": np.dtype(bool)
 }
 _COMPLEX: dict[str, np.dtype[Any]] = {"float32": np.dtype("complex64"), "float64": np.dtype("complex128")}
-_GRAMMAR = re.compile(rf"(?:(iso)\[)?(?:(complex|{'|'.join(CODECS)})\[)?([a-z0-9]+)\]{{0,2}}")
+_HALVES = ("float16", "bfloat16")  # under names that other programs refuse
+_GRAMMAR = re.compile(rf"(?:(iso)\[)?(?:(complex|{'|'.join(CODECS)})\[)?((?:{RESERVED})?[a-z0-9]+)\]{{0,2}}")
 
 
 @dataclass(frozen=True)
@@ -49,6 +53,8 @@ class DataType:
             return np.dtype("uint32")
         if self.dtype.kind == "c":
             return np.dtype(f"float{self.dtype.itemsize * 4}")
+        if self.dtype.kind == "V":  # bfloat16
+            return np.dtype("uint16")
         return np.dtype("uint8") if self.dtype.kind == "b" else self.dtype
 
     @cached_property
@@ -62,6 +68,8 @@ class DataType:
         name = "bint8" if self.dtype.kind == "b" else self.stored.name
         if self.dtype.kind == "c":
             name = f"complex[{name}]"
+        if self.dtype.name in _HALVES:
+            name = f"{RESERVED}{self.dtype.name}"
         return f"iso[{name}]" if self.iso else name
 
 
@@ -74,7 +82,10 @@ def parse_dtype(text: Any, path: str) -> DataType:
     """
     data_type = _parsed(text) if isinstance(text, str) else None
     if data_type is None:
-        known = f"{', '.join(_VALUES)}, complex[float32 or float64], iso[…], and of integers {', '.join(CODECS)}"
+        halves = ", ".join(f"{RESERVED}{name}" for name in _HALVES)
+        known = (
+            f"{', '.join(_VALUES)}, {halves}, complex[float32 or float64], iso[…], and of integers {', '.join(CODECS)}"
+        )
         raise DescriptorError(Problem(path, f"unknown data type {text!r:.80}; known are {known}"))
     return data_type
 
@@ -85,6 +96,9 @@ def _parsed(text: str) -> DataType | None:
     if match is None:
         return None
     iso, wrapper, base = match.groups()
+    if base.startswith(RESERVED):
+        half = _half(base.removeprefix(RESERVED))
+        return None if half is None or wrapper or text.count("]") != bool(iso) else DataType(half, bool(iso))
     table = _COMPLEX if wrapper == "complex" else _VALUES
     if base not in table or text.count("]") != bool(iso) + bool(wrapper):
         return None
@@ -93,10 +107,21 @@ def _parsed(text: str) -> DataType | None:
     return DataType(table[base], wrapper=wrapper) if base in INTEGERS and not iso else None
 
 
+def _half(name: str) -> np.dtype[Any] | None:
+    """A type of 16 bits; None for another name, and for bfloat16 without the package ml_dtypes."""
+    if name == "bfloat16":
+        with contextlib.suppress(ImportError):
+            import ml_dtypes
+
+            made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+            return made
+    return np.dtype(np.float16) if name == "float16" else None
+
+
 def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType:
     """The data type that stores values of this numpy type. Raises ArrayError where there is none."""
     native = dtype.newbyteorder("=")
-    if native in _VALUES.values() or native in _COMPLEX.values():
+    if native in _VALUES.values() or native in _COMPLEX.values() or native.name in _HALVES:
         return DataType(native, iso)
     raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}; convert with astype()"))
 

@@ -18,8 +18,8 @@ from binsparse_levels import testing
 from binsparse_levels.formats.structure import STRUCTURES, structure_problems
 from binsparse_levels.levels import LEVELS
 
-BINSPARSE = testing.VALUE_TYPES  # the types that a descriptor holds
-OTHERS = ("float16", "longdouble", "clongdouble", "datetime64[s]")  # further ones that numpy has
+BINSPARSE = (*testing.VALUE_TYPES, "float16")  # the types that a descriptor holds
+OTHERS = ("longdouble", "clongdouble", "datetime64[s]")  # further ones that numpy has
 FILLS = ("none", "zero", "other", "nan", "inf")
 MAPS = ("none", "groups", "blocks", "morton", "any")
 # Each container of arrays with the storage options that it takes.

@@ -106,7 +106,7 @@ def test_a_write_that_fails_changes_nothing(tmp_path, monkeypatch, name, exists)
         if exists:
             assert read(place).values[0] == 1
     with pytest.raises(ArrayError):
-        write(place, small(2).astype(np.float16), overwrite=True, **options)
+        write(place, small(2).astype(np.longdouble), overwrite=True, **options)
     assert sorted(os.listdir(tmp_path)) == before
 
 

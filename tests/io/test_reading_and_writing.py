@@ -33,6 +33,7 @@ from binsparse_levels import (
     read,
     write,
 )
+from binsparse_levels import open as open_tensor
 from binsparse_levels.containers.base import split_path
 from binsparse_levels.io import describe
 
@@ -208,10 +209,31 @@ def test_a_write_that_fails_leaves_the_old_file_or_none(tmp_path, monkeypatch, n
         assert read(path).values[0] == 1
 
 
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr", "a.npz", "a.nc"])
+@pytest.mark.parametrize("half", ["float16", "bfloat16"])
+def test_types_of_16_bits_have_names_of_this_package(tmp_path, name, half):
+    dtype = np.dtype(np.float16 if half == "float16" else pytest.importorskip("ml_dtypes").bfloat16)
+    tensor = pack([[0, 1, 3], [1, 0, 2]], np.array([1, 2, 2.5], dtype), (4, 4), "CSR", fill_value=0)
+    write(tmp_path / name, tensor)
+    assert str(describe(tmp_path / name).descriptor.data_types["values"]) == f"binsparse_levels:{half}"
+    assert read(tmp_path / name).equals(tensor)
+    with open_tensor(tmp_path / name) as opened:
+        assert opened[1:].load().equals(tensor[1:].load())
+        assert opened.dtype == dtype
+        assert opened.sum(axis=0).tolist() == [2, 1, 2.5, 0]
+        assert (opened @ np.ones(4)).tolist() == [1, 2, 0, 2.5]
+        assert (opened @ opened.T).to_dense().tolist() == np.diag([1, 4, 0, 6.25]).tolist()
+        assert opened.max(axis=None) == 2.5
+    iso = Tensor("CVEC", 3, {"indices_0": np.array([0, 2])}, dtype.type(1))
+    write(tmp_path / name, iso, overwrite=True)
+    assert str(describe(tmp_path / name).descriptor.data_types["values"]) == f"iso[binsparse_levels:{half}]"
+    assert read(tmp_path / name).equals(iso)
+
+
 def test_types_that_binsparse_does_not_have_are_refused_before_anything_is_touched(tmp_path):
     write(tmp_path / "a.h5", small())
     before = (tmp_path / "a.h5").read_bytes()
-    for dtype in (np.float16, np.longdouble, "V3", "M8[s]", "i4,f8"):
+    for dtype in (np.longdouble, "V3", "M8[s]", "i4,f8"):
         with pytest.raises(ArrayError, match="values"):
             write(tmp_path / "a.h5", pack([[0]], np.zeros(1, dtype), 3, "CVEC"), overwrite=True)
     assert (tmp_path / "a.h5").read_bytes() == before
