@@ -10,8 +10,9 @@ import numpy.typing as npt
 
 from ..arrays import apart
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
-from ..formats.format import FormatLike, coordinates, parse_format
+from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
+from ..tensors.blocks import BLOCKS, block_of
 from ..tensors.changing import expanded, reformatted
 from ..tensors.contents import Dimension
 from ..tensors.foreign import check_representable, owned, qualified
@@ -20,8 +21,6 @@ from ..tensors.tensor import Tensor
 
 if TYPE_CHECKING:
     import scipy.sparse
-
-_BLOCKS = parse_format("dense, sparse, dense(2)")  # through a map, bsr
 
 
 @within_memory
@@ -47,7 +46,7 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     with needing("scipy"):
         import scipy.sparse
 
-    block = _block_of(tensor) if format in (None, "bsr") else None
+    block = block_of(tensor.format, tensor.map) if format in (None, "bsr") else None
     whole = expanded(tensor.without_map() if block is None else tensor)
     type_fits = whole.dtype.kind in "biufc" and whole.dtype != np.float16
     check_representable(whole, "scipy.sparse", ranks=range(1, whole.ndim + 1), type_fits=type_fits)
@@ -114,7 +113,7 @@ def from_scipy(
     options: dict[str, Any] = {"duplicates": "sum", "fill_value": 0, "attributes": attributes}
     if matrix.format in ("csr", "csc", "bsr") and matrix.ndim == 2:
         map = IndexMap.blocks(matrix.shape, matrix.blocksize) if matrix.format == "bsr" else None
-        name, shape = (matrix.format.upper(), matrix.shape) if map is None else (_BLOCKS, map.stored_shape)
+        name, shape = (matrix.format.upper(), matrix.shape) if map is None else (BLOCKS, map.stored_shape)
         # In scipy the arrays may be longer than the last pointer, and the flag for canonical form may be wrong.
         sound = np.ndim(matrix.indptr) == 1 and len(matrix.indptr) and matrix.indptr.dtype.kind in "iu"
         stored = int(matrix.indptr[-1]) if sound else len(matrix.data)
@@ -126,12 +125,3 @@ def from_scipy(
     coords = listed.coords if hasattr(listed, "coords") else (listed.row, listed.col)
     target = coordinates(len(listed.shape)) if format is None else format
     return pack(coords, listed.data, listed.shape, target, **options)._named(labels, dims)
-
-
-def _block_of(tensor: Tensor) -> tuple[int, ...] | None:
-    """The sizes of the blocks of a tensor whose arrays are those of bsr; None for another tensor."""
-    map = tensor.map
-    if map is None or tensor.ndim != 2 or map.padded or tensor.format.canonical() != _BLOCKS.canonical():
-        return None
-    block = map.stored_shape[2:]
-    return block if all(block) and map == IndexMap.blocks(tensor.shape, block) else None

@@ -21,6 +21,7 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
+from .blocks import block_of, blocked, converts, listed
 from .contents import Contents, labels_of
 from .held import Listed, Stored, entries_of, one_value, packed
 from .validation import (
@@ -95,6 +96,12 @@ def without_map(tensor: T, format: FormatLike | None, limits: Limits | None) -> 
         return tensor if format is None else _of_stored(tensor, format, tensor.limits if limits is None else limits)
     if format is None:  # a list without coordinates would always have an entry
         format = tensor.format if tensor.ndim == tensor.format.rank == 0 else coordinates(tensor.ndim)
+    stored = tensor.stored
+    rows, _ = checked_format(format, tensor.shape, tensor.limits if limits is None else limits)
+    whole = tensor._held.viewed or stored.structure is not None
+    if not whole and block_of(stored.format, tensor.map) and converts(rows, stored._tree):
+        made = Stored(rows, listed(stored._tree, rows), tensor.limits if limits is None else limits)
+        return tensor._of(made, tensor._metadata)
     return with_entries(tensor, *entries(tensor), format, limits)
 
 
@@ -109,6 +116,10 @@ def converted(tensor: T, format: FormatLike, map: MapLike | None, limits: Limits
     if map is None:
         return _of_stored(tensor, format, limits)
     target, whole = parse_map(map, tensor.shape), expanded(tensor)
+    parsed = fitting_format(format, target.stored_shape, limits)
+    if whole.map is None and (block := block_of(parsed, target)) and converts(whole.format, whole._tree):
+        stored = Stored(parsed, blocked(whole._tree, parsed, block, tensor._pad(), limits), limits)
+        return tensor._of(Mapped(stored, target), whole._metadata)
     coords, values = entries(whole)
     return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 

@@ -161,9 +161,10 @@ def merged(tensor, model, draw, folder):
     fill = tensor.fill_value if tensor.fill_value is not None else None
     options = {"duplicates": "first", "dtype": model.dtype, "fill_value": fill, **named}
     bl.write_from([tensor, tensor], target, model.shape, draw_format(draw, len(model.shape)), **options)
-    padded = tensor.stored.format.padded
+    made = bl.read(target)
+    padded = tensor.stored.format.padded or made.format.padded
     entries = {k: x for k, x in model.entries.items() if not (padded and naive.equal(x, model.pad))}
-    return bl.read(target), replace(model, entries=entries, labels=model.labels if named else None)
+    return made, replace(model, entries=entries, labels=model.labels if named else None)
 
 
 @way("to_dask", "from_dask", drops="structure attributes descriptor labels map iso", pads=True)

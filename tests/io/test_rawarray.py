@@ -535,7 +535,8 @@ def test_commands(tmp_path, capsys):
     assert "convert it to 'dense, dense'" in capsys.readouterr().err
     assert main(["convert", str(tmp_path / "c.bspra"), str(tmp_path / "c.ra"), "--format", "DMATR"]) == 0
     np.testing.assert_array_equal(read(tmp_path / "c.ra").to_dense(), EXPECTED["c_c16_2d.ra"])  # zeros lose their sign
-    assert main(["convert", str(DATA / "py_f2_2d.ra"), str(tmp_path / "d.h5")]) == 1
+    assert main(["convert", str(DATA / "py_f2_2d.ra"), str(tmp_path / "d.h5")]) == 0
+    assert read(tmp_path / "d.h5").dtype == np.float16
     assert main(["repair", str(DATA / "py_i2_3d.ra"), str(tmp_path / "e.ra")]) == 0
     assert repair(DATA / "py_i2_3d.ra", tmp_path / "f.h5") == []
     shutil.copy(DATA / "jl_bighost.ra", tmp_path / "without suffix")

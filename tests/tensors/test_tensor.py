@@ -52,6 +52,29 @@ def test_around_ones_own_arrays_without_a_copy():
     assert stored.tolist() == [1, 2, 3]
 
 
+@given(st.data())
+def test_blocks_of_rows_and_back(data):
+    """All cells of the blocks with entries are stored; without the map they are entries."""
+    height, width = data.draw(st.integers(1, 4)), data.draw(st.integers(1, 4))
+    shape = height * data.draw(st.integers(0, 5)), width * data.draw(st.integers(0, 5))
+    dtype = data.draw(st.sampled_from(["bool", "int16", "float32", "float64", "complex128", "float16"]))
+    cells = np.random.default_rng(data.draw(st.integers(0, 99))).random(shape) < data.draw(st.floats(0, 1))
+    cells = cells.astype(dtype)
+    fill = data.draw(st.sampled_from([None, 0, 1]))
+    rows = pack(cells.nonzero(), cells[cells != 0], shape, "CSR", fill_value=fill, dims=("a", "b"))
+    map = bl.IndexMap.blocks(shape, (height, width))
+    made = rows.convert("dense, sparse, dense(2)", map=map)
+    back = made.without_map("CSR")
+    made.check()
+    back.check()
+    some = set(zip(*(x.tolist() for x in map.forward(cells.nonzero())[:2]), strict=True))
+    assert made.stored.number_of_stored_values == back.nnz == len(some) * height * width
+    assert made.dims == back.dims == ("a", "b")
+    for tensor in (made, back):
+        np.testing.assert_array_equal(tensor.to_dense(), rows.to_dense())
+        assert tensor.fill_value == rows.fill_value
+
+
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64", "uint64", ">i4"])
 def test_index_types_are_kept(dtype):
     tensor = Tensor("CSR", (3, 5), {name: x.astype(dtype) for name, x in ARRAYS.items()}, [1.0, 2.0, 3.0])
