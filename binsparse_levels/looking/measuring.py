@@ -187,7 +187,7 @@ def described(name: str, tensor: Tensor) -> dict[str, Any]:
     coords, values = in_order(tensor)
     digest = hashlib.sha256(f"{tensor.shape} {tensor.dtype.name}".encode())
     for array in (*coords, values):
-        digest.update(np.ascontiguousarray(array).view(np.uint8))
+        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
     shape, dtype = list(tensor.shape), tensor.dtype.name
     return {"name": name, "shape": shape, "dtype": dtype, "entries": len(values), "sha256": digest.hexdigest()}
 

@@ -289,10 +289,10 @@ def sweep(
 
 
 def _positive(name: str, numbers: Sequence[Any]) -> list[int]:
-    found = [as_integer(x) for x in numbers]
-    if not found or None in found or min(found) < 1:  # type: ignore[type-var]
+    found = [as_integer(x) or 0 for x in numbers]
+    if min(found, default=0) < 1:
         raise OptionError(Problem(name, f"expected a number from 1 on, got {numbers!r:.40}"))
-    return found  # type: ignore[return-value]
+    return found
 
 
 def _named(tensors: Any, limits: Limits | None) -> Iterator[tuple[str, Tensor]]:
