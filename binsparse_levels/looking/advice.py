@@ -150,7 +150,7 @@ class Advice:
 
         >>> from binsparse_levels import advise
         >>> advise([[0, 2], [1, 3]], (50, 40), slices_by=0).candidate("CSR").slice_nbytes
-        4.72
+        4.56
         """
         parsed, sizes, by = parse_format(format, len(self.shape)), self._sizes, self.slices_by
         if parsed.rank != len(self.shape):

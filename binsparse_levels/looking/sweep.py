@@ -161,7 +161,7 @@ class Sweep:
         >>> from binsparse_levels import pack, sweep
         >>> table = sweep({"a": pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")}, ["CSR", "COO"], ["bits"])
         >>> print(table.compare("bits", "CSR").to_csv(float_format="%.3g").strip())
-        tensor,CSR,COO,COO / CSR
+        ,CSR,COO,COO / CSR
         a,96,64,0.667
         geometric mean,,,0.667
         """
@@ -180,7 +180,7 @@ class Sweep:
                 table = table.join(ratios)
                 table.loc["geometric mean", ratios.columns] = np.exp(np.log(ratios).mean())
         table.attrs.update(self.record)
-        return table.rename_axis(columns=None)
+        return table.rename_axis(index=None, columns=None)
 
     def pareto(self, x: str, y: str, tensor: str | None = None) -> str:
         """Draw two measures of all formats of a tensor on logarithmic axes. A line joins the best formats.
