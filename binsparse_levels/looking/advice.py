@@ -54,7 +54,7 @@ class Candidate:
 
     @property
     def cost(self) -> tuple[float, int]:
-        """The number that ranks a format: the bytes that slices read, if there are any, then all bytes."""
+        """The numbers that rank a format: the bytes that a slice reads, if slices are ranked, then all bytes."""
         return self.slice_nbytes or 0, self.nbytes
 
     @property
@@ -253,9 +253,9 @@ def advise(
     Ties go to fewer levels. Beyond 8 dimensions, only formats in the order of the tensor are ranked; `convert` it to
     try another.
 
-    With `slices_by`, a slice reads all of the levels above the one that covers the dimension. It reads what
-    `Level.sliced` says of that level, and its share of the levels and values below. The ranking takes the mean of all
-    slices.
+    With `slices_by`, a slice reads all of the levels above the one that covers the dimension, the bytes that
+    `Level.sliced` returns for that level, and its share of the levels and values below. The ranking takes the mean of
+    all slices.
 
     Parameters
     ----------
@@ -297,7 +297,9 @@ def advise(
     by = None if slices_by is None else dimension_of(tensor, slices_by)
     most = as_integer(count)
     if most is None:
-        raise OptionError(Problem("count", f"expected an integer, got {count!r:.40}; say how many formats to list"))
+        raise OptionError(
+            Problem("count", f"expected an integer, got {count!r:.40}; pass the number of formats to list")
+        )
     named = [kinds] if isinstance(kinds, str) else kinds
     standard = [name for name, kind in LEVELS.items() if kind.specified]
     choices = _choices(tensor.ndim, standard if named is None else named)

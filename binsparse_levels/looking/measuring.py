@@ -92,7 +92,7 @@ class Measured:
 
 
 def warning_of(measures: Mapping[str, float], threads: int) -> str:
-    """The times of which the processor's part differs from the clock's by more than a fifth."""
+    """Name the times whose processor time differs from the clock time by more than a fifth."""
     found = []
     for name, processor in measures.items():
         timed = name.removesuffix(" processor")
@@ -105,14 +105,15 @@ def reason(error: Exception) -> str:
     """The first line of an error."""
     if isinstance(error, BinsparseError):
         return str(error.problems[0])
-    return f"{type(error).__name__}: {str(error).strip().partition(os.linesep)[0]:.200}"
+    first, *_ = [*str(error).strip().splitlines(), ""]
+    return f"{type(error).__name__}: {first:.200}"
 
 
 @within_memory
 def measure(
     name: str, source: Tensor, tensor: Tensor, format: FormatLike, path: str, seed: int, limits: Limits
 ) -> float | Callable[[], Any] | None:
-    """A number, a call to time, or None for a measure that does not apply to the tensor."""
+    """Compute a number, or make a call to time. None is a measure that does not apply to the tensor."""
     entries, random = source.number_of_stored_values, np.random.default_rng(seed)
     if name == "limit":
         return limit(source.size, entries) / max(entries, 1)
@@ -150,18 +151,18 @@ def sliced(name: str) -> int | None:
     return int(dimension) if head == "slice" and dimension.isdecimal() else None
 
 
-def _index_bytes(tensor: Tensor, how: str) -> int:
+def _index_bytes(tensor: Tensor, option: str) -> int:
     """The bytes of all arrays but the values, in memory, or as `write` stores them with the option of that name."""
     arrays: dict[str, Any] = dict(tensor.stored.arrays)
-    if how == "bits":
+    if option == "bits":
         return sum(x.nbytes for x in arrays.values())
     store: dict[str, Any] = {}
-    write(store, tensor, narrow=how == "narrow", bitpacked=how == "bitpacked")
+    write(store, tensor, narrow=option == "narrow", bitpacked=option == "bitpacked")
     return sum(x.nbytes for name, x in store.items() if name in arrays)
 
 
 def _look_up(tensor: Tensor, places: Sequence[tuple[int, ...]]) -> int:
-    """Look up entries for at most a tenth of a second; the number of them."""
+    """Look up entries for at most a tenth of a second, and return their number."""
     end = time.perf_counter() + _POINT_SECONDS
     for done, place in enumerate(places, 1):
         tensor[place]
@@ -207,6 +208,6 @@ def machine() -> dict[str, Any]:
     }  # fmt: skip
 
 
-def load() -> float:
-    """The mean number of running processes in the last minute; NaN where the system does not count them."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else math.nan
+def load() -> float | None:
+    """The mean number of running processes in the last minute; None where the system does not count them."""
+    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None

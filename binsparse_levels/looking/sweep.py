@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import BinsparseError, OptionError, Problem, needing, within_memory
+from ..errors import OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike
 from ..io import read
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
@@ -43,7 +43,7 @@ class Row:
         of its rounds. "convert lower" and "convert upper" are the quartiles, "convert processor" is the median time of
         the processor, and "convert rounds" the number of rounds.
     refused : the reason why the format refuses the tensor, or why measures failed; or an empty text.
-    warning : the times in which the processor worked much less or more than the clock says; or an empty text.
+    warning : the times whose processor time differs from the clock time by more than a fifth; or an empty text.
     """
 
     tensor: str
@@ -241,12 +241,12 @@ def sweep(
         0/2, 1/4, 0%2, 1%4"}``.
     measure : bits of index arrays for each entry, in memory ("bits") and in files ("narrow", "bitpacked"), and the
         information limit of the entries ("limit"); values for each entry ("padding"). Milliseconds to "pack" entries,
-        to "convert" the tensor, to look up one entry ("point"), to load 16 coordinates in the middle of a dimension
+        to "convert" the tensor, to look up one entry ("point": a round looks up 200, or as many as a tenth of a second
+        allows), to load 16 coordinates in the middle of a dimension
         from a file ("slice:0"), and of an `einsum` whose first operand is the tensor, such as "ij,j->i".
     repeat : the number of rounds.
     threads : the number of threads, or several, each of which has its own rows; by default `get_threads()`.
-    seed : the seed of the dense operands, and of the entries that are looked up. A round looks up 200 entries, or as
-        many as a tenth of a second allows.
+    seed : the seed of the dense operands, and of the entries that are looked up.
     limits : the limits of every tensor; by default its own.
     progress : called with "sweeping", the number of finished tensors, and their total. True draws a bar on standard
         error, where that is a terminal or a notebook.
@@ -273,8 +273,8 @@ def sweep(
     if (as_integer(seed) or 0) < 0:
         raise OptionError(Problem("seed", f"expected a number from 0 on, got {seed}"))
     (rounds,) = _positive("repeat", [repeat])
-    asked = get_threads() if threads is None else threads
-    counts = _positive("threads", asked if isinstance(asked, Sequence) else [asked])
+    given = get_threads() if threads is None else threads
+    counts = _positive("threads", given if isinstance(given, Sequence) else [given])
     wanted = named_formats(formats)
     record = {**machine(), "threads": counts, "seed": seed, "rounds": rounds, "load": [load()], "tensors": []}
     rows: list[Row] = []
@@ -316,7 +316,7 @@ def _rows(
         for number, (made, (_, format)) in enumerate(zip(found, formats, strict=True)):
             try:
                 tensor = source.convert(format, limits=limits)
-            except BinsparseError as error:
+            except Exception as error:  # a kind of a plug-in may raise anything
                 made.failed.append(reason(error))
                 continue
             for what in measures:
