@@ -134,19 +134,7 @@ class Advice:
         return self.candidate(format).nbytes
 
     def candidate(self, format: FormatLike) -> Candidate:
-        """Compute the cost of a format.
-
-        Parameters
-        ----------
-        format : a notation or a Format.
-
-        Returns
-        -------
-        The format with its bytes.
-
-        Raises
-        ------
-        FormatError, LimitError : as for `nbytes`.
+        """Compute the cost of a format, with the parameters and errors of `nbytes`.
 
         >>> from binsparse_levels import advise
         >>> advise([[0, 2], [1, 3]], (50, 40), slices_by=0).candidate("CSR").slice_nbytes
@@ -176,12 +164,10 @@ class Advice:
         return Candidate(parsed, total + values, values, mean)
 
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
-        """List the candidates, the formats that only this package reads, and the usual formats.
+        """List for each format its rank, its cost, and its size relative to the first candidate.
 
-        Returns
-        -------
-        For each format its rank, its cost, and its size relative to the first candidate. A candidate of the same cost
-        as the one above it has the rank "=", and a format that only this package reads has "*".
+        The candidates come first, then `own` with the rank "*", then `compared` without a rank. A candidate of the
+        same cost as the one above it has the rank "=".
 
         >>> from binsparse_levels import advise
         >>> [(rank, str(c), ratio) for rank, c, ratio in advise([[0, 2], [1, 3]], (50, 40), count=2).rows()]
@@ -248,10 +234,9 @@ def advise(
 
     Sizes are exact. A tensor with wider integers than it needs is the exception: they are counted in every format, and
     a conversion to another order does not keep them. Every entry counts, also stored zeros and padding; call
-    `drop_fill` first to leave them out. Two or three words of memory are needed for each entry. One
-    of several formats is listed if they differ only in the order inside a level, or among neighbouring dense levels.
-    Ties go to fewer levels. Beyond 8 dimensions, only formats in the order of the tensor are ranked; `convert` it to
-    try another.
+    `drop_fill` first to leave them out. Two or three words of memory are needed for each entry. One of several formats
+    is listed if they differ only in the order inside a level, or among neighbouring dense levels. Ties go to fewer
+    levels. Beyond 8 dimensions, only formats in the order of the tensor are ranked; `convert` it to try another.
 
     With `slices_by`, a slice reads all of the levels above the one that covers the dimension, the bytes that
     `Level.sliced` returns for that level, and its share of the levels and values below. The ranking takes the mean of

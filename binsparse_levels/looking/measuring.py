@@ -102,11 +102,10 @@ def warning_of(measures: Mapping[str, float], threads: int) -> str:
 
 
 def reason(error: Exception) -> str:
-    """The first line of an error."""
+    """The text of an error, in one line."""
     if isinstance(error, BinsparseError):
         return str(error.problems[0])
-    first, *_ = [*str(error).strip().splitlines(), ""]
-    return f"{type(error).__name__}: {first:.200}"
+    return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
 
 
 @within_memory

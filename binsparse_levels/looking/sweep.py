@@ -241,9 +241,9 @@ def sweep(
         0/2, 1/4, 0%2, 1%4"}``.
     measure : bits of index arrays for each entry, in memory ("bits") and in files ("narrow", "bitpacked"), and the
         information limit of the entries ("limit"); values for each entry ("padding"). Milliseconds to "pack" entries,
-        to "convert" the tensor, to look up one entry ("point": a round looks up 200, or as many as a tenth of a second
-        allows), to load 16 coordinates in the middle of a dimension
-        from a file ("slice:0"), and of an `einsum` whose first operand is the tensor, such as "ij,j->i".
+        to "convert" the tensor, to look up one entry ("point", the mean of 200, or of a tenth of a second), to load 16
+        coordinates in the middle of a dimension from a file ("slice:0"), and of an `einsum` whose first operand is the
+        tensor, such as "ij,j->i".
     repeat : the number of rounds.
     threads : the number of threads, or several, each of which has its own rows; by default `get_threads()`.
     seed : the seed of the dense operands, and of the entries that are looked up.
