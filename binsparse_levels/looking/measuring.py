@@ -49,7 +49,7 @@ class Measured:
 
     def begin(self, name: str, threads: Sequence[int], measure: Callable[[], Any]) -> None:
         """Store a number, or a call to time, which runs once so that it compiles."""
-        with self._noting(name):
+        with self._recording(name):
             made = measure()
             if callable(made):
                 for count in threads:
@@ -62,7 +62,7 @@ class Measured:
     def time(self, threads: int) -> None:
         """Run a round of all calls."""
         for name, call in list(self.calls.items()):
-            with self._noting(name), using_threads(threads):
+            with self._recording(name), using_threads(threads):
                 clock, processor = time.perf_counter(), time.process_time()
                 done = call()
                 processor, clock = time.process_time() - processor, time.perf_counter() - clock
@@ -70,7 +70,7 @@ class Measured:
                 self.samples.setdefault((threads, name), []).append((each * clock, each * processor))
 
     @contextlib.contextmanager
-    def _noting(self, name: str) -> Iterator[None]:
+    def _recording(self, name: str) -> Iterator[None]:
         """Record a failure, and do not make the call again. A kind of a plug-in may raise anything."""
         try:
             yield
