@@ -302,6 +302,9 @@ def test_named_formats_in_tables():
     assert lines[4].startswith(rf"a\_b & {csr[0]:.3g} & {bcsr[0]:.3g} & – & ")
     assert r"\bottomrule" in lines
     assert list(made.compare("bits").columns) == list(NAMED)
+    assert made.compare("convert processor")["CSR"].tolist() == [
+        made.rows[k].measures["convert processor"] for k in (0, 3)
+    ]
     for wrong in (("narrow",), ("bits", "COO")):
         with pytest.raises(OptionError, match="choose from"):
             made.compare(*wrong)
