@@ -198,10 +198,8 @@ class Advice:
             table[-1].append(f"refused: {candidate.refused}" if candidate.refused else candidate.readers)
         iso = ", iso" if self._sizes.iso else ""
         bound = limit(math.prod(self.shape), self.entries) / max(self.entries, 1)
-        return (
-            f"{shape} {self.dtype}{iso}, {self.entries:,} entries, at least {bound:.3g} bits of coordinates each",
-            table,
-        )
+        entries = f"{self.entries:,} entries, at least {bound:.3g} bits of coordinates each"
+        return f"{shape} {self.dtype}{iso}, {entries}", table
 
     def __str__(self) -> str:
         title, (head, *rows) = self._table()
@@ -282,9 +280,7 @@ def advise(
     by = None if slices_by is None else dimension_of(tensor, slices_by)
     most = as_integer(count)
     if most is None:
-        raise OptionError(
-            Problem("count", f"expected an integer, got {count!r:.40}; pass the number of formats to list")
-        )
+        raise OptionError(Problem("count", f"expected an integer, got {count!r:.40}; it is the number of formats"))
     named = [kinds] if isinstance(kinds, str) else kinds
     standard = [name for name, kind in LEVELS.items() if kind.specified]
     choices = _choices(tensor.ndim, standard if named is None else named)
@@ -317,10 +313,12 @@ def _ranked(advice: Advice, tensor: Tensor, choices: Choices, count: int) -> tup
     """The cheapest formats, without those whose kinds refuse the entries."""
     found = []
     for format in cheapest(advice._sizes, choices, count):
-        with contextlib.suppress(FormatError):
+        try:
             if any(level.refuses for level in format.levels):
                 tensor.convert(format)
-            found.append(advice.candidate(format))
+        except FormatError:
+            continue
+        found.append(advice.candidate(format))
     return tuple(found)
 
 
