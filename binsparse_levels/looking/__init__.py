@@ -1,1 +1,1 @@
-"""What a person looks at: pictures, the report, advice on formats, and what these count."""
+"""Pictures, the report, advice on formats, and the measures that these show."""

@@ -27,13 +27,19 @@ from .fibers import limit
 from .sizes import Choices, Sizes, bits, cheapest, sizes_of
 from .tables import as_html, as_text, escaped
 
+_OWN = 3  # formats that are listed though only this package reads them
+
 
 @dataclass(frozen=True)
 class Candidate:
-    """A format and its cost: bytes of all arrays, bytes of the values, and the mean bytes that a slice reads.
+    """A format and its cost.
 
-    `slice_nbytes` is None if no dimension was named. map: the notation of an index map, or None. refused: why the
-    format does not hold the tensor, whose sizes are 0 then.
+    Parameters
+    ----------
+    nbytes, values_nbytes : the bytes of all arrays, and those of the values; 0 where the format refuses the tensor.
+    slice_nbytes : the mean number of bytes that a slice reads; None if no dimension was named.
+    map : the notation of an index map, or None.
+    refused : the reason why the format refuses the tensor, or an empty text.
     """
 
     format: Format
@@ -47,25 +53,29 @@ class Candidate:
         return notation(self.format, self.map)
 
     @property
-    def estimated(self) -> bool:
-        """Whether the sizes are estimates. They are counted, or those of the converted tensor, so none is."""
-        return False
+    def cost(self) -> tuple[float, int]:
+        """The numbers that rank a format: the bytes that a slice reads, if slices are ranked, then all bytes."""
+        return self.slice_nbytes or 0, self.nbytes
 
     @property
     def readers(self) -> str:
-        """Who reads a file in this format: "every reader" of Binsparse, those that know "custom" formats, or "ours"."""
-        if self.map is not None:
-            return "ours"
-        if self.format.alias is not None:
-            return "every reader"
-        return "custom" if all(level.specified for level in self.format.levels) else "ours"
+        """The programs that read a file in this format."""
+        if self.map is not None or not all(level.specified for level in self.format.levels):
+            return "only this package"
+        return "every reader" if self.format.alias is not None else "readers of custom formats"
 
 
 @within_memory
 class Advice:
-    """The sizes of formats for the entries of a tensor: `candidates` are the best, `compared` the usual ones.
+    """The sizes of formats for the entries of a tensor, as `advise` returns them.
 
-    counts: distinct coordinates by subset of the dimensions. slices_by: the dimension of the slices, or None.
+    Attributes
+    ----------
+    candidates : the ranked formats, best first.
+    own : the formats that only this package reads, and that cost less than the best candidate.
+    compared : the usual formats, or those that were passed.
+    shape, entries, dtype : the sizes of the dimensions, the number of entries, and the type of the values.
+    slices_by : the dimension of the slices, or None.
 
     >>> from binsparse_levels import advise, pack
     >>> advice = advise(pack([[0, 2], [1, 3]], [1.0, 2.0], (50, 40), "CSR"))
@@ -80,6 +90,7 @@ class Advice:
         self.slices_by = sizes.by
         self.dtype = dtype
         self.candidates: tuple[Candidate, ...] = ()
+        self.own: tuple[Candidate, ...] = ()
         self.compared: tuple[Candidate, ...] = ()
 
     @property
@@ -90,20 +101,45 @@ class Advice:
 
     @property
     def best(self) -> Format:
-        """The first candidate's format. Raises LimitError if no format is within the limits."""
+        """The format of the first candidate.
+
+        Raises
+        ------
+        LimitError : no format is within the limits.
+        """
         if not self.candidates:
             raise LimitError(Problem("format", "none fits within the limits; pass larger limits"))
         return self.candidates[0].format
 
     def nbytes(self, format: FormatLike) -> int:
-        """The bytes of all arrays that `pack` makes in a format.
+        """Compute the bytes of all arrays that `pack` makes in a format.
 
-        Raises FormatError if counts do not tell the size, and LimitError.
+        Parameters
+        ----------
+        format : a notation or a Format.
+
+        Returns
+        -------
+        The number of bytes.
+
+        Raises
+        ------
+        FormatError : the size depends on more than counts, or the format does not fit the tensor.
+        LimitError : the format exceeds the limits.
+
+        >>> from binsparse_levels import advise
+        >>> advise([[0, 2], [1, 3]], (50, 40)).nbytes("COO")
+        32
         """
         return self.candidate(format).nbytes
 
     def candidate(self, format: FormatLike) -> Candidate:
-        """A format with its cost. Raises the errors of `nbytes`."""
+        """Compute the cost of a format, with the parameters and errors of `nbytes`.
+
+        >>> from binsparse_levels import advise
+        >>> advise([[0, 2], [1, 3]], (50, 40), slices_by=0).candidate("CSR").slice_nbytes
+        4.56
+        """
         parsed, sizes, by = parse_format(format, len(self.shape)), self._sizes, self.slices_by
         if parsed.rank != len(self.shape):
             what = f"{parsed} has {parsed.rank} dimensions, not {len(self.shape)}; choose another"
@@ -112,12 +148,12 @@ class Advice:
         n = 1
         for place in places(parsed.levels, [self.shape[k] for k in parsed.order]):
             covered = parsed.order[place.depth : place.depth + place.level.rank]
-            told = sizes.step(place.level, covered, above, n)
+            step = sizes.step(place.level, covered, above, n)
             above |= bits(covered)
-            if told is None:
-                whose = f"{place.level} in this order; name the format in formats="
-                raise FormatError(Problem("format", f"counts do not determine the size of {whose}"))
-            read, total, n = read + told[0], total + told[1], told[2]
+            if step is None:
+                what = f"counts do not determine the size of {place.level} in this order; name the format in formats="
+                raise FormatError(Problem("format", what))
+            read, total, n = read + step[0], total + step[1], step[2]
             if not sizes.fits(n):
                 sizes.limits.hold("dense_bytes", 8 * n, "format", "the size in bytes of what the dense levels make")
         if parsed.padded and not sizes.may_pad:
@@ -128,20 +164,24 @@ class Advice:
         return Candidate(parsed, total + values, values, mean)
 
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
-        """The candidates with their ranks, then the usual formats, and sizes relative to the smallest.
+        """List for each format its rank, its cost, and its size relative to the first candidate.
 
-        A candidate that costs as much as that above it has the rank "=".
+        The candidates come first, then `own` with the rank "*", then `compared` without a rank. A candidate of the
+        same cost as the one above it has the rank "=".
+
+        >>> from binsparse_levels import advise
+        >>> [(rank, str(c), ratio) for rank, c, ratio in advise([[0, 2], [1, 3]], (50, 40), count=2).rows()]
+        [('1', 'COOR', 1.0), ('2', 'DCSR', 1.375), ('', 'CSR', 7.125), ('', 'DMATR', 500.0)]
         """
-        smallest = min((c.nbytes for c in (*self.candidates, *self.compared) if not c.refused), default=0)
-        above: Any = None
-        for k, candidate in enumerate(self.candidates):
-            cost = candidate.nbytes, candidate.slice_nbytes
-            yield "=" if cost == above else str(k + 1), candidate, _ratio(candidate.nbytes, smallest)
-            above = cost
-        listed = {c.format.canonical() for c in self.candidates}
-        for candidate in self.compared:
-            if candidate.map is not None or candidate.refused or candidate.format.canonical() not in listed:
-                yield "", candidate, _ratio(candidate.nbytes, smallest)
+        ranked = (*self.candidates, *self.own)
+        known = {c.format.canonical() for c in ranked}
+        others = (c for c in self.compared if c.map is not None or c.refused or c.format.canonical() not in known)
+        first = next((c.nbytes for c in (*ranked, *self.compared) if not c.refused), 0)
+        for k, candidate in enumerate((*ranked, *others)):
+            rank = str(k + 1) if k < len(self.candidates) else "*" if k < len(ranked) else ""
+            if 0 < k < len(self.candidates) and candidate.cost == ranked[k - 1].cost:
+                rank = "="
+            yield rank, candidate, candidate.nbytes / first if first else 1.0 if candidate.nbytes == 0 else math.inf
 
     def _table(self) -> tuple[str, list[list[str]]]:
         """A line about the entries; the head and the rows of the table."""
@@ -158,8 +198,8 @@ class Advice:
             table[-1].append(f"refused: {candidate.refused}" if candidate.refused else candidate.readers)
         iso = ", iso" if self._sizes.iso else ""
         bound = limit(math.prod(self.shape), self.entries) / max(self.entries, 1)
-        held = f"{self.entries:,} entries, whose coordinates hold {bound:.3g} bits each"
-        return f"{shape} {self.dtype}{iso}, {held}", table
+        entries = f"{self.entries:,} entries, at least {bound:.3g} bits of coordinates each"
+        return f"{shape} {self.dtype}{iso}, {entries}", table
 
     def __str__(self) -> str:
         title, (head, *rows) = self._table()
@@ -187,27 +227,37 @@ def advise(
 ) -> Advice:
     """Rank formats by size for the entries of a tensor, without packing any.
 
-    Sizes are exact for `pack`, and for `convert` unless it keeps wider integers. Every entry counts, also stored zeros
-    and padding; call `drop_fill` first to leave them out. Two or three words for each entry are needed in memory. Of
-    formats that differ only in the order inside a level, or among neighbouring dense levels, one is listed. Ties go to
-    fewer levels. Beyond 8 dimensions, only formats in the order of the tensor are ranked; `convert` it to try another.
+    By default, the formats that other programs read are ranked. Up to three formats that only this package reads follow
+    if they cost less than the best of these.
 
-    With `slices_by`, a slice reads all of the levels above the one that covers the dimension. Of that level it reads
-    what `Level.sliced` says, and its share of the levels and values below. The ranking takes the mean of all slices.
+    Sizes are exact. A tensor with wider integers than it needs is the exception: they are counted in every format, and
+    a conversion to another order does not keep them. Every entry counts, also stored zeros and padding; call
+    `drop_fill` first to leave them out. Two or three words of memory are needed for each entry. One of several formats
+    is listed if they differ only in the order inside a level, or among neighbouring dense levels. Ties go to fewer
+    levels. Beyond 8 dimensions, only formats in the order of the tensor are ranked; `convert` it to try another.
+
+    With `slices_by`, a slice reads all of the levels above the one that covers the dimension, the bytes that
+    `Level.sliced` returns for that level, and its share of the levels and values below. The ranking takes the mean of
+    all slices.
 
     Parameters
     ----------
     source : a tensor, an array of another library but numpy, as `as_tensor` takes it, a path of any file that `read`
         takes, or coordinates as `pack` takes them. A map is removed first.
-    shape, dtype : of coordinates: the sizes of the dimensions, and the type of the values.
+    shape, dtype : for coordinates: the sizes of the dimensions, and the type of the values.
     slices_by : rank by the bytes that a slice along this dimension, a number or a name, reads, then by size.
     count : the number of candidates.
-    kinds : the level kinds to try, such as ("dense", "sparse"), which other programs read. Kinds with parameters, and
-        those whose size counts do not tell, such as "run", are compared if `formats` names them.
-    formats : a format, or several, to compare with, instead of the usual ones, such as "dense, sparse, dense(2) through
-        0/4, 1/4, 0%4, 1%4". Where counts do not tell the size, the tensor is converted. A format that refuses the
-        tensor says why.
+    kinds : the level kinds to rank, such as ("dense", "sparse", "mask"), whether other programs read them or not. Kinds
+        with parameters, and those whose size depends on more than counts, such as "run", are compared if `formats`
+        names them.
+    formats : one or several formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2)
+        through 0/4, 1/4, 0%4, 1%4". The tensor is converted where counts do not determine the size. A format that
+        refuses the tensor is listed with its reason.
     limits : formats beyond these limits are left out.
+
+    Returns
+    -------
+    The ranking, which prints as a table.
 
     Raises
     ------
@@ -230,12 +280,16 @@ def advise(
     by = None if slices_by is None else dimension_of(tensor, slices_by)
     most = as_integer(count)
     if most is None:
-        raise OptionError(Problem("count", f"expected an integer, got {count!r:.40}; say how many formats to list"))
-    choices = _choices(tensor.ndim, LEVELS if kinds is None else [kinds] if isinstance(kinds, str) else kinds)
-    sizes = sizes_of(tensor, has_values, by, limits)
-    advice = Advice(sizes, tensor.dtype)
-    found = cheapest(sizes, choices, most)
-    advice.candidates = tuple(advice.candidate(format) for format in found if _holds(tensor, format))
+        raise OptionError(Problem("count", f"expected an integer, got {count!r:.40}; it is the number of formats"))
+    named = [kinds] if isinstance(kinds, str) else kinds
+    standard = [name for name, kind in LEVELS.items() if kind.specified]
+    choices = _choices(tensor.ndim, standard if named is None else named)
+    advice = Advice(sizes_of(tensor, has_values, by, limits), tensor.dtype)
+    advice.candidates = _ranked(advice, tensor, choices, most)
+    if named is None and advice.candidates:
+        best = advice.candidates[0].cost
+        found = _ranked(advice, tensor, _choices(tensor.ndim, LEVELS), min(most, _OWN))
+        advice.own = tuple(c for c in found if c.cost < best)
     if formats is not None:
         advice.compared = tuple(_compared(advice, tensor, format) for _, format in named_formats(formats))
         return advice
@@ -246,37 +300,41 @@ def advise(
 
 
 def named_formats(formats: Any) -> list[tuple[str, FormatLike]]:
-    """One format, several, or a mapping from names, with the name of each; a notation is its own."""
-    if isinstance(formats, str | Format) or (isinstance(formats, Mapping) and "level" in formats):
+    """List one format, several, or those of a mapping, each with its name, or else with its notation."""
+    described = isinstance(formats, Mapping) and isinstance(formats.get("level"), Mapping)  # "level" may be a name
+    if described or isinstance(formats, str | Format):
         formats = [formats]
     if isinstance(formats, Mapping):
         return list(formats.items())
     return [(format if isinstance(format, str) else str(parse_format(format)), format) for format in formats]
 
 
-def _holds(tensor: Tensor, format: Format) -> bool:
-    """Whether a kind that may refuse entries takes these."""
-    try:
-        if any(level.refuses for level in format.levels):
-            tensor.convert(format)
-    except FormatError:
-        return False
-    return True
+def _ranked(advice: Advice, tensor: Tensor, choices: Choices, count: int) -> tuple[Candidate, ...]:
+    """The cheapest formats, without those whose kinds refuse the entries."""
+    found = []
+    for format in cheapest(advice._sizes, choices, count):
+        try:
+            if any(level.refuses for level in format.levels):
+                tensor.convert(format)
+        except FormatError:
+            continue
+        found.append(advice.candidate(format))
+    return tuple(found)
 
 
 def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:
-    """A format with its size, from counts, or else by converting the tensor."""
+    """The size of a format, from counts, or else by converting the tensor."""
     levels, map = with_map(format)
     parsed = parse_format(levels, len(advice.shape) if map is None else len(parse_map(map, advice.shape).groups))
     with contextlib.suppress(FormatError, LimitError):
         if map is None and not any(level.refuses for level in parsed.levels):
             return advice.candidate(parsed)
     try:
-        held = tensor.convert(parsed, map=map).stored
+        stored = tensor.convert(parsed, map=map).stored
     except (FormatError, LimitError) as error:
         return Candidate(parsed, 0, 0, None, map, str(error.problems[0]))
-    indices = sum(array.nbytes for array in held.arrays.values())
-    return Candidate(parsed, held.nbytes, held.nbytes - indices, None, map)
+    indices = sum(array.nbytes for array in stored.arrays.values())
+    return Candidate(parsed, stored.nbytes, stored.nbytes - indices, None, map)
 
 
 def _usual(tensor: Tensor) -> list[Format]:
@@ -304,7 +362,3 @@ def _choices(rank: int, kinds: Iterable[str]) -> Choices:
         for level in made:
             choices[level.rank].append((level, whole))
     return choices
-
-
-def _ratio(size: int, smallest: int) -> float:
-    return size / smallest if smallest else (math.inf if size else 1.0)

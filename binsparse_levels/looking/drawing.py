@@ -1,6 +1,6 @@
 """SVG pictures: a small level tree with its arrays, the density of a large tensor, two measures.
 
-Text may come from a file, so all text is escaped, and characters that XML forbids are spelled out.
+All text is escaped, because it may come from a file.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
 from .tables import LONGEST, clipped, escaped
 
-# Inside a page, the colours are those of the page: JupyterLab and VS Code name them. A file has those of the system.
+# In a page, a picture has the colours of the page, which JupyterLab and VS Code name; in a file, those of the system.
 _STYLE = """
 .bsp { color: var(--jp-content-font-color1, var(--vscode-editor-foreground, currentColor)) }
 .bsp:root { color: #24292f; color-scheme: light dark }
@@ -34,32 +34,32 @@ _STYLE = """
 _SMALL = 64  # items of any array, and nodes of any level, that are drawn one by one
 _SMALL_RANK = 16
 _CHARACTER, _BOX, _LINE = 7.5, 20, 18  # the width of a character, the height of a box and of a line of text
-_BINS, _SIDE = 128, 384  # of a spy plot: the most cells along a side, and pixels
+_BINS, _SIDE = 128, 384  # the most cells along a side of a spy plot, and its pixels
 _SHADES = 8
-_AT_ONCE = 2**20  # entries that are counted at once
-_DRAWN_UNASKED = 2**22  # stored values of a tensor that a notebook draws, in a tenth of a second
+_PART = 2**20  # entries that are counted together
+_DRAWN_IN_NOTEBOOKS = 2**22  # the most stored values; they take a tenth of a second
 
 
 def draw(tensor: Tensor, dimensions: Dimension | Sequence[Dimension] | None = None, side: int = _BINS) -> str:
-    """`Tensor.draw`. side: the most cells along a side of a spy plot."""
+    """Draw a tensor, as `Tensor.draw` describes. side: the most cells along a side of a spy plot."""
     if dimensions is None:
         tree = tensor._tree if tensor._held.viewed else tensor._source
         if not tensor.ndim or is_small(tree):
             return draw_tree(tensor._tree, tensor.format.order)
-    asked: Any = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
-    one = isinstance(asked, str | int | np.integer)
-    if isinstance(asked, np.ndarray) and not asked.ndim:
-        raise OptionError(Problem("dimensions", f"expected one or two dimensions, got {asked!r:.40}"))
-    chosen = [dimension_of(tensor, k) for k in ([asked] if one else asked)]
+    given: Any = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
+    one = isinstance(given, str | int | np.integer)
+    if isinstance(given, np.ndarray) and not given.ndim:
+        raise OptionError(Problem("dimensions", f"expected one or two dimensions, got {given!r:.40}"))
+    chosen = [dimension_of(tensor, k) for k in ([given] if one else given)]
     if len(set(chosen)) != len(chosen) or not 0 < len(chosen) <= 2:
         raise OptionError(Problem("dimensions", f"expected one or two different ones, got {chosen}"))
     return spy(tensor, chosen, side)
 
 
 def html_of(tensor: Tensor) -> str:
-    """`Tensor._repr_html_`: text that wraps, and a picture that scrolls where it is wide."""
+    """The HTML of `Tensor._repr_html_`: text that wraps, and a picture that scrolls if it is wide."""
     unread = tensor._held.viewed or tensor._source.lazy
-    drawn = "" if unread or tensor.number_of_stored_values > _DRAWN_UNASKED else draw(tensor)
+    drawn = "" if unread or tensor.number_of_stored_values > _DRAWN_IN_NOTEBOOKS else draw(tensor)
     return text_of(tensor) + (f'<div style="overflow-x: auto">{drawn}</div>' if drawn else "")
 
 
@@ -69,7 +69,7 @@ def text_of(tensor: Tensor) -> str:
 
 
 def is_small(tree: Tree) -> bool:
-    """Whether the tree can be drawn item by item."""
+    """True if the tree can be drawn item by item."""
     if len(tree.dims) > _SMALL_RANK or max([len(tree.values), *map(len, tree.arrays.values())]) > _SMALL:
         return False
     if any(level.shares for level in tree.levels) and cells(tree.dims) > _SMALL:  # few positions may list many entries
@@ -81,7 +81,7 @@ def is_small(tree: Tree) -> bool:
 
 
 class _Row(NamedTuple):
-    """The nodes of a level: labels, positions in the level, and numbers of the nodes above."""
+    """The nodes of a level: labels, positions in the level, and the numbers of their parents."""
 
     title: str
     labels: list[str]
@@ -91,9 +91,9 @@ class _Row(NamedTuple):
 
 
 def draw_tree(tree: Tree, order: Sequence[int]) -> str:
-    """Draw the level tree, and its arrays below.
+    """Draw the level tree, and its arrays below it.
 
-    A node is a coordinate; it is dashed if it is computed, not stored. The nodes of a level are spread evenly.
+    A node is a coordinate; it is dashed if it is computed, not stored. The nodes of a level have equal distances.
     order: stored dimension k is the tensor's order[k]. Precondition: the tree is small.
     """
     rows = list(_rows(tree, order))
@@ -152,8 +152,8 @@ def _arrays(tree: Tree) -> Iterator[tuple[str, list[str]]]:
 def spy(tensor: Tensor, dimensions: Sequence[int], side: int = _BINS) -> str:
     """Draw the density of entries in two dimensions, the first downwards, the second to the right, or in one.
 
-    Each cell has equally many coordinates. Its shade is the logarithm of the number of entries, which are read in parts
-    where the levels allow it.
+    All cells have the same number of coordinates. The shade of a cell is the logarithm of its number of entries. These
+    are read in parts if the levels allow it.
     """
     sizes = [tensor.shape[k] for k in dimensions]
     steps = [max(-(-size // side), 1) for size in sizes]
@@ -179,10 +179,10 @@ def spy(tensor: Tensor, dimensions: Sequence[int], side: int = _BINS) -> str:
 
 
 def _density(tensor: Tensor, dimensions: Sequence[int], steps: Sequence[int]) -> Array:
-    """The number of entries in each cell: a row for one dimension."""
+    """The number of entries in each cell; one dimension makes one row."""
     bins = [-(-tensor.shape[k] // step) for k, step in zip(dimensions, steps, strict=True)]
     counts = np.zeros(cells(bins), np.int64)
-    for coords, _ in tensor._held.blocks(tensor._pad(), _AT_ONCE):
+    for coords, _ in tensor._held.blocks(tensor._pad(), _PART):
         at: Any = 0
         for k, step, size in zip(dimensions, steps, bins, strict=True):
             at = at * size + coords[k] // step
@@ -191,7 +191,7 @@ def _density(tensor: Tensor, dimensions: Sequence[int], steps: Sequence[int]) ->
 
 
 def _strips(chosen: Array) -> Iterator[str]:
-    """The rectangles of a row, as SVG path commands."""
+    """The rectangles of all rows, as SVG path commands."""
     edges = np.diff(chosen.astype(np.int8), axis=1, prepend=0, append=0)
     rows, starts = np.nonzero(edges == 1)
     ends = np.nonzero(edges == -1)[1]
@@ -203,13 +203,13 @@ def _strips(chosen: Array) -> Iterator[str]:
 
 
 def scatter(x: str, y: str, points: Sequence[tuple[float, float, str]]) -> str:
-    """Draw points with their names on two logarithmic axes. A line joins those that no other point beats in both.
+    """Draw points with their names on two logarithmic axes. A line joins the points that no other beats in both.
 
     Precondition: all numbers are positive, and there is at least one point.
     """
     left, room, top = 70, 420, 20
     xs, across = _axis([p[0] for p in points], room)
-    ys, down = _axis([1 / p[1] for p in points], room)  # from the top down, so that less is below
+    ys, down = _axis([1 / p[1] for p in points], room)  # from the top down, so that less is at the bottom
     body = [f'<rect x="{left}" y="{top}" width="{room}" height="{room}"/>']
     body += [_text(left + place, top + room + 16, f"{value:.3g}", "small mid") for value, place in across]
     body += [_text(left - 6, top + place + 4, f"{1 / value:.3g}", "small end") for value, place in down]
@@ -232,14 +232,14 @@ def scatter(x: str, y: str, points: Sequence[tuple[float, float, str]]) -> str:
 
 
 def _axis(numbers: Sequence[float], room: float) -> tuple[list[float], list[tuple[float, float]]]:
-    """Where numbers stand on a logarithmic axis, and the ticks with their places."""
+    """The places of numbers on a logarithmic axis, and the ticks with theirs."""
     logs = [math.log10(number) for number in numbers]
     low, high = min(logs) - 0.08, max(logs) + 0.08
     ticks = [(10 ** (low + share * (high - low)), share * room) for share in (0.05, 0.35, 0.65, 0.95)]
     return [(value - low) / (high - low) * room for value in logs], ticks
 
 
-# What all of them are made of
+# Parts of every picture
 
 
 def _text(x: float, y: float, text: str, style: str = "") -> str:

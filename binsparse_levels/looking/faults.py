@@ -1,4 +1,4 @@
-"""The faults of a tensor. `read` stops after faults of one kind; here levels and arrays are checked each by itself.
+"""All faults of a tensor. `read` stops after faults of one kind; these functions check every level and every array.
 
 A level below broken pointers is not checked.
 """
@@ -19,46 +19,46 @@ from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import around
 
-_AT_ONCE = 2**20  # items that are checked at once
+_PART = 2**20  # items that are checked together
 
 
 def all_faults(place: Place, known: Sequence[Problem], limits: Limits) -> tuple[Problem, ...]:
-    """The faults of the tensor at PATH[:GROUP], those that are known first."""
+    """List the faults of the tensor at PATH[:GROUP], after the known ones."""
     found = list(known)
 
     def look() -> None:
         with open_tensor(place, limits=limits) as tensor:
             found.extend(faults_of(tensor))
             for name in tensor.dims or ():
-                _note(found, lambda: tensor.labels(name))  # noqa: B023 (called at once)
+                _note(found, lambda: tensor.labels(name))  # noqa: B023 (called immediately)
 
     _note(found, look)
     return tuple(dict.fromkeys(found))
 
 
 def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
-    """The faults of a tensor. One in a file is read in parts, and its checksums are compared.
+    """List the faults of a tensor. A tensor in a file is read in parts, and its checksums are compared.
 
-    Raises LimitError where memory does not suffice.
+    Raises LimitError if there is not enough memory.
     """
     tree = tensor._source
     found: list[Problem] = []
-    held: list[Any] = [*tree.arrays.values(), tree.values]
-    for array in held:
+    arrays: list[Any] = [*tree.arrays.values(), tree.values]
+    for array in arrays:
         if isinstance(array, LazyArray):
             _note(found, array.verify)
-    _note(found, lambda: found.extend(check_in_parts(tree, _AT_ONCE, tensor.stored.format.order)))
+    _note(found, lambda: found.extend(check_in_parts(tree, _PART, tensor.stored.format.order)))
     _note(found, lambda: _decode(tree))
     if not found and (tensor.structure is not None or not tree.lazy):
-        _note(found, apart(tensor).check)
+        _note(found, unloaded(tensor).check)
     return tuple(dict.fromkeys(found))
 
 
-def apart(tensor: Tensor) -> Tensor:
-    """A second tensor around the same arrays. When its lazy arrays are loaded, the first tensor keeps its own."""
-    held = tensor._held
-    again = Stored(held.stored.format, held.stored.tree, held.stored.limits, held.stored.structure)
-    return Tensor._of(around(held, again), tensor._metadata)
+def unloaded(tensor: Tensor) -> Tensor:
+    """Make a second tensor around the same arrays. Loading its lazy arrays does not load those of the first."""
+    stored = tensor._held.stored
+    again = Stored(stored.format, stored.tree, stored.limits, stored.structure)
+    return Tensor._of(around(tensor._held, again), tensor._metadata)
 
 
 def _note(found: list[Problem], check: Callable[[], Any]) -> None:
@@ -72,7 +72,7 @@ def _note(found: list[Problem], check: Callable[[], Any]) -> None:
 
 
 def _decode(tree: Tree) -> None:
-    """Read the values in parts, which raises what is wrong with them."""
+    """Read the values in parts, which raises their faults."""
     if tree.lazy:
-        for start in range(0, 1 if tree.iso else len(tree.values), _AT_ONCE):
-            tree.values[start : start + (1 if tree.iso else _AT_ONCE)]
+        for start in range(0, 1 if tree.iso else len(tree.values), _PART):
+            tree.values[start : start + (1 if tree.iso else _PART)]

@@ -1,4 +1,4 @@
-"""The levels of a tensor in numbers: fibers, their lengths, and the information limit."""
+"""Statistics of the levels of a tensor: fibers, their lengths, and the information limit."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from ..levels.positions import Array, cells
 from ..tensors.tensor import Tensor
 from .tables import clipped
 
-_AT_ONCE = 2**20  # children in memory at a time
+_PART = 2**20  # children that are in memory together
 _FEW = 256  # factors of a binomial coefficient that are summed one by one
 
 
 @within_memory
 @dataclass
 class LevelStatistics:
-    """One level of a tensor.
+    """Statistics of one level of a tensor.
 
     Parameters
     ----------
@@ -59,7 +59,7 @@ class LevelStatistics:
 
     @property
     def lengths(self) -> Array:
-        """How many fibers have a length of 0, of 1, of 2 or 3, of 4 to 7, and so on."""
+        """The numbers of fibers with a length of 0, of 1, of 2 or 3, of 4 to 7, and so on."""
         made = np.zeros(64, np.int64)
         for length, count in self.counts.items():
             made[length.bit_length()] += count
@@ -67,17 +67,33 @@ class LevelStatistics:
 
     @property
     def fill(self) -> float:
-        """The share of the cells of all fibers that is listed; NaN without cells."""
+        """The share of listed cells among the cells of all fibers; NaN if there are no cells."""
         count = self.positions * cells(self.sizes)
         return self.listed / count if count else math.nan
 
     @property
     def limit(self) -> float:
-        """The information limit in bits: log2 of the number of ways to choose the listed cells among all cells."""
+        """The information limit in bits: the smallest number that can encode which cells are listed.
+
+        It is log2 of the number of ways to choose the listed cells among all cells.
+        """
         return limit(self.positions * cells(self.sizes), self.listed)
 
     def quantile(self, share: float) -> int:
-        """The length that this share of the fibers does not exceed."""
+        """Compute the length that a share of the fibers does not exceed.
+
+        Parameters
+        ----------
+        share : from 0 to 1; 0.5 is the median.
+
+        Returns
+        -------
+        The length.
+
+        >>> from binsparse_levels import levels_of, pack
+        >>> levels_of(pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR"))[1].quantile(1.0)
+        2
+        """
         reached = 0
         for length in sorted(self.counts):
             reached += self.counts[length]
@@ -88,15 +104,20 @@ class LevelStatistics:
 
 @within_memory
 def levels_of(tensor: Tensor) -> list[LevelStatistics]:
-    """The levels of the stored tensor in numbers, from the outermost in. A tensor in a file is read in parts.
+    """Compute statistics of the levels of the stored tensor. A tensor in a file is read in parts.
 
     Parameters
     ----------
-    tensor : with a map, the dimensions are those of the stored tensor. The numbers of a view are its own.
+    tensor : the dimensions of a tensor with a map are those of its stored tensor. A view counts its own entries alone.
+
+    Returns
+    -------
+    The levels, the outermost first.
 
     Raises
     ------
-    ArrayError, LimitError : the arrays are damaged, or memory does not suffice.
+    ArrayError : the arrays are damaged.
+    LimitError : memory does not suffice.
 
     >>> from binsparse_levels import levels_of, pack
     >>> for level in levels_of(pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR")):
@@ -110,7 +131,7 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
 
 
 def table(levels: Sequence[LevelStatistics], names: Sequence[str] | None = None) -> tuple[list[str], list[list[str]]]:
-    """The head and the rows of the table of levels. names: of the dimensions. The limit is in whole bytes."""
+    """The head and the rows of the table of levels. names: of the dimensions. The limit is in bytes, rounded up."""
     rows: list[list[str]] = []
     for x in levels:
         covered = zip(x.dimensions, x.sizes, strict=True)
@@ -124,7 +145,7 @@ def table(levels: Sequence[LevelStatistics], names: Sequence[str] | None = None)
 
 
 def _statistics(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
-    """`levels_of`. order: stored dimension k is the tensor's order[k]. Precondition: the tree is sound."""
+    """Statistics of each level. order: stored dimension k is the tensor's order[k]. Precondition: the tree is sound."""
     walked = list(tree.walk())
     children = [*(n for _, _, n in walked), len(tree.values)][1:]
     steps = packing.expand_levels(tree) if not tree.regular else iter(())
@@ -145,7 +166,7 @@ def _statistics(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
 
 
 def _counted(parts: Iterable[Array]) -> Counter[int]:
-    """How often each number occurs."""
+    """The number of occurrences of each number."""
     counts: Counter[int] = Counter()
     for part in parts:
         found, times = np.unique(part, return_counts=True)
@@ -154,10 +175,10 @@ def _counted(parts: Iterable[Array]) -> Counter[int]:
 
 
 def _lengths_in_parts(place: Place, arrays: Mapping[str, Any], n: int, children: int) -> Iterator[Array]:
-    """The lengths of fibers, from the children in parts. The last fiber of a part may go on in the next."""
+    """The lengths of fibers, from the children in parts. The last fiber of a part may continue in the next."""
     last, carried = -1, np.zeros(0, np.int64)
-    for start in range(0, children, _AT_ONCE):
-        owners = place.level.above(arrays, place.dims, n, range(start, min(start + _AT_ONCE, children)))
+    for start in range(0, children, _PART):
+        owners = place.level.above(arrays, place.dims, n, range(start, min(start + _PART, children)))
         lengths = np.broadcast_to(owners.counts, len(owners.fibers)).astype(np.int64)
         if owners.fibers[0] == last:
             lengths[0] += carried[0]
@@ -169,7 +190,7 @@ def _lengths_in_parts(place: Place, arrays: Mapping[str, Any], n: int, children:
 
 
 def limit(places: int, chosen: int) -> float:
-    """log2 of the number of ways to choose so many of these places: what any code needs on average, at least.
+    """log2 of the number of ways to choose that many of the places. No code needs fewer bits on average.
 
     >>> round(limit(10**10, 10**7) / 10**7, 2)
     11.41

@@ -1,7 +1,7 @@
-"""The report on a tensor: one HTML page of what notebooks show, and the faults of a damaged tensor.
+"""The report on a tensor: one HTML page with the tables and pictures of notebooks, or with the faults of the tensor.
 
-A tensor in a file is read in parts where its levels allow it. The page has no scripts, and nothing is loaded. Text may
-come from a file, so all of it is escaped.
+A tensor in a file is read in parts if its levels allow it. The page has no scripts, and loads nothing. All text is
+escaped, because it may come from a file.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from ..formats.descriptor import VERSION
 from ..tensors.tensor import Tensor
 from . import fibers
 from .drawing import draw, text_of
-from .faults import apart, faults_of
+from .faults import faults_of, unloaded
 from .tables import as_html, clipped, escaped
 
 _FAULTS = 50  # faults that are listed
@@ -49,13 +49,13 @@ _SOUND, _FAULTY = '<span class="badge">✓ sound</span>', '<span class="badge ba
 
 @dataclass(frozen=True, repr=False)
 class Report:
-    """A page about a tensor. A notebook shows it, and `write` makes a file of it: no scripts, nothing that is loaded.
+    """A page about a tensor. A notebook shows it, and `write` makes a file of it. It has no scripts, and loads nothing.
 
     Parameters
     ----------
     title : the name of the tensor.
     html : the whole page.
-    piece : what a notebook shows, with its own style.
+    piece : the part of the page that a notebook shows, with its style.
     faults : the faults of the tensor; none if it is sound.
     """
 
@@ -65,7 +65,21 @@ class Report:
     faults: tuple[Problem, ...]
 
     def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None:
-        """Write the page into a file, atomically. Raises FileExistsError unless `overwrite`; ContainerError."""
+        """Write the page into a file, atomically.
+
+        Parameters
+        ----------
+        path : of the file.
+        overwrite : replace an existing file.
+
+        Raises
+        ------
+        FileExistsError : the file exists, and `overwrite` is False.
+        ContainerError : the file cannot be written.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1.0, 2.0], 3, "CVEC").report().write("page.html")
+        """
         write_text(path, self.html, overwrite)
 
     def __repr__(self) -> str:
@@ -76,7 +90,7 @@ class Report:
 
 
 def report_on(tensor: Tensor, title: str = "Tensor") -> Report:
-    """`Tensor.report`. Faults are listed, not raised. Raises LimitError where memory does not suffice."""
+    """Make the page of `Tensor.report`. Faults are listed, not raised. Raises LimitError if memory does not suffice."""
     if tensor._held.viewed:
         tensor = tensor.load()
     if faults := faults_of(tensor):
@@ -85,12 +99,12 @@ def report_on(tensor: Tensor, title: str = "Tensor") -> Report:
 
 
 def _sections(tensor: Tensor) -> list[tuple[str, str]]:
-    """The sections of a sound tensor: their titles, and HTML."""
+    """The titles and the HTML of the sections of a sound tensor."""
     entries = tensor._held.count(tensor._pad())
-    drawn = draw(apart(tensor), side=_SIDE) if entries <= _DRAWN else "The tensor has too many entries to draw here."
+    drawn = draw(unloaded(tensor), side=_SIDE) if entries <= _DRAWN else "The tensor has too many entries to draw here."
     levels = fibers.table(fibers.levels_of(tensor)[:_LEVELS], tensor.stored.dims)
     sizes = f"In memory: {tensor.nbytes:,} bytes, {tensor.nbytes / max(entries, 1):.3g} an entry. "
-    limit = "The limit is the information in the choice of the coordinates."
+    limit = "The limit is the smallest number of bytes that can encode the stored coordinates."
     return [
         ("Format", text_of(tensor)),
         ("Picture", drawn),
@@ -100,9 +114,9 @@ def _sections(tensor: Tensor) -> list[tuple[str, str]]:
 
 
 def _attributes(tensor: Tensor) -> Iterator[tuple[str, str]]:
-    for title, held in (("Attributes", tensor.attributes), ("In the descriptor", tensor.descriptor_attributes)):
-        if held:
-            text = json.dumps(dict(held), ensure_ascii=False, indent=1)
+    for title, found in (("Attributes", tensor.attributes), ("In the descriptor", tensor.descriptor_attributes)):
+        if found:
+            text = json.dumps(dict(found), ensure_ascii=False, indent=1)
             yield title, f"<pre>{escaped(clipped(text, _LONGEST))}</pre>"
 
 
@@ -113,7 +127,7 @@ def _listed(faults: Sequence[Problem]) -> str:
 
 
 def _paged(title: str, sections: Sequence[tuple[str, str]], faults: Sequence[Problem] = ()) -> Report:
-    """The page of these sections, below the faults."""
+    """The page of these sections, after the faults."""
     shown = escaped(clipped(title, 200))
     parts = [f"<h1>{shown} {_FAULTY if faults else _SOUND}</h1>"]
     if faults:

@@ -1,8 +1,8 @@
 """The size of every format to the byte, from counts alone, and the formats that take the fewest bytes.
 
-The counts are those of distinct coordinates by subset of the dimensions. A count tells how many children a level has in
-any chain; dense levels above multiply it. So the cost of a level depends only on the set of dimensions above it, and on
-its positions, and the cheapest formats are found subset by subset, from the leaves up.
+Sizes follow from one number per subset of the dimensions: its count of distinct coordinates. The count is the number of
+children of a level in any chain; dense levels above multiply it. So the cost of a level depends only on the set of
+dimensions above it, and on its positions. The cheapest formats are found subset by subset, from the leaves up.
 """
 
 from __future__ import annotations
@@ -25,17 +25,17 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import mirror_problems
 
 MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank one order is tried; 2^8 counts take 70 sorts
-# By rank: levels, and whether a level equals several of rank 1, so that two of its kind are never neighbours.
+# By rank: levels, and True for a level that equals several of rank 1, so that two of its kind are never neighbours.
 Choices: TypeAlias = dict[int, list[tuple[Level, bool]]]
 
 
 @dataclass(frozen=True, eq=False)
 class Sizes:
-    """The numbers that all sizes follow from.
+    """The numbers that determine all sizes.
 
     counts: distinct coordinates by subset of the dimensions, a bit for each. by: the dimension of slices, or None.
-    order: the only one that is tried, or None. itemsize, value_size: bytes of an index and of a value. alike: whether
-    the padding of an iso tensor equals its value.
+    order: the only order that is tried, or None. itemsize, value_size: bytes of an index and of a value. alike: the
+    padding of an iso tensor equals its value.
     """
 
     shape: tuple[int, ...]
@@ -51,12 +51,12 @@ class Sizes:
     limits: Limits
 
     def fits(self, n: int) -> bool:
-        """Whether `n` positions are within the limits. Packing has the same rule."""
+        """True if `n` positions are within the limits. Packing has the same rule."""
         return n <= self.entries + 1 or 8 * n <= min(self.limits.dense_bytes, INT64_MAX)
 
     def step(self, level: Level, covered: Sequence[int], above: int, n: int) -> tuple[int, int, int] | None:
-        """The bytes of a level of `n` positions that all slices read together, all its bytes, and its children; None if
-        counts do not tell.
+        """The bytes that all slices together read of a level of `n` positions, all its bytes, and its children; None if
+        they depend on more than counts.
         """
         dims, root, by = [self.shape[k] for k in covered], not above, self.by
         distinct = self.counts.get(above | bits(covered))
@@ -73,14 +73,14 @@ class Sizes:
         return None if read is None else (read, size, children)
 
     def values(self, n: int, padded: bool) -> tuple[int, int]:
-        """The same for the values at `n` positions, which have no children. padded: some may be padding."""
+        """The bytes that slices read of `n` values, and all their bytes. padded: some values may be padding."""
         stays_iso = self.iso and (n == self.entries or self.alike or not padded)
         size = self.value_size * (1 if stays_iso else n)
         times = self.shape[self.by] if self.by is not None and self.iso and size == self.value_size else 1
         return times * size, size
 
     def blocks(self, above: int) -> list[tuple[int, ...]]:
-        """The dimensions that a level may cover below these. That of the slices comes first in its level."""
+        """The dimensions that the next level may cover. The dimension of the slices comes first in its level."""
         if self.order is not None:
             left = self.order[above.bit_count() :]
             return [left[:end] for end in range(1, len(left) + 1)]
@@ -90,6 +90,7 @@ class Sizes:
 
 
 def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -> Sizes:
+    """Count the distinct coordinates of a tensor."""
     own = tensor.format.order
     listed = tensor.convert(in_order(listing(tensor.ndim), own), limits=limits)
     tree = listed._tree
@@ -103,8 +104,8 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
             counts[bits(own[k] for k in relative[: depth + 1])] = prefixes[depth]
     pad = tensor._pad()
     dense = Format(full(tensor.ndim))
-    held = tensor._tree.values  # where no entry is left, an iso tensor may know its value all the same
-    value = held[0] if len(held) else np.zeros((), tensor.dtype)[()]
+    values = tensor._tree.values  # an iso tensor may have a value without an entry
+    value = values[0] if len(values) else np.zeros((), tensor.dtype)[()]
     return Sizes(
         shape=tensor.shape,
         entries=entries,
@@ -121,10 +122,11 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
 
 
 def covering_orders(rank: int) -> list[tuple[int, ...]]:
-    """The fewest orders, C(rank, rank // 2), such that each subset of the dimensions begins one of them.
+    """List the fewest orders, C(rank, rank // 2), such that each subset of the dimensions begins one of them.
 
-    They are symmetric chains of subsets: what is in all of a chain, then what joins one by one, then the rest. With
-    another dimension, a chain becomes one that it joins last, and one that it is in from the start.
+    They are symmetric chains of subsets: first the dimensions in all subsets of a chain, then those that join one by
+    one, then the rest. A further dimension makes two chains of each: it joins the first last, and is in all subsets of
+    the second.
     """
     chains: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
     for k in range(rank):
@@ -139,7 +141,7 @@ def bits(dimensions: Iterable[int]) -> int:
 
 
 class _Chain(NamedTuple):
-    """The levels of a format from some level down, and the dimensions that they cover."""
+    """The inner levels of a format, and the dimensions that they cover."""
 
     cost: tuple[int, int, int]  # bytes that slices read, all bytes, levels
     levels: tuple[Level, ...]
@@ -147,7 +149,7 @@ class _Chain(NamedTuple):
 
 
 def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
-    """The formats of the fewest bytes, or of the fewest that slices read."""
+    """Find the formats with the fewest bytes, or with the fewest bytes that slices read."""
     everything, blocks = (1 << len(sizes.shape)) - 1, cache(sizes.blocks)
 
     @cache
@@ -160,11 +162,11 @@ def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
             for level, whole in choices[len(covered)]:
                 if (whole and level.kind == outer) or (reached == everything and level.padded and not sizes.may_pad):
                     continue
-                told = sizes.step(level, covered, above, n)
-                if told is None or not sizes.fits(told[2]):
+                step = sizes.step(level, covered, above, n)
+                if step is None or not sizes.fits(step[2]):
                     continue
-                read, size, children = told
-                pads = sizes.iso and (padded or level.padded)  # which is all the same to other values
+                read, size, children = step
+                pads = sizes.iso and (padded or level.padded)  # it makes no difference to other values
                 for chain in below(reached, children, level.kind if whole else None, pads):
                     first, second, depth = chain.cost
                     longer.append(((first + read, second + size, depth + 1), level, covered, chain))

@@ -1,4 +1,4 @@
-"""Tables as text and as HTML: a head, and rows of text. Columns of numbers are at the right."""
+"""Tables as text and as HTML: a head, and rows of text. Columns of numbers are aligned to the right."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 import numpy as np
 
 LONGEST = 14  # characters of an item
-_NUMBER = re.compile(r"-?\d[\d.,e+-]*( \w{1,2})?")  # also with a unit
+_NUMBER = re.compile(r"-?\d[\d.,e+-]*( \w{1,2}| \([\d.,e+–-]+\))?\*?")  # also with a unit, or with quartiles and a mark
 
 
 def as_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Lines of aligned columns. An empty head is left out."""
+    """Format a table as lines of aligned columns. An empty head is left out."""
     lines = [head, *rows] if head else list(rows)
     widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
     right = _of_numbers(rows) or [False] * len(head)
@@ -27,7 +27,7 @@ def as_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def as_html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A table whose text is escaped."""
+    """Format a table as HTML. Its text is escaped."""
     right = _of_numbers(rows) or [False] * len(head)
 
     def line(tag: str, cells: Sequence[str]) -> str:
@@ -40,17 +40,17 @@ def as_html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
 
 
 def escaped(text: str) -> str:
-    """Any text for HTML and XML, which forbids control characters: they are spelled out."""
+    """Escape text for HTML and for XML, which forbids control characters."""
     return html.escape(printable(text))
 
 
 def printable(text: str) -> str:
-    """Text whose control characters, but for the end of a line, are spelled out."""
+    """Escape control characters other than the end of a line."""
     return "".join(c if c.isprintable() or c == "\n" else ascii(c)[1:-1] for c in text)
 
 
 def clipped(item: Any, longest: int = LONGEST) -> str:
-    """An item as text of at most so many characters, without control characters."""
+    """Format an item as text of at most `longest` characters, without control characters."""
     if isinstance(item, np.floating) and math.isfinite(item):
         item = f"{item:.6g}"
     text = printable(str(item))
@@ -58,6 +58,6 @@ def clipped(item: Any, longest: int = LONGEST) -> str:
 
 
 def _of_numbers(rows: Sequence[Sequence[str]]) -> list[bool]:
-    """Whether each column contains numbers alone, some at least."""
+    """True for each column that contains numbers alone, and at least one."""
     columns = ([cell for cell in column if cell] for column in zip(*rows, strict=True))
     return [bool(cells) and all(map(_NUMBER.fullmatch, cells)) for cells in columns]

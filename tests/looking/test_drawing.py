@@ -178,6 +178,6 @@ def test_what_was_not_read_shows_text_alone_and_reads_nothing(tmp_path, monkeypa
 
 
 def test_huge_tensors_are_drawn_on_request_alone(monkeypatch):
-    monkeypatch.setattr("binsparse_levels.looking.drawing._DRAWN_UNASKED", 100)
+    monkeypatch.setattr("binsparse_levels.looking.drawing._DRAWN_IN_NOTEBOOKS", 100)
     assert "<svg" not in large()._repr_html_()
     assert cells_of(large().draw())

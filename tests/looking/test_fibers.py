@@ -42,16 +42,16 @@ def test_levels_are_counted_as_python_counts(tensor):
 
 @given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), st.sampled_from([1, 2, 7]))
 def test_a_file_has_the_levels_of_its_tensor(tensor, at_once):
-    store, given_ = {}, fibers._AT_ONCE
+    store, given_ = {}, fibers._PART
     write(store, tensor)
     spelled = tensor.convert(bl.read(store).format)  # a predefined name may spell the same levels in another way
     wanted = [x.__dict__ for x in levels_of(spelled)]
     try:
-        fibers._AT_ONCE = at_once
+        fibers._PART = at_once
         with bl.open(store) as opened:
             found = [x.__dict__ for x in levels_of(opened)]
     finally:
-        fibers._AT_ONCE = given_
+        fibers._PART = given_
     np.testing.assert_equal(found, wanted)
 
 

@@ -86,7 +86,7 @@ def test_the_numbers_are_right():
 
 
 def lengths_of(tensor, monkeypatch, at_once):
-    monkeypatch.setattr(fibers, "_AT_ONCE", at_once)
+    monkeypatch.setattr(fibers, "_PART", at_once)
     return [(x.positions, x.children, x.longest, x.lengths.tolist()) for x in bl.levels_of(tensor)]
 
 
