@@ -1,6 +1,6 @@
 """README and site: examples print what the pages show, links lead somewhere, and nothing public is missing.
 
-A block of `text` behind a block of `python` or `bash` is what that block prints. `python tests/test_documents.py PAGE…`
+A block of `text` after a block of `python` or `bash` is its output. `python tests/test_documents.py PAGE…`
 runs pages and stores their outputs; without names, all of them.
 """
 
