@@ -1,7 +1,7 @@
 """Files of the repository that are pages of the site too, and the links between them.
 
-They are copied into `docs/` before each build, and git ignores the copies. A link that works next to a file works on the
-site.
+They are copied into `docs/` before each build, and git ignores the copies. A link that works next to a file also
+works on the site.
 """
 
 import os

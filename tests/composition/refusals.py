@@ -109,8 +109,8 @@ REFUSALS = (
         "a map and a structure", "`expand_structure` before", lambda model, tensor: model.structure is not None,
     ),
     Refusal(
-        "with_map", "`with_map`", bl.FormatError, "do not become one", "two maps that divide a dimension at different places",
-        "`without_map` before", mapped,
+        "with_map", "`with_map`", bl.FormatError, "do not become one",
+        "two maps that divide a dimension at different places", "`without_map` before", mapped,
     ),
     Refusal(
         "convert load converted", "`convert` of a structure", bl.FormatError, "structure",
