@@ -23,7 +23,7 @@ exclude_patterns = ["_build", "extensions", "**/.ipynb_checkpoints"]
 
 myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
-nb_execution_mode = "off"  # the notebooks hold their outputs, and a test runs them
+nb_execution_mode = "off"  # the notebooks contain their outputs, and a test runs them
 nb_merge_streams = True
 
 autodoc_member_order = "bysource"

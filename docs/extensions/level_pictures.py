@@ -8,7 +8,7 @@ from sphinx.util.docutils import SphinxDirective
 from binsparse_levels import pack
 from binsparse_levels.levels import LEVELS
 
-# A matrix of shape 4 × 6 that every kind can hold; equal neighbours make runs.
+# A matrix of shape 4 × 6 that every kind can represent; equal neighbours make runs.
 COORDS, VALUES, SHAPE = [[0, 0, 2, 2, 3, 3], [1, 2, 0, 3, 4, 5]], [5, 5, 7, 2, 1, 1], (4, 6)
 
 

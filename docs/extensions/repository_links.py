@@ -1,7 +1,7 @@
 """Files of the repository that are pages of the site too, and the links between them.
 
-They are copied into `docs/` before each build, and git ignores the copies. A link that works beside a file works on the
-site.
+They are copied into `docs/` before each build, and git ignores the copies. A link that works next to a file also
+works on the site.
 """
 
 import os
@@ -23,7 +23,8 @@ COPIES = {
 def copy(app, config):
     for real, page in COPIES.items():
         if (ROOT / real).is_dir():
-            shutil.copytree(ROOT / real, SITE / page, dirs_exist_ok=True)
+            shutil.rmtree(SITE / page, ignore_errors=True)  # a removed file must not stay
+            shutil.copytree(ROOT / real, SITE / page)
         elif (ROOT / real).exists():
             shutil.copy2(ROOT / real, SITE / page)
 

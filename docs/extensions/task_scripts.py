@@ -1,4 +1,4 @@
-"""The directive `task-scripts`: the scripts in `tests/tasks`, each behind its first sentence."""
+"""The directive `task-scripts`: the scripts in `tests/tasks`, each after its first sentence."""
 
 import ast
 from pathlib import Path

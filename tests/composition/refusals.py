@@ -1,4 +1,4 @@
-"""What a way does not take: one table, which the page docs/reference/refusals.md shows.
+"""Unsupported combinations: one table, which the page docs/reference/refusals.md shows.
 
     python -m tests.composition --refusals
 
@@ -48,35 +48,35 @@ PARTS = "appended concatenated built by_build"
 
 REFUSALS = (
     Refusal(
-        "any", "every way into a format", bl.FormatError,
+        "any", "every conversion to a format", bl.FormatError,
         "more than (one coordinate|3 entries)|has a step of|more than \\d+ (entries|coordinates)|n_of_m",
-        "a kind that holds only some tensors", "another kind",
+        "a tensor that the kind cannot represent", "another kind",
         lambda model, tensor: any(kind.refuses for kind in LEVELS.values()),
     ),
     Refusal(
-        "any", "what reads blocks or all of an opened file", bl.ArrayError, "read\\(\\) files of other systems",
-        "entries in no order, in an opened file of another system", "`read`",
+        "any", "every read of blocks or of a whole opened file", bl.ArrayError, "read\\(\\) files of other systems",
+        "unsorted entries in an opened file of another system", "`read`",
         lambda model, tensor: tensor._held.stored.tree.lazy,
     ),
     Refusal(
         "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels stand among others",
-        "fewer labels than coordinates, and a view that has those without labels first", "another selection",
+        "fewer labels than coordinates, if unlabelled coordinates precede labelled ones", "another selection",
         lambda model, tensor: tensor.dims is not None,
     ),
     Refusal(
-        FILES, "every way into a file, and its protocol", bl.ArrayError, "no data type for numpy's",
-        "a type of numpy that Binsparse has not", "`astype` before", other_type,
+        FILES, "every write to a file, and `__binsparse__`", bl.ArrayError, "no data type for numpy's",
+        "a numpy type that Binsparse does not have", "`astype` before", other_type,
     ),
     Refusal(
         "reduce statistics product einsum contracted foreach reduced_by_method",
         "`reduce`, `statistics`, `einsum`, `@`, `foreach`",
-        bl.ArrayError, "is not computed with", "values that are no numbers of 8 bytes or fewer", "`astype` before",
+        bl.ArrayError, "is not computed with", "values that are not numbers of at most 8 bytes", "`astype` before",
         other_type,
     ),
     Refusal(
         "reduce statistics reduced_by_method", "`reduce`, `statistics`", bl.ArrayError,
         "has no (min|max), since no cells take part|has no entries, so no (min|max)",
-        "an extreme of no cells; of floats with `cells=\"stored\"` it is NaN", "drop the empty dimension",
+        "min and max of no cells; for floats with `cells=\"stored\"` they are NaN", "drop the empty dimension",
     ),
     Refusal(
         "einsum contracted product", "`einsum`, `@`", bl.FormatError, "cells that are not stored have the value",
@@ -101,7 +101,7 @@ REFUSALS = (
     ),
     Refusal(
         "astype", "`astype` of a structure", bl.FormatError, "does not survive a cast|needs complex values",
-        "a type whose numbers have other mirror images", "`expand_structure` before",
+        "a type that does not preserve the structure", "`expand_structure` before",
         lambda model, tensor: model.structure is not None,
     ),
     Refusal(
@@ -109,16 +109,16 @@ REFUSALS = (
         "a map and a structure", "`expand_structure` before", lambda model, tensor: model.structure is not None,
     ),
     Refusal(
-        "with_map", "`with_map`", bl.FormatError, "do not become one", "two maps that cut a dimension at other places",
-        "`without_map` before", mapped,
+        "with_map", "`with_map`", bl.FormatError, "do not become one",
+        "two maps that divide a dimension at different places", "`without_map` before", mapped,
     ),
     Refusal(
         "convert load converted", "`convert` of a structure", bl.FormatError, "structure",
-        "padding that is no mirror image of itself", "a format without padding",
+        "padding that is not symmetric", "a format without padding",
         lambda model, tensor: model.structure is not None,
     ),
     Refusal(
-        PARTS, "`append`, `concatenate`", bl.ArrayError, "and others follow", "labels of the first coordinates only",
+        PARTS, "`append`, `concatenate`", bl.ArrayError, "and others follow", "labels for the first coordinates only",
         "labels of all coordinates", lambda model, tensor: model.labels is not None,
     ),
     Refusal(
@@ -137,21 +137,21 @@ REFUSALS = (
     Refusal(
         "scipy graphblas torch", "`to_scipy`, `to_graphblas`, `to_torch`", bl.FormatError,
         "holds no (tensors of \\d dimensions|scalars)|scipy has no|Got \\dD",
-        "more or fewer dimensions than the library has",
+        "a number of dimensions that the library does not support",
         "a slice", lambda model, tensor: len(model.shape) not in (1, 2),
     ),
     Refusal(
         "scipy", "`to_scipy`", bl.FormatError, "scipy has no '(csr|csc|dok|lil)'",
-        "a format of scipy that has other ranks", "coo", lambda model, tensor: len(model.shape) != 2,
+        "a format of scipy for other ranks", "coo", lambda model, tensor: len(model.shape) != 2,
     ),
     Refusal(
         "scipy graphblas torch table pydata gcxs pandas xarray", "`to_*`, `from_*` of a library",
         (bl.FormatError, bl.ArrayError),
         "values: |has no|lacks th(is|e) type|holds no|give numbers|numbers are expected",
-        "a type of values that the library has not", "`astype` before",
+        "a value type that the library does not have", "`astype` before",
     ),
     Refusal(
-        "other_system several_of_sscdf", "`write`, `write_all` into a file of another system",
+        "other_system several_of_sscdf", "`write`, `write_all` to a file of another system",
         (bl.FormatError, bl.ArrayError, bl.OptionError), "",
         "a tensor that the system cannot represent (rank, type, fill value, structure)", "a container of this package",
     ),
@@ -174,7 +174,7 @@ def refused(name, model, tensor, error):
 
 def page():
     """The rows as Markdown."""
-    lines = ["| call | refuses | with | instead |", "|---|---|---|---|"]
+    lines = ["| call | unsupported | error | instead |", "|---|---|---|---|"]
     for row in REFUSALS:
         errors = row.error if isinstance(row.error, tuple) else (row.error,)
         names = ", ".join(f"`{error.__name__}`" for error in errors)

@@ -1,4 +1,4 @@
-"""Matrices go into AnnData, in HDF5 and Zarr, beside what is there, and a tensor of rank 3 into `uns`."""
+"""Add matrices to AnnData files in HDF5 and Zarr, and a tensor of rank 3 to `uns`."""
 
 import anndata
 import numpy as np

@@ -1,4 +1,4 @@
-"""An array of rank 3 that pydata/sparse saved as `.npz` is sliced in place, and becomes HDF5."""
+"""Slice an array of rank 3 in a `.npz` file of pydata/sparse, and convert it to HDF5."""
 
 import numpy as np
 import sparse

@@ -1,4 +1,4 @@
-"""Entries come in overlapping chunks, in any order, and are summed into one file."""
+"""Sum entries from overlapping, unordered chunks into one file."""
 
 import numpy as np
 

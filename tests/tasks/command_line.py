@@ -1,4 +1,4 @@
-"""The command line converts a file, checks it, and describes it as JSON."""
+"""Convert and check a file on the command line, and describe it as JSON."""
 
 import json
 import subprocess

@@ -1,4 +1,4 @@
-"""A region of a multi-resolution `.mcool` is read by the names of its bins."""
+"""Read a region of a multi-resolution `.mcool` file by the names of its bins."""
 
 import h5py
 import numpy as np

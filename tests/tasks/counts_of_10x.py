@@ -1,4 +1,4 @@
-"""Counts in HDF5 of Cell Ranger are selected by cell and gene, and become an `.h5ad` of cells by genes."""
+"""Select 10x counts in HDF5 by cell and gene, and write them as an `.h5ad` file."""
 
 import h5py
 import numpy as np

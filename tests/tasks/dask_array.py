@@ -1,4 +1,4 @@
-"""A Dask array of a file is sliced and multiplied block by block, and the result is written."""
+"""Slice and multiply a stored tensor as a Dask array, and write the result."""
 
 import numpy as np
 import sparse

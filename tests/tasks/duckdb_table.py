@@ -1,4 +1,4 @@
-"""A query of duckdb becomes a tensor, which duckdb queries again."""
+"""Convert a query of DuckDB to a tensor, and query the tensor with DuckDB."""
 
 import duckdb
 

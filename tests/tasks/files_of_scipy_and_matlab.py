@@ -1,4 +1,4 @@
-"""Matrices that scipy saved as `.npz` and `.mat` are opened or read by name, and become Zarr."""
+"""Open matrices in `.npz` and `.mat` files of scipy, and convert them to Zarr."""
 
 import numpy as np
 import scipy.io

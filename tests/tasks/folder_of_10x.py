@@ -1,4 +1,4 @@
-"""A folder of Cell Ranger becomes an `.h5ad` with its names."""
+"""Convert a folder of Cell Ranger to an `.h5ad` file with names."""
 
 import gzip
 import os

@@ -1,4 +1,4 @@
-"""Rows of an `.h5ad` are read from a web server, from a store of fsspec and from a stream."""
+"""Read rows of an `.h5ad` file from a web server, an fsspec store and a stream."""
 
 import io
 import threading

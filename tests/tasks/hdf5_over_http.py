@@ -1,4 +1,4 @@
-"""An HDF5 file is opened at its URL, and a row is read."""
+"""Open an HDF5 file at a URL, and read a row."""
 
 import threading
 from functools import partial

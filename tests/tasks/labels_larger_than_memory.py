@@ -1,4 +1,4 @@
-"""A stream of tables with labels, in any order, becomes one file."""
+"""Write a stream of unordered tables with labels to one file."""
 
 import polars as pl
 

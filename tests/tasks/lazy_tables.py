@@ -1,4 +1,4 @@
-"""A LazyFrame of polars and a folder of Parquet files become tensors, of which only three columns are read."""
+"""Convert three columns of a polars LazyFrame and of a folder of Parquet files to tensors."""
 
 import polars
 import pyarrow

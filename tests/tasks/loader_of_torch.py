@@ -1,4 +1,4 @@
-"""Workers of a DataLoader of PyTorch read batches of rows from a file."""
+"""Read batches of rows with the workers of a PyTorch DataLoader."""
 
 import torch
 

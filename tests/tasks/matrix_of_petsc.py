@@ -1,4 +1,4 @@
-"""Rows of a matrix that PETSc saved are read in place."""
+"""Read rows of a matrix in a PETSc file."""
 
 import numpy as np
 

@@ -1,4 +1,4 @@
-"""A level kind of one's own, for one label each, is packed, converted and stored in a file."""
+"""Write a level kind with at most one coordinate per fiber, and store a tensor in it."""
 
 from dataclasses import dataclass
 from typing import ClassVar

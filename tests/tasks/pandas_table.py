@@ -1,4 +1,4 @@
-"""A long table of pandas with labels becomes a tensor of rank 3 in a file, and a table again."""
+"""Convert a long pandas table with labels to a stored tensor of rank 3, and back."""
 
 import pandas as pd
 

@@ -1,4 +1,4 @@
-"""A long table of polars is summed into a tensor, whose rows polars reads."""
+"""Sum a long polars table into a tensor, and read its rows with polars."""
 
 import polars as pl
 

@@ -1,4 +1,4 @@
-"""Samples of LIBSVM are read with their targets, and those of a class are selected."""
+"""Read LIBSVM samples with their targets, and select a class."""
 
 import binsparse_levels as bl
 

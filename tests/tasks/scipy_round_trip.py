@@ -1,4 +1,4 @@
-"""A CSR matrix of scipy goes to an HDF5 file and back, and is changed in place."""
+"""Save a scipy CSR matrix to HDF5, load it, and modify it."""
 
 import scipy.sparse
 

@@ -1,4 +1,4 @@
-"""Cells and genes of a large `.h5ad` are selected by their names."""
+"""Select cells and genes of a large `.h5ad` file by name."""
 
 import anndata
 import numpy as np

@@ -1,4 +1,4 @@
-"""Some rows of a large file are read, and the file is closed."""
+"""Read some rows of a large file, and close the file."""
 
 import scipy.sparse
 

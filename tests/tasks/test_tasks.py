@@ -33,8 +33,8 @@ def lines(script):
 
 def row(script):
     """The row of the table for a script."""
-    told = ast.get_docstring(ast.parse(script.read_text())).partition("\n")[0]
-    return f"| {told} | `{script.name}` | first try | {lines(script)} |"
+    title = ast.get_docstring(ast.parse(script.read_text())).partition("\n")[0]
+    return f"| {title} | `{script.name}` | {lines(script)} |"
 
 
 @pytest.mark.slow

@@ -1,4 +1,4 @@
-"""A sparse tensor of torch of rank 4 goes to a Zarr folder and back."""
+"""Save a sparse PyTorch tensor of rank 4 to Zarr, and load it."""
 
 import torch
 

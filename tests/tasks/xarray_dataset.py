@@ -1,4 +1,4 @@
-"""An xarray Dataset with a sparse variable is written, opened lazily, and selected."""
+"""Save an xarray Dataset with a sparse variable, open it lazily, and select from it."""
 
 import numpy as np
 import sparse

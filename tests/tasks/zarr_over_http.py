@@ -1,4 +1,4 @@
-"""A Zarr folder is opened over http, at an address with a port."""
+"""Open a Zarr folder at an HTTP address with a port."""
 
 import functools
 import http.server
