@@ -268,9 +268,14 @@ class Level(ABC):
         return made, count_owners(as_array(child), self.size(made, dims, n), entries.dtype)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        """For each (position, coordinates) the child position, or -1."""
+        """For each (position, coordinates) the child position, or -1.
+
+        The default lists what the fibers at these positions have in a window around the coordinates. A kind that finds
+        a coordinate in a long fiber without a list of it overrides this.
+        """
         fibers = np.unique(positions)
-        counts, listed, child = self.expand(arrays, dims, fibers, [np.unique(x) for x in coords])
+        window = [range(int(x[0]), int(x[0]) + 1) if len(x) == 1 else x for x in map(np.unique, coords)]
+        counts, listed, child = self.expand(arrays, dims, fibers, window)
         at = np.repeat(fibers, np.diff(as_pointers(counts, len(fibers))))
         columns = zip([at, *listed], [positions, *coords], strict=True)
         _, row = np.unique([np.concatenate(both) for both in columns], axis=1, return_inverse=True)

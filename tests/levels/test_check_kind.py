@@ -1,5 +1,7 @@
 """`check_kind`: kinds that obey, and what it tells of kinds that do not."""
 
+import ast
+import inspect
 import os
 import resource
 
@@ -71,6 +73,13 @@ def test_what_to_change_is_told(told):
         testing.check_kind(FAULTS[told], examples=30)
     assert told in str(error.value)
     assert "BROKEN" in str(error.value)
+
+
+@pytest.mark.parametrize("module", [testing.kinds, testing.whole, testing.files], ids=lambda module: module.__name__)
+def test_every_law_says_what_is_wrong(module):
+    asserted = [node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Assert)]
+    assert asserted
+    assert not [node.lineno for node in asserted if node.msg is None]
 
 
 def believing(self, arrays, dims, n, *, order=True):
