@@ -1,8 +1,7 @@
 """csr_du: differences of coordinates, in units of one width.
 
 Kourtis, Goumas and Koziris, Optimizing sparse matrix-vector multiplication using index and value compression, CF 2008.
-A unit has a byte for the width of its differences (0 to 3: 1, 2, 4 or 8 bytes), a byte for their number, and them. (In
-the paper, the first has a width of its own, and nothing tells where a row begins, for its loop just reads on.)
+A unit is a byte for the width of its differences (0 to 3: 1, 2, 4 or 8 bytes), one for their number, and them.
 
     . 5 . 7     ptr   [0, 2, 2, 5]                     which children a row has
     . . . .     start [0, 4, 4, 9]                     which bytes it has
@@ -31,23 +30,23 @@ def read(ctl, at, width):
 
 
 @numba.njit
-def decode(ctl, steps):
-    """Read the differences of all units that are whole, as many as `steps` holds. Returns their number."""
-    at, q = 0, 0
+def decode(ctl, size):
+    """The differences of all units, so many; 0 where the units are too few or broken."""
+    steps, at, q = np.zeros(size, np.int64), 0, 0
     while at + 2 <= len(ctl):
         width, count, at = np.int64(ctl[at]), ctl[at + 1], at + 2
         for _ in range(count):
-            if q == len(steps) or width > 3 or at + (1 << width) > len(ctl):
-                return q
+            if q == size or width > 3 or at + (1 << width) > len(ctl):
+                return steps
             steps[q] = np.int64(read(ctl, at, width))
             at, q = at + (1 << width), q + 1
-    return q
+    return steps
 
 
 @register
 @dataclass(frozen=True)
 class CsrDu(Pointed):
-    """Fiber p has the children ptr[p] … ptr[p+1] and the bytes start[p] … start[p+1] of ctl."""
+    """Fiber p has the children ptr[p] … ptr[p+1], and the bytes from start[p] on. (The paper's loop reads on, without.)"""
 
     kind: ClassVar[str] = "csr_du"
     max_rank: ClassVar[int] = 1
@@ -79,11 +78,8 @@ class CsrDu(Pointed):
 
     def expand(self, arrays, dims, positions, window):
         (counts, child), (_, at) = (children_of(arrays[role], as_array(positions)) for role in ("ptr", "start"))
-        steps = np.zeros(len(child), np.int64)
-        decode(arrays["ctl"][at], steps)
-        total = np.append(0, np.cumsum(steps))
-        x = total[1:] - np.repeat(total[np.cumsum(counts) - counts], counts)
-        return in_window(counts, [x], child, window)
+        total = np.append(0, np.cumsum(decode(arrays["ctl"][at], len(child))))
+        return in_window(counts, [total[1:] - np.repeat(total[np.cumsum(counts) - counts], counts)], child, window)
 
     def check(self, arrays, dims, n, *, order=True):
         ptr, start, ctl = *(arrays[role].astype(np.int64) for role in ("ptr", "start")), arrays["ctl"]
@@ -111,7 +107,11 @@ x = 0
 while at < start[p + 1]:
     width = ctl[at - 2]
     count = ctl[at - 1]
-    for q in range(first, first + count):
+    for q in range(first, first + (count if width == 0 else 0)):
+        x = x + ctl[at + q - first]
+        i0 = x
+        yield
+    for q in range(first, first + (count if width > 0 else 0)):
         x = x + read(ctl, at + ((q - first) << width), width)
         i0 = x
         yield
