@@ -46,7 +46,7 @@ def decode(ctl, size):
 @register
 @dataclass(frozen=True)
 class CsrDu(Pointed):
-    """Fiber p has the children ptr[p] … ptr[p+1], and the bytes from start[p] on. (The paper's loop reads on, without.)"""
+    """Fiber p has the children ptr[p] … ptr[p+1], and the bytes from start[p] on. The paper has no start."""
 
     kind: ClassVar[str] = "csr_du"
     max_rank: ClassVar[int] = 1
