@@ -52,7 +52,7 @@ def test_every_measure_of_every_kind_of_format():
 
 def test_kinds_of_others_are_rows():
     with registered():
-        formats = ["CSR", "dense, loose", "loose, sell", "dense, sell(1, c=2, sigma=16)", "dia"]
+        formats = ["CSR", "dense, loose_compressed", "loose_compressed, sell", "dense, sell(1, c=2, sigma=16)", "dia"]
         table = sweep({"a": testing.stencil(4)}, formats, ["bits", "padding", "ij,j->i", "slice:0"], repeat=1)
     for row in table.rows:
         assert (row.refused, row.measures["bits"] > 0, row.measures["padding"] >= 1) == ("", True, True)
