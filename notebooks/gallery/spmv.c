@@ -17,9 +17,11 @@ void loose_compressed(l n, l m, i *lo, i *hi, i *idx, d *v, d *x, d *y) {
 void pcsr(l n, l m, i *ptr, i *slot, d *v, d *x, d *y) {
   ROWS for (q = ptr[p]; q < ptr[p + 1]; q++) if (slot[q] < m) t += v[q] * x[slot[q]]; END }
 void sell(l n, l m, i *start, i *place, i *col, d *v, d *x, d *y) {
-  ROWS i k = place[p]; for (q = start[k / 4] + k % 4; q < start[k / 4 + 1]; q += 4) if (col[q] < m) t += v[q] * x[col[q]]; END }
+  ROWS i k = place[p];
+  for (q = start[k / 4] + k % 4; q < start[k / 4 + 1]; q += 4) if (col[q] < m) t += v[q] * x[col[q]]; END }
 void vbl(l n, l m, i *ptr, i *start, i *ofs, d *v, d *x, d *y) {
-  ROWS for (l b = ptr[p]; b < ptr[p + 1]; b++) for (q = ofs[b]; q < ofs[b + 1]; q++) t += v[q] * x[start[b] + q - ofs[b]]; END }
+  ROWS for (l b = ptr[p]; b < ptr[p + 1]; b++)
+    for (q = ofs[b]; q < ofs[b + 1]; q++) t += v[q] * x[start[b] + q - ofs[b]]; END }
 void dia(l n, l m, i *ptr, i *off, d *v, d *x, d *y) {
   for (l p = 0; p < n; p++) y[p] = 0;
   for (l k = 0; k < ptr[1]; k++) { l s = off[k] + 1 - n, end = m - s < n ? m - s : n;
