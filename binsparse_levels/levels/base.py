@@ -274,8 +274,7 @@ class Level(ABC):
         a coordinate in a long fiber without a list of it overrides this.
         """
         fibers = np.unique(positions)
-        window = [range(int(x[0]), int(x[0]) + 1) if len(x) == 1 else x for x in map(np.unique, coords)]
-        counts, listed, child = self.expand(arrays, dims, fibers, window)
+        counts, listed, child = self.expand(arrays, dims, fibers, [np.unique(x) for x in coords])
         at = np.repeat(fibers, np.diff(as_pointers(counts, len(fibers))))
         columns = zip([at, *listed], [positions, *coords], strict=True)
         _, row = np.unique([np.concatenate(both) for both in columns], axis=1, return_inverse=True)
