@@ -43,7 +43,7 @@ class _Counted:
     """
 
     def __init__(self, array: Array, cache: dict[tuple[int, int], None], most: int, line: int) -> None:
-        self.array, self.shape, self.cache, self.most, self.line = array, array.shape, cache, most, line
+        self.array, self.cache, self.most, self.line = array, cache, most, line
         self.items = self.lines = 0
 
     def _used(self, key: Any) -> Any:
