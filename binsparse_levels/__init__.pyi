@@ -8,6 +8,8 @@ from .compute import einsum as einsum
 from .compute import foreach as foreach
 from .compute import reduce as reduce
 from .compute import statistics as statistics
+from .compute.traffic import Reads as Reads
+from .compute.traffic import traffic as traffic
 from .errors import ArrayError as ArrayError
 from .errors import BinsparseError as BinsparseError
 from .errors import ContainerError as ContainerError

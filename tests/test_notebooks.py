@@ -17,7 +17,9 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
 def run(path):
     notebook = nbformat.read(path, as_version=4)
-    NotebookClient(notebook, timeout=None, kernel_name="python3", record_timing=False, coalesce_streams=True).execute()
+    options = {"kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
+    where = {"metadata": {"path": str(path.parent)}}  # as in Jupyter
+    NotebookClient(notebook, timeout=None, resources=where, **options).execute()
     return notebook
 
 

@@ -155,11 +155,7 @@ def _einsum(
     parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits | None
 ) -> Any:
     """`einsum`, of operands that are arrays."""
-    stored = _checked_stored(tensor, "")
-    asked = None if dtype is None else checked_result(dtype)
-    operands = tuple([(x.shape, x.dtype) for x in dense])
-    plan = _planned(parsed, tensor.shape, stored, operands, asked)
-    inputs = (*map(native, dense), *plan.lanes)
+    plan, inputs = _prepared(parsed, tensor, dense, dtype)
     if plan.is_tensor:
         return _as_tensor(parsed, tensor, inputs, plan)
     limits = tensor.limits if limits is None else limits
@@ -169,6 +165,20 @@ def _einsum(
     for walk in trees:
         (out,) = run(walk, plan.leaf, inputs, (out,), _added)
     return out.astype(plan.result, copy=False) if plan.shape else out[0].astype(plan.result)
+
+
+def planned(spec: str, tensor: Tensor, operands: Sequence[Any]) -> tuple[Plan, tuple[Any, ...]]:
+    """The plan of `einsum(spec, tensor, *operands)` with dense operands, and the inputs of its leaf."""
+    dense = [_checked_operand(x, k) for k, x in enumerate(operands, 1)]
+    return _prepared(_parse(spec, 1 + len(dense), 0), tensor, dense, None)
+
+
+def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], dtype: Any) -> tuple[Plan, tuple[Any, ...]]:
+    stored = _checked_stored(tensor, "")
+    operands = tuple([(x.shape, x.dtype) for x in dense])
+    asked = None if dtype is None else checked_result(dtype)
+    plan = _planned(parsed, tensor.shape, stored, operands, asked)
+    return plan, (*map(native, dense), *plan.lanes)
 
 
 def _checked_stored(tensor: Tensor, path: str) -> np.dtype[Any]:
@@ -220,7 +230,7 @@ def _of_several(
     return made.permute([letters.index(x) for x in parsed.out]) if letters else made.to_dense()[()]
 
 
-class _Plan(NamedTuple):
+class Plan(NamedTuple):
     """A product of operands of some shapes and types.
 
     work, result: the types of the sums and of the result. shape, nbytes: of the result. is_tensor: the result has all
@@ -243,7 +253,7 @@ def _planned(
     stored: np.dtype[Any],
     operands: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...],
     asked: np.dtype[Any] | None,
-) -> _Plan:
+) -> Plan:
     shapes = [x for x, _ in operands]
     sizes = _sizes(parsed.operands, [*shapes[: parsed.at], shape, *shapes[parsed.at :]])
     natural = np.result_type(stored, *(dtype for _, dtype in operands))
@@ -257,7 +267,7 @@ def _planned(
     made = tuple([sizes[c] for c in parsed.out])
     lanes = tuple([np.uint64(sizes[c]) for c in _lanes(parsed)])
     leaf = _leaf(parsed, work.name, is_tensor)
-    return _Plan(work, result, made, work.itemsize * math.prod(made), is_tensor, leaf, lanes)
+    return Plan(work, result, made, work.itemsize * math.prod(made), is_tensor, leaf, lanes)
 
 
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
@@ -349,7 +359,7 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
     return Leaf(names, "\n".join(lines), kept, around, ("total",) if apart and not inner else ())
 
 
-def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: _Plan) -> Tensor:
+def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan) -> Tensor:
     """A result with all indices of the stored tensor, around the same arrays."""
     whole = in_memory(tensor)
     walk = walk_of(whole)

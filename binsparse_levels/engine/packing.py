@@ -133,8 +133,6 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         level, below = place.level, place.depth + place.level.rank
         children = level.children(place.dims, n, 0)
         least = level.nbytes(place.dims, n, 0, root=not place.depth, itemsize=1)  # without entries
-        if level.gaps and children is None and least is None:
-            children = n * cells(place.dims)
         emission.hold_dense(max(n, children or 0, (least or 0) // 8), entries.count, limits)
         here, more = _as_stored(place, coords[place.depth : below], dtype), {}
         if level.shares:

@@ -268,7 +268,11 @@ class Level(ABC):
         return made, count_owners(as_array(child), self.size(made, dims, n), entries.dtype)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        """For each (position, coordinates) the child position, or -1."""
+        """For each (position, coordinates) the child position, or -1.
+
+        The default lists what the fibers at these positions have in a window around the coordinates. A kind that finds
+        a coordinate in a long fiber without a list of it overrides this.
+        """
         fibers = np.unique(positions)
         counts, listed, child = self.expand(arrays, dims, fibers, [np.unique(x) for x in coords])
         at = np.repeat(fibers, np.diff(as_pointers(counts, len(fibers))))

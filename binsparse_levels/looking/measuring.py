@@ -17,6 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..compute import einsum
+from ..compute.traffic import traffic
 from ..errors import BinsparseError, within_memory
 from ..formats.format import FormatLike
 from ..io import open as open_tensor
@@ -132,7 +133,8 @@ def measure(
         return partial(_look_up, tensor, list(zip(*(x[at].tolist() for x in coords), strict=True)))
     if (dimension := sliced(name)) is not None:
         return _slice(tensor, dimension, path, limits) if dimension < tensor.ndim else None
-    first, *others = name.replace(" ", "").partition("->")[0].split(",")
+    equation = name.removeprefix("traffic:")
+    first, *others = equation.replace(" ", "").partition("->")[0].split(",")
     if len(first) != tensor.ndim:
         return None
     sizes = dict(zip(first, tensor.shape, strict=True))
@@ -141,6 +143,8 @@ def measure(
         shape = [sizes.get(letter, _WIDTH) for letter in letters]
         limits.hold("dense_bytes", 8 * math.prod(shape), letters, "the size in bytes of the operand")
         operands.append(random.random(shape))
+    if name != equation:
+        return sum(x.bytes for x in traffic(tensor, equation, *operands).values()) / max(entries, 1)
     return partial(einsum, name, tensor, *operands, limits=limits)
 
 

@@ -243,7 +243,7 @@ def sweep(
         information limit of the entries ("limit"); values for each entry ("padding"). Milliseconds to "pack" entries,
         to "convert" the tensor, to look up one entry ("point", the mean of 200, or of a tenth of a second), to load 16
         coordinates in the middle of a dimension from a file ("slice:0"), and of an `einsum` whose first operand is the
-        tensor, such as "ij,j->i".
+        tensor, such as "ij,j->i". Bytes that its loops fetch for each entry, of small tensors: "traffic:ij,j->i".
     repeat : the number of rounds.
     threads : the number of threads, or several, each of which has its own rows; by default `get_threads()`.
     seed : the seed of the dense operands, and of the entries that are looked up.
@@ -269,7 +269,9 @@ def sweep(
     for name in measures:
         if not isinstance(name, str) or (name not in MEASURES and "->" not in name and sliced(name) is None):
             known = ", ".join(MEASURES)
-            raise OptionError(Problem("measure", f"{name!r:.60} is no measure; they are {known} or another einsum"))
+            raise OptionError(
+                Problem("measure", f"{name!r:.60} is no measure; they are {known}, einsums and their traffic")
+            )
     if (as_integer(seed) or 0) < 0:
         raise OptionError(Problem("seed", f"expected a number from 0 on, got {seed}"))
     (rounds,) = _positive("repeat", [repeat])

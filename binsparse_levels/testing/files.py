@@ -23,18 +23,17 @@ def check_same(again: Tensor, tensor: Tensor) -> None:
 
     Values are the same bit for bit, and so are the stored entries, fill value, format, types, structure and attributes.
     """
-    assert again.equals(tensor)
-    assert again.shape == tensor.shape
-    assert again.dtype == tensor.dtype
-    assert again.format.canonical() == tensor.format.canonical()
-    assert again.structure == tensor.structure
-    assert again.iso == (tensor.iso and len(tensor.values) > 0)
-    assert again.attributes == tensor.attributes
-    assert again.descriptor_attributes == tensor.descriptor_attributes
-    assert {name: array.dtype for name, array in again.arrays.items()} == {
-        name: array.dtype for name, array in tensor.arrays.items()
-    }
-    assert again.values.tobytes() == tensor.values.tobytes()
+    assert again.equals(tensor), "the entries are others"
+    assert again.shape == tensor.shape, "the shape is another"
+    assert again.dtype == tensor.dtype, "the type of the values is another"
+    assert again.format.canonical() == tensor.format.canonical(), "the format is another"
+    assert again.structure == tensor.structure, "the structure is another"
+    assert again.iso == (tensor.iso and len(tensor.values) > 0), "one value for all has become several, or the reverse"
+    assert again.attributes == tensor.attributes, "the attributes are others"
+    assert again.descriptor_attributes == tensor.descriptor_attributes, "the attributes of the descriptor are others"
+    types = [{name: array.dtype for name, array in x.arrays.items()} for x in (again, tensor)]
+    assert types[0] == types[1], "the arrays, or their types, are others"
+    assert again.values.tobytes() == tensor.values.tobytes(), "the values differ in their bits"
 
 
 def damaged(stored: Mapping[str, Any], *, most: int = 4) -> Iterator[dict[str, Any]]:
@@ -76,16 +75,17 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
     check_agreement(tensor)
     again: dict[str, Any] = {}
     write(again, tensor)
-    assert read(again).equals(tensor)
+    assert read(again).equals(tensor), "read gives back another tensor than write was given"
     opened = open(stored)
     dense = tensor.to_dense()
     for key in _keys(tensor.shape):
-        assert _equal(_dense(opened[key]), dense[key])
-    assert opened.load().equals(tensor)
+        assert _equal(_dense(opened[key]), dense[key]), f"[{key}] of a file is wrong; see part and above"
+    assert opened.load().equals(tensor), "load gives another tensor than read"
     coords, values = tensor.stored.unpack()
     whole = list(zip(rows_of(coords, len(values)), map(repr, values), strict=True))
     inside = in_triangle(tensor.structure, coords) if tensor.structure else np.ones(len(values), bool)
-    assert sorted(_in_parts(stored)) == sorted(itertools.compress(whole, inside))
+    wanted = sorted(itertools.compress(whole, inside))
+    assert sorted(_in_parts(stored)) == wanted, "a file that is read in parts has other entries; see above"
     return True
 
 
@@ -94,7 +94,7 @@ def _in_parts(stored: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
     entries, rows = Tensors([stored], 2), list[tuple[tuple[int, ...], str]]()
     for number in range(len(entries)):
         coords, values = entries.read(number)
-        assert len(values) <= 2
+        assert len(values) <= 2, "a part has more entries than were asked for"
         rows += zip(rows_of(coords, len(values)), map(repr, values), strict=True)
     return rows
 
@@ -124,16 +124,18 @@ def check_agreement(tensor: Tensor) -> None:
     rows = rows_of(coords, len(values))
     for row, value in zip(rows, values, strict=True):
         dense[row] = value
-    assert len(set(rows)) == len(rows) == whole.number_of_stored_values
-    assert _equal(tensor.to_dense(), dense)
-    assert _equal(tensor.convert(coordinates(tensor.ndim)).to_dense(), dense)
+    assert len(set(rows)) == len(rows), "unpack lists a coordinate twice"
+    assert len(rows) == whole.number_of_stored_values, "unpack lists another number of entries; see count"
+    assert _equal(tensor.to_dense(), dense), "to_dense differs from unpack"
+    assert _equal(tensor.convert(coordinates(tensor.ndim)).to_dense(), dense), "a converted tensor differs from unpack"
     if tensor.ndim:
-        assert _equal(whole.values[whole.locate(coords)], values)
+        assert _equal(whole.values[whole.locate(coords)], values), "locate finds other values than unpack"
         everywhere = np.array(list(np.ndindex(tensor.shape)), np.int64).reshape(-1, tensor.ndim).T
-        assert np.count_nonzero(whole.locate(list(everywhere)) >= 0) == len(rows)
-        assert _equal(tensor[tuple(everywhere)], dense.ravel())
+        found = whole.locate(list(everywhere)) >= 0
+        assert np.count_nonzero(found) == len(rows), "locate finds what unpack does not list, or the reverse"
+        assert _equal(tensor[tuple(everywhere)], dense.ravel()), "an index by arrays differs from unpack"
     for key in _keys(tensor.shape):
-        assert _equal(_dense(tensor[key]), dense[key])
+        assert _equal(_dense(tensor[key]), dense[key]), f"[{key}] differs from unpack; see expand"
 
 
 def _equal(a: Any, b: Any) -> bool:

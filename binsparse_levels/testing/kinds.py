@@ -134,10 +134,11 @@ def check_counted(made: Built) -> None:
         entries = count_owners(made.case.parents, n, np.dtype(np.int64))
         distinct = len(set(made.rows)) == len(made.rows)
         for built, below in [level.split(dims, entries, made.case.coords, distinct=x) for x in {False, distinct}]:
-            assert {role: built[role].tolist() for role in arrays} == {role: x.tolist() for role, x in arrays.items()}
-            assert (np.arange(size + 1) if below is None else below).tolist() == count_owners(
-                made.children, size, np.dtype(np.int64)
-            ).tolist()
+            same = all(built[role].tolist() == x.tolist() for role, x in arrays.items())
+            assert same, "split makes other arrays than build"
+            counted = count_owners(made.children, size, np.dtype(np.int64)).tolist()
+            told = (np.arange(size + 1) if below is None else below).tolist()
+            assert told == counted, "split returns other pointers than build implies"
     for counts in (2, np.arange(size) % 3):
         below = np.broadcast_to(counts, size)
         wanted = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]

@@ -126,6 +126,15 @@ def einsum(tensor, model, draw, folder):
     return None
 
 
+@way("traffic")
+def counted_reads(tensor, model, draw, folder):
+    letters = "ijkl"[: len(model.shape)]
+    sizes = dict(zip(letters, model.shape, strict=True))
+    mine = draw(st.sampled_from(["", *letters]))
+    got = bl.traffic(tensor, f"{letters},{mine}->{mine}", np.ones([sizes[x] for x in mine]))
+    assert got["values"].items >= len(model.entries) <= got["operands[1]"].items
+
+
 @way("Tensor.__array_ufunc__", "pack", drops="structure attributes descriptor map iso", pads=True)
 def combined(tensor, model, draw, folder):
     """A function of the tensor and another one of any format, in either order."""

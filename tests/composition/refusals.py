@@ -68,8 +68,8 @@ REFUSALS = (
         "a numpy type that Binsparse does not have", "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics product einsum contracted foreach reduced_by_method",
-        "`reduce`, `statistics`, `einsum`, `@`, `foreach`",
+        "reduce statistics product einsum contracted counted_reads foreach reduced_by_method",
+        "`reduce`, `statistics`, `einsum`, `@`, `traffic`, `foreach`",
         bl.ArrayError, "is not computed with", "values that are not numbers of at most 8 bytes", "`astype` before",
         other_type,
     ),
@@ -79,7 +79,8 @@ REFUSALS = (
         "min and max of no cells; for floats with `cells=\"stored\"` they are NaN", "drop the empty dimension",
     ),
     Refusal(
-        "einsum contracted product", "`einsum`, `@`", bl.FormatError, "cells that are not stored have the value",
+        "einsum contracted product counted_reads", "`einsum`, `@`, `traffic`", bl.FormatError,
+        "cells that are not stored have the value",
         "a fill value other than 0", "`to_dense` and numpy", filled,
     ),
     Refusal(

@@ -1,18 +1,22 @@
 """`check_kind`: kinds that obey, and what it tells of kinds that do not."""
 
+import ast
+import inspect
 import os
 import resource
 
 import numba
 import numpy as np
 import pytest
-from composition.kinds import PLUGINS
+from composition.kinds import OF_GALLERY, PLUGINS
 from helpers import kinds
 
 from binsparse_levels import einsum, open, pack_dense, reduce, testing, write
 from binsparse_levels.levels import LEVELS, Level, register
 from binsparse_levels.levels.pointers import Pointed
 from binsparse_levels.testing.kinds import _LAWS
+
+OTHERS = [kind for kind in PLUGINS if kind not in OF_GALLERY]  # test_gallery checks these
 
 
 @pytest.fixture(autouse=True)
@@ -29,7 +33,7 @@ def variant(base, **members):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("kind", [*LEVELS.values(), *PLUGINS], ids=lambda kind: kind.kind)
+@pytest.mark.parametrize("kind", [*LEVELS.values(), *OTHERS], ids=lambda kind: kind.kind)
 def test_every_kind_obeys(kind, capsys):
     assert all(law.holds for law in testing.check_kind(kind, examples=5))
     assert capsys.readouterr().out.count("\n") == len(_LAWS)
@@ -71,6 +75,13 @@ def test_what_to_change_is_told(told):
         testing.check_kind(FAULTS[told], examples=30)
     assert told in str(error.value)
     assert "BROKEN" in str(error.value)
+
+
+@pytest.mark.parametrize("module", [testing.kinds, testing.whole, testing.files], ids=lambda module: module.__name__)
+def test_every_law_says_what_is_wrong(module):
+    asserted = [node for node in ast.walk(ast.parse(inspect.getsource(module))) if isinstance(node, ast.Assert)]
+    assert asserted
+    assert not [node.lineno for node in asserted if node.msg is None]
 
 
 def believing(self, arrays, dims, n, *, order=True):

@@ -13,7 +13,7 @@ from composition.kinds import registered
 from hypothesis import given
 
 import binsparse_levels as bl
-from binsparse_levels import FormatError, OptionError, pack, sweep, testing, write
+from binsparse_levels import FormatError, OptionError, pack, sweep, testing, traffic, write
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking import measuring
 from binsparse_levels.looking.sweep import MEASURES
@@ -62,7 +62,7 @@ def test_every_measure_of_every_kind_of_format():
 
 def test_kinds_of_others_are_rows():
     with registered():
-        formats = ["CSR", "dense, loose", "loose, sell", "dense, sell(1, c=2, sigma=16)", "dia"]
+        formats = ["CSR", "dense, loose_compressed", "loose_compressed, sell", "dense, sell(1, c=2, sigma=16)", "dia"]
         table = sweep({"a": testing.stencil(4)}, formats, ["bits", "padding", "ij,j->i", "slice:0"], repeat=1)
     for row in table.rows:
         assert (row.refused, row.measures["bits"] > 0, row.measures["padding"] >= 1) == ("", True, True)
@@ -372,3 +372,11 @@ def test_generators_are_made_again_by_their_seed():
     grid = testing.stencil(4, 2).to_dense() != 0
     assert (grid == grid.T).all()
     assert grid.sum(axis=1).max() == 9
+
+
+def test_traffic_is_a_measure():
+    tensor = pack([[0, 1, 3], [1, 0, 2]], 1.0, (4, 4), "CSR")
+    (row,) = sweep(tensor, "CSR", "traffic:ij,j->i").rows
+    operand = np.random.default_rng(0).random(4)
+    counted = traffic(tensor, "ij,j->i", operand)
+    assert row.measures == {"traffic:ij,j->i": sum(x.bytes for x in counted.values()) / 3}

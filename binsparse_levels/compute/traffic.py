@@ -1,0 +1,130 @@
+"""What a product reads, independent of the machine: the nest of `einsum` interpreted, over arrays that count.
+
+A cache of given size keeps the lines that were read or written last; every other line is fetched. This is a model: it
+has one cache, no prefetching, and no registers but the variables of the nest.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from types import FunctionType
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..errors import OptionError, Problem, within_memory
+from ..levels.positions import Array
+from ..limits import as_integer
+from ..tensors.tensor import Tensor
+from .nest import helpers_of, nest_text
+from .products import planned
+from .seeing import from_asked, walk_of
+from .store import function_of
+from .walk import arguments
+
+
+class Reads(NamedTuple):
+    """How often items of an array are read or written, how many lines are fetched for it, and their bytes.
+
+    >>> traffic(pack_dense(np.eye(2), "CSR"), "ij->i")["values"].items
+    2
+    """
+
+    items: int
+    lines: int
+    bytes: int
+
+
+class _Counted:
+    """An array whose items are counted where they are read or written. It begins at the start of a line.
+
+    cache: the lines that were used last, the latest at the end, `most` of them.
+    """
+
+    def __init__(self, array: Array, cache: dict[tuple[int, int], None], most: int, line: int) -> None:
+        self.array, self.cache, self.most, self.line = array, cache, most, line
+        self.items = self.lines = 0
+
+    def _used(self, key: Any) -> Any:
+        key = key if isinstance(key, tuple) else (key,)
+        offset = sum(int(k) * step for k, step in zip(key, self.array.strides, strict=True))
+        place = id(self), offset // self.line
+        self.items += 1
+        if place in self.cache:
+            del self.cache[place]
+        else:
+            self.lines += 1
+            if len(self.cache) == self.most:
+                del self.cache[next(iter(self.cache))]
+        self.cache[place] = None
+        return key
+
+    def __getitem__(self, key: Any) -> Any:
+        return self.array[self._used(key)]
+
+    def __setitem__(self, key: Any, value: Any) -> None:
+        self.array[self._used(key)] = value
+
+    def __len__(self) -> int:
+        return len(self.array)
+
+
+@within_memory
+def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line: int = 64) -> dict[str, Reads]:
+    """What `einsum(spec, tensor, *operands)` reads and writes of each array, as its loops run in one thread.
+
+    The loops run in Python, so tensors should be small: some microseconds for each read.
+
+    Parameters
+    ----------
+    spec, operands : as for `einsum`; the operands are dense arrays.
+    cache : the bytes of the cache, which keeps the lines that were used last.
+    line : the bytes of a line.
+
+    Returns
+    -------
+    `Reads` of each array: of the levels and of the values, by their names in a file, of "operands[1]" and those that
+    follow, and of the "result".
+
+    Raises
+    ------
+    OptionError, FormatError, ArrayError : the arguments do not fit; see `einsum`.
+
+    >>> counted = traffic(pack_dense(np.eye(100), "CSR"), "ij,j->i", np.ones(100))
+    >>> counted["indices_1"]
+    Reads(items=100, lines=7, bytes=448)
+    >>> sum(reads.bytes for reads in counted.values()) / 100
+    33.92
+    """
+    sizes = as_integer(cache), as_integer(line)
+    if sizes[0] is None or sizes[1] is None or not 0 < sizes[1] <= sizes[0]:
+        what = f"expected a cache of one line at least, got {cache!r:.40} bytes in lines of {line!r:.40}"
+        raise OptionError(Problem("cache", what))
+    plan, inputs = planned(spec, tensor, operands)
+    whole = walk_of(tensor.load())
+    walk = from_asked(whole, plan.leaf)
+    tree, names = walk.tree, {id(array): name for name, array in whole.tree.arrays.items()}
+    (numbers, *arrays, values), _ = arguments(tree)
+    out = np.zeros(len(tree.values) if plan.is_tensor else plan.shape or 1, plan.work)
+    told = [names[id(array)] for _, here, _ in tree.walk() for array in here.values()]
+    told += ["values", *(f"operands[{k}]" for k in range(1, 1 + len(operands))), "result"]
+    kept: dict[tuple[int, int], None] = {}
+    read = [_Counted(x, kept, sizes[0] // sizes[1], sizes[1]) for x in (*arrays, values, *inputs[: len(operands)], out)]
+    text, split = nest_text(tree.levels, walk.seen, plan.leaf, tree.iso), 1 + len(arrays)
+    helpers = tuple([(name, _interpreted(x)) for name, x in helpers_of(tree.levels).items()])
+    nest, extent = (function_of(name, text, helpers, compiled=False) for name in ("nest", "extent"))
+    more = (*walk.arguments, *read[split:-1], *inputs[len(operands) :], read[-1])
+    nest(*extent(numbers, *arrays), numbers, *read[:split], *more)
+    return {name: Reads(x.items, x.lines, x.lines * x.line) for name, x in zip(told, read, strict=True)}
+
+
+@functools.lru_cache(256)
+def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numba as Python runs it, and with it those that it calls by name."""
+    python = getattr(function, "py_func", function)
+    if not isinstance(python, FunctionType):
+        return function
+    called = {name: python.__globals__.get(name) for name in python.__code__.co_names}
+    own = {name: _interpreted(x) for name, x in called.items() if x is not None and hasattr(x, "py_func")}
+    return FunctionType(python.__code__, python.__globals__ | own, None, python.__defaults__, python.__closure__)
