@@ -17,7 +17,7 @@ from types import ModuleType
 from typing import IO, Any, NamedTuple, TypeAlias
 
 from ..containers import remote
-from ..containers.base import is_url, split_path, touching
+from ..containers.base import is_url, split_path, wrap_errors
 from ..containers.direct import open_zip
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
@@ -420,7 +420,7 @@ def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:
 def _head(file: str | IO[bytes], name: str) -> bytes:
     """The first bytes of a file or a stream, unpacked where they are compressed by gzip."""
     if not isinstance(file, str):
-        with touching(name):
+        with wrap_errors(name):
             file.seek(0)
             return file.read(2**7)
     if not os.path.isfile(file) and os.path.exists(file):  # to open a pipe would block

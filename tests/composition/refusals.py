@@ -87,7 +87,7 @@ REFUSALS = (
         lambda model, tensor: not model.shape,
     ),
     Refusal(
-        "built", "`build`", bl.FormatError, "a scalar is not built in parts", "a scalar", "`pack` and `write`",
+        "built", "`build`", bl.FormatError, "a scalar cannot be built in parts", "a scalar", "`pack` and `write`",
         lambda model, tensor: not model.shape,
     ),
     Refusal(

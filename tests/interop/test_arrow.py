@@ -164,7 +164,7 @@ def test_labels_that_are_given():
     tensor = bl.from_table(table, ["a", "b"], "value", "CSR", labels=given)
     assert tensor.to_dense().tolist() == [[2, 0, 0], [0, 0, 1], [0, 0, 0]]
     assert bl.to_table(tensor).to_pydict() == {"a": ["x", "y"], "b": [10, 30], "value": [2.0, 1.0]}
-    with pytest.raises(bl.ArrayError, match="'y' is none of the given labels"):
+    with pytest.raises(bl.ArrayError, match="'y' is not one of the given labels"):
         bl.from_table(table, ["a", "b"], "value", labels={"a": ["x"]})
     with pytest.raises(bl.ArrayError, match="expected different labels"):
         bl.from_table(table, ["a", "b"], "value", labels={"a": ["x", "x", "y"]})
@@ -302,7 +302,7 @@ def test_columns_that_change():
     given = {"dims": ["a"], "values": "value", "memory": 2**34}
     with pytest.raises(bl.ArrayError, match="contains string where integers were before"):
         bl.write_from(tables, {}, 5, "sparse", **given)
-    with pytest.raises(bl.ArrayError, match="contains int64, and its labels are large_string"):
+    with pytest.raises(bl.ArrayError, match="contains int64, but its labels are large_string"):
         bl.write_from(tables[::-1], {}, 5, "sparse", **given)
 
 

@@ -481,7 +481,7 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
     owner = subprocess.Popen([sys.executable, "-c", HOLD, str(place)], stdout=subprocess.PIPE)
     assert owner.stdout.readline() == b"held\n"
     (lock,) = set(os.listdir(tmp_path)) - {"a.h5"}
-    monkeypatch.setattr(replacing, "_PATIENCE", 0.1)
+    monkeypatch.setattr(replacing, "_LOCK_SECONDS", 0.1)
     for call in (
         lambda: append(place, pack(*ROW)),
         lambda: concatenate([place, place], place, overwrite=True),
@@ -492,7 +492,7 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
     assert os.path.exists(tmp_path / lock)
     assert place.read_bytes() == before
     assert read(place).shape == (1, 4)
-    monkeypatch.setattr(replacing, "_PATIENCE", 60)
+    monkeypatch.setattr(replacing, "_LOCK_SECONDS", 60)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = pool.submit(append, place, pack(*ROW))
         time.sleep(0.1)

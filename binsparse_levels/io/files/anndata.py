@@ -19,7 +19,7 @@ import numpy as np
 
 from ...arrays import Array, one_piece
 from ...containers import hdf5
-from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, touching
+from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, wrap_errors
 from ...containers.replacing import Overwrite
 from ...errors import (
     ArrayError,
@@ -246,7 +246,7 @@ def write(
         "indptr": matrix.arrays["pointers_to_1"].astype(dtype, copy=False),
     }
     storage.check_names(arrays)
-    with touching(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
+    with wrap_errors(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
         if len(root) or len(root.attrs):
             _check_file(root, place, matrix.shape, axes, names, limits)
         else:
@@ -285,14 +285,14 @@ def _root(
     """
     group = "" if keep else None
     if not _is_zarr(path):
-        with hdf5.writing(path, group, overwrite, limits, storage, beside=_others) as file:
+        with hdf5.writing(path, group, overwrite, limits, storage, list_others=_others) as file:
             yield file.group, lambda place: hdf5.HDF5Writer(place, storage)
         return
     import zarr
 
     from ...containers.zarr import ZarrWriter, writing  # HDF5 does without
 
-    with writing(path, group, overwrite, limits, storage, beside=_others) as store:
+    with writing(path, group, overwrite, limits, storage, list_others=_others) as store:
         root = store.group
         yield root, lambda place: ZarrWriter(place, storage, ours=False)
         with warnings.catch_warnings():
@@ -331,7 +331,7 @@ def _check_file(
 
 def _others(path: str) -> list[str]:
     """What a file of AnnData contains in addition to X and the names of rows and columns."""
-    with contextlib.ExitStack() as closing, touching(path):
+    with contextlib.ExitStack() as closing, wrap_errors(path):
         root = open_group(path, None, DEFAULT_LIMITS, closing).reader.group
         there = {name: root[name] for name in root.keys()}  # noqa: SIM118 (zarr's groups are no mappings)
         inner = {name: set(x.keys()) if hasattr(x, "keys") else {""} for name, x in there.items()}
@@ -361,7 +361,7 @@ def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Mapping[str, 
 def _folder(parent: Any, name: str) -> Any:
     """The group of that name, which is made where it is missing."""
     there = name in parent.keys()  # noqa: SIM118 (`in parent` follows links)
-    with touching(f"{parent.name}/{name}"):
+    with wrap_errors(f"{parent.name}/{name}"):
         place = hdf5.walk(parent, name, make=True) if isinstance(parent, h5py.Group) else parent.require_group(name)
     said = place.attrs.get("encoding-type", "dict")
     if not there:

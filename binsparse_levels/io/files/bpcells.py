@@ -19,7 +19,7 @@ import numpy as np
 
 from ...arrays import Array, LazyArray, Sliceable, lazy
 from ...containers import hdf5
-from ...containers.base import DEFAULT_STORAGE, touching
+from ...containers.base import DEFAULT_STORAGE, wrap_errors
 from ...containers.direct import open_file, parts_of
 from ...containers.replacing import Overwrite, refuse_existing, replacing_folder
 from ...errors import (
@@ -143,7 +143,7 @@ class _Folder(_Source):
     def strings(self, name: str) -> Any:
         file = self._open(name)
         self.limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
-        with touching(name):
+        with wrap_errors(name):
             return np.array(lines_of(file.read()), object)
 
     def _open(self, name: str) -> IO[bytes]:

@@ -13,7 +13,7 @@ import numpy as np
 
 from ...arrays import Array, LazyArray, lazy
 from ...containers import hdf5
-from ...containers.base import touching
+from ...containers.base import wrap_errors
 from ...containers.replacing import same_folder
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
@@ -49,7 +49,7 @@ class Group:
     def attribute(self, name: str) -> Any:
         """An attribute as a text, a number or a list of them; None where it is missing. Raises ContainerError."""
         attributes = self.reader.group.attrs
-        with touching(name):
+        with wrap_errors(name):
             if not self.of_hdf5:
                 return attributes.asdict().get(name)
             if not hdf5.has_attribute(self.reader.group, name):
@@ -81,14 +81,14 @@ class Group:
     def has(self, name: str) -> bool:
         """Whether the group has a member of this name. Nothing else of it is known."""
         group = self.reader.group
-        with touching(str(group.name)):
+        with wrap_errors(str(group.name)):
             if not self.of_hdf5 and not group.store.supports_listing:  # a web server is asked for this member
                 return name in group
             return name in set(group.keys())
 
     def is_array(self, name: str) -> bool:
         """Whether a member is an array, and no group and no link."""
-        with touching(name):
+        with wrap_errors(name):
             if not self.has(name):
                 return False
             linked = self.of_hdf5 and not isinstance(self.reader.group.get(name, getlink=True), h5py.HardLink)
@@ -131,7 +131,7 @@ class Group:
         def read(start: int, stop: int) -> Array:
             first, last = start // row, -(-stop // row)
             self.limits.hold("array_bytes", (last - first) * row * dtype.itemsize, name, "the size in bytes")
-            with touching(name):
+            with wrap_errors(name):
                 rows = np.asarray(stored[first:last]).reshape(-1)
             return rows[start - first * row : stop - first * row].astype(dtype, copy=False)
 

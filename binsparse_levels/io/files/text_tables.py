@@ -21,7 +21,7 @@ import numpy as np
 
 from ... import kernels
 from ...arrays import Array
-from ...containers.base import touching
+from ...containers.base import wrap_errors
 from ...containers.replacing import replacing
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, ContainerError, DialectWarning, Problem
@@ -84,7 +84,7 @@ def blocks(
     """
     held, lines, size, more = b"", 0, 0, b" "
     while more:
-        with touching(path):
+        with wrap_errors(path):
             more = stream.read(AT_ONCE)
         size += len(more)
         limits.hold("array_bytes", size if whole else len(held) + len(more), path, "the size in bytes of the text")
@@ -102,7 +102,7 @@ def blocks(
 
 def read_line(stream: IO[bytes], path: str, limits: Limits) -> bytes:
     """A line of the head of a file, with its end. Raises LimitError for a line that is longer than a header may be."""
-    with touching(path):
+    with wrap_errors(path):
         line = stream.readline(limits.header_bytes + 1)
     limits.hold("header_bytes", len(line), path, "the length of a line before the entries")
     return line

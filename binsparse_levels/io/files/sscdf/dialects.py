@@ -8,7 +8,7 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
-from ....containers.base import touching
+from ....containers.base import wrap_errors
 from ....errors import Problem, UnsafeError
 from ....formats.descriptor import array_classes
 from ....formats.dtypes import INTEGERS
@@ -85,6 +85,6 @@ def is_object(group: h5py.Group) -> bool:
 
 def names_of(file: h5py.File) -> list[str | None]:
     """The names of the objects, in the order of the file; None is the primary one."""
-    with touching(file.file.filename):
+    with wrap_errors(file.file.filename):
         named = [name for name, group in groups_of(file).items() if is_object(group)]
         return [None, *named] if is_object(file) else [*named]

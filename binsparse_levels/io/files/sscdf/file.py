@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from ....arrays import Array, LazyArray, cut
-from ....containers.base import touching
+from ....containers.base import wrap_errors
 from ....containers.hdf5 import HDF5Reader, has_attribute, opened, read_text
 from ....engine.tree import length_problems
 from ....errors import ArrayError, ContainerError, PathMissingError, Problem, raise_if
@@ -69,7 +69,7 @@ def look(
     """
     file = closing.enter_context(opened(path))
     label = dialects.label_of(file.file.filename, group)
-    with named({}, label), touching("attributes"):
+    with named({}, label), wrap_errors("attributes"):
         groups = groups_of(file)
         if group is not None and group not in groups:
             raise PathMissingError(Problem("", "no object of this name; see list_tensors"))
@@ -88,7 +88,7 @@ class _Source(Group):
         """A dataset without a dimension."""
         if self.array(name).shape != ():
             raise ArrayError(Problem(name, f"expected a scalar, got shape {self.array(name).shape}"))
-        with touching(name):
+        with wrap_errors(name):
             scalar: Array = self.reader.group[name][()]
             return scalar
 

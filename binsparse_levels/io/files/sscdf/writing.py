@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from ....arrays import Array, one_piece
-from ....containers.base import DEFAULT_STORAGE, Storage, touching
+from ....containers.base import DEFAULT_STORAGE, Storage, wrap_errors
 from ....containers.hdf5 import HDF5Writer, changing
 from ....containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
 from ....errors import ContainerError, FormatError, PathExistsError, Problem, raise_if
@@ -82,7 +82,7 @@ def write_all(
         for key, text in objects[name].attributes.items():
             limits.hold("header_bytes", len(text.encode()), f"{label}: {key}", "the length of the attribute")
     storage.check_names({name for made in objects.values() for name in made.arrays})
-    with changing(path, overwrite, None, keep=keep, **OPTIONS) as file, touching(path):
+    with changing(path, overwrite, None, keep=keep, **OPTIONS) as file, wrap_errors(path):
         dimension = _prepare(file, path, dialect)
         for name, made in objects.items():
             group = file
