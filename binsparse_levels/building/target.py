@@ -199,7 +199,7 @@ def _pointing(text: bytes, id: str) -> bytes:
 
 
 def _point(plan: Plan, root: bytes) -> None:
-    """Point the header of a target in a bucket to this build. Remove the previous arrays, and those of failed builds."""
+    """Point the header of a target in a bucket to this build. Remove the previous arrays and those of failed builds."""
     target, before = str(plan.target), None
     bucket = Bucket(target)
     with contextlib.suppress(PathMissingError, ValueError, KeyError):

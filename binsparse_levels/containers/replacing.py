@@ -278,7 +278,7 @@ _LEFTOVER = re.compile(r"[0-9]+-[0-9a-f]{8}\.part(\.d|\.old)?")
 
 
 def _clear_leftovers(target: str) -> None:
-    """Remove day-old files of killed writers of the target. Restore a folder that was moved away, if none replaced it."""
+    """Remove day-old files of killed writers. Restore a folder that was moved away, if there is no target."""
     folder, name = os.path.split(target)
     begin = f".{_short(name)}."
     with contextlib.suppress(OSError):

@@ -147,8 +147,8 @@ def test_labels_that_do_not_fit_are_not_joined(tmp_path):
         ),
         ("a", of(["w"], ["y", "x"]), "the label 'y' at coordinate 0"),
         ("a", of([1], ["x", "y"]), "labels of type int64 in dimension 'user', and .*a.h5 of text; cast"),
-        ("a", read(tmp_path / "b.h5"), "tensor: has no labels of dimension 'user', and .*a.h5 has; make both"),
-        ("b", of(["w"], ["x", "y"]), "b.h5: has no labels of dimension 'user', and tensor has; make both"),
+        ("a", read(tmp_path / "b.h5"), "tensor: has no labels of dimension 'user', but .*a.h5 has; make both"),
+        ("b", of(["w"], ["x", "y"]), "b.h5: has no labels of dimension 'user', but tensor has; make both"),
         ("a", of(["u", "v"], ["x", "y"]).T.convert("CSR"), "has the dimensions .'item', 'user'.*name and order"),
     ):
         with pytest.raises(ArrayError, match=why):
@@ -595,7 +595,7 @@ def test_no_fill_value_joins_zero_and_a_map_is_refused_by_name():
     assert binsparse_levels.read(store).to_dense().tolist() == [1, 0, 0, 2, 0]
     binsparse_levels.write(mapped, binsparse_levels.pack([[0]], [1.0], (2,), "sparse, dense", map="0/2, 0%2"))
     for first, more in ((mapped, binsparse_levels.read(store)), (store, binsparse_levels.read(mapped))):
-        with pytest.raises(binsparse_levels.FormatError, match="through a map, and is not concatenated"):
+        with pytest.raises(binsparse_levels.FormatError, match="through a map, and cannot be concatenated"):
             binsparse_levels.append(first, more)
 
 

@@ -19,7 +19,7 @@ def test_zip_files_are_told_by_what_they_hold(tmp_path):
     assert read(tmp_path / "a.dat").equals(vector())
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("readme", "nothing")
-    with pytest.raises(ContainerError, match="holds no tensor"):
+    with pytest.raises(ContainerError, match="contains no tensor"):
         read(tmp_path / "b.zip")
 
 
