@@ -200,7 +200,7 @@ def join_heads(work: Work) -> Array:
 def encoded(work: Work, heads: Array, map: IndexMap | None) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header of the whole tensor, and its encoded arrays in pieces."""
     plan = work.plan
-    pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in joint(work, heads).items()}
+    pieces = {name: in_pieces(array, joining.PIECE_ITEMS) for name, array in joint(work, heads).items()}
     metadata = replace(plan.metadata, labels=work.source.labels(plan))
     rest: dict[str, Any] = {"structure": plan.structure, "map": map, "iso_value": plan.one}
     return encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **rest)

@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..arrays import Array
 from ..containers.base import DEFAULT_STORAGE, Storage
 from ..containers.replacing import Overwrite
-from ..engine.emission import Duplicates, hold_dense
+from ..engine.emission import Duplicates, check_dense
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if
@@ -257,7 +257,7 @@ def check_joined(plan: Plan, entries: int) -> None:
     joined through their entries exceed the memory.
     """
     most = most_positions(plan, entries)
-    hold_dense(most, entries, plan.limits)
+    check_dense(most, entries, plan.limits)
     if not by_arrays(plan.parsed.levels) and (_JOIN_FACTOR * entries > plan.rows or most > plan.rows + SMALL_POSITIONS):
         what = f"{entries} entries in {most} positions of {plan.parsed} are joined all at once, and do not fit"
         raise LimitError(Problem("memory", f"{what}; pass more, or use the levels of CSF or CSR"))

@@ -14,7 +14,7 @@ import numpy as np
 from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.replacing import Overwrite, hold_lock
-from ..engine.joining import AT_ONCE, joined_trees
+from ..engine.joining import PIECE_ITEMS, joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
@@ -203,7 +203,7 @@ def _joined(
     dims = tuple(shape[k] for k in first.format.order)
     dtype = shared_dtype(first._source.arrays, dims, sum(len(tree.values) for tree in trees))
     arrays = joined_trees(first.format.levels, dims, trees, starts, first._pad(), dtype, first.dtype, limits)
-    pieces = {name: in_pieces(array, AT_ONCE) for name, array in arrays.items()}
+    pieces = {name: in_pieces(array, PIECE_ITEMS) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
     return encode_pieces(pieces, first.format, shape, metadata, iso_value=one, wrappers=wrappers)
 

@@ -39,12 +39,12 @@ POLICIES = ["error", "sum", "first", "last"]
 @contextlib.contextmanager
 def rows(number):
     """So many entries fit into memory."""
-    before = plan.rows_within, joining.AT_ONCE
-    plan.rows_within, joining.AT_ONCE = (lambda *_, **__: number), max(number - 1, 1)
+    before = plan.rows_within, joining.PIECE_ITEMS
+    plan.rows_within, joining.PIECE_ITEMS = (lambda *_, **__: number), max(number - 1, 1)
     try:
         yield
     finally:
-        plan.rows_within, joining.AT_ONCE = before
+        plan.rows_within, joining.PIECE_ITEMS = before
 
 
 @pytest.fixture

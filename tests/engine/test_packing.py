@@ -350,8 +350,8 @@ def small_steps(monkeypatch):
     """Three threads even for few entries; short runs."""
     for module, name, value in [
         (parallel, "GRAIN", 50),
-        (sorting, "_BUCKET", 20),
-        (sorting, "_RUN", 64),
+        (sorting, "_BUCKET_RECORDS", 20),
+        (sorting, "_RUN_RECORDS", 64),
     ]:
         monkeypatch.setattr(module, name, value)
     with parallel.using_threads(3):
