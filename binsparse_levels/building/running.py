@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from ..containers.base import is_url
 from ..errors import ContainerError, OptionError, Problem
-from ..levels.registry import Travelling, arrive, travelling
+from ..levels.registry import SentKind, register_sent, sent_kinds
 from ..parallel import using_threads
 from ..progress import Progress
 from ..system import release
@@ -74,10 +74,10 @@ def _stages(plan: Plan) -> list[str]:
     return names[names.index(first) : stop]
 
 
-def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = ()) -> None:
+def run_step(work: Work, stage: str, number: int, kinds: Sequence[SentKind] = ()) -> None:
     """Run one step, in any process. kinds: the kinds of level of other packages that the caller has registered."""
     if kinds:
-        arrive(kinds)
+        register_sent(kinds)
     with contextlib.nullcontext() if work.plan.threads is None else using_threads(work.plan.threads):
         STAGES[stage].run(work, number)
     release()
@@ -94,7 +94,7 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
     if not isinstance(client, Executor | None):
         what = f"expected a Dask client or an executor of concurrent.futures, got {type(client).__name__}"
         raise OptionError(Problem("client", what))
-    kinds = () if in_this_process(client) else travelling()
+    kinds = () if in_this_process(client) else sent_kinds()
     report = progress or (lambda *args: None)
     for stage in _stages(work.plan):
         count = STAGES[stage].count(work)

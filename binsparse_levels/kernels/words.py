@@ -15,7 +15,7 @@ def trailing_zeros(word):
 
 
 @inlined
-def octets_at(octets, at, count):
+def bytes_at(octets, at, count):
     """The bytes from `at` on as a word, the lowest first: eight of them, or as many as `count` says."""
     word = u8(0)
     if u8(count) >= u8(8):  # a processor loads them at once
@@ -185,7 +185,7 @@ def list_bits(octets, width, out):
     k = u8(0)
     for f in range(u8(len(octets)) // u8(max(width, 1))):
         for b in range(u8(0), u8(width), u8(8)):
-            word = u8(octets_at(octets, f * u8(width) + b, u8(width) - b))
+            word = u8(bytes_at(octets, f * u8(width) + b, u8(width) - b))
             while word != u8(0):
                 out[k] = i8((b << u8(3)) + u8(trailing_zeros(word)))
                 word &= word - u8(1)

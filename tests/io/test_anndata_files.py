@@ -563,7 +563,7 @@ def test_other_files_are_not_written_into(tmp_path, name):
     before = content(str(tmp_path / name))
     with pytest.raises(ContainerError, match="the file has no tables obs and var with an index"):
         write(f"{tmp_path}/{name}:layers/a", CSR, kind="anndata")
-    with pytest.raises(OptionError, match="not appended to"):
+    with pytest.raises(OptionError, match="cannot be appended to"):
         append(f"{stored(tmp_path, 'zarr3')}:X", CSR)
     assert content(str(tmp_path / name)) == before
 

@@ -149,7 +149,11 @@ def test_labels_that_do_not_fit_are_not_joined(tmp_path):
         ("a", of([1], ["x", "y"]), "labels of type int64 in dimension 'user', and .*a.h5 of text; cast"),
         ("a", read(tmp_path / "b.h5"), "tensor: has no labels of dimension 'user', but .*a.h5 has; make both"),
         ("b", of(["w"], ["x", "y"]), "b.h5: has no labels of dimension 'user', but tensor has; make both"),
-        ("a", of(["u", "v"], ["x", "y"]).T.convert("CSR"), "has the dimensions .'item', 'user'.*name and order"),
+        (
+            "a",
+            of(["u", "v"], ["x", "y"]).T.convert("CSR"),
+            "has the dimensions .'item', 'user'.*same names in the same order",
+        ),
     ):
         with pytest.raises(ArrayError, match=why):
             append(tmp_path / f"{first}.h5", other)
