@@ -182,9 +182,7 @@ def _place(plan: Plan) -> None:
     to_disk(staging)
     if not plan.overwrite or not os.path.lexists(target):
         if not rename_new(staging, target):
-            raise PathExistsError(
-                Problem(target, "another program has created it in the meantime; build to another target")
-            )
+            raise PathExistsError(Problem(target, "another program has created it; build to another target"))
     else:
         refuse_present(target, plan.overwrite)
         exchange_folders(staging, target)

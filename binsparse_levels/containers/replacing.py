@@ -23,7 +23,7 @@ from .base import UNWRITABLE, is_url, write_error
 Overwrite: TypeAlias = bool | Literal["file"]  # replace the existing tensor, or the whole file
 Others: TypeAlias = Callable[[str], Collection[str]]  # the names of what a path contains except a tensor at its root
 
-_MAX_LISTED_NAMES = 8  # in a message
+_MAX_LISTED = 8  # in a message
 _FLUSH_THREADS = 4
 _STALE_SECONDS = 24 * 60 * 60.0  # without a change, after which a temporary file is abandoned
 
@@ -73,9 +73,7 @@ def _refuse_others(path: str, real: str, others: Others) -> None:
 def refuse_losing(path: str, there: Sequence[str]) -> None:
     """Raise PathExistsError if a path contains more than a tensor. there: the names of the rest."""
     if there:
-        names = ", ".join(f"{name!r:.40}" for name in there[:_MAX_LISTED_NAMES]) + ", …" * (
-            len(there) > _MAX_LISTED_NAMES
-        )
+        names = ", ".join(f"{name!r:.40}" for name in there[:_MAX_LISTED]) + ", …" * (len(there) > _MAX_LISTED)
         what = f"contains more than a tensor: {names}; pass overwrite='file' to lose these, or name a group (PATH:/)"
         raise PathExistsError(Problem(path, what))
 
@@ -119,7 +117,6 @@ def replacing(
     The replacement is atomic; for folders only if the system can exchange two folders. If the block fails, nothing
     changes. Everything is flushed to the disk before the rename, and the folder above after it. A file that another
     program has created in the meantime is replaced only with `overwrite`.
-
     overwrite, others: as for `refuse_existing`. keep: the file begins as a copy of the old one, which is locked during
     the block; a folder begins with hard links to the files of the old one, which must be replaced and not changed.
     """
@@ -175,10 +172,7 @@ def _begin(part: str, old: str | None, folder: bool) -> None:
 
 @contextlib.contextmanager
 def _reporting_path(part: str, target: str, path: str) -> Iterator[None]:
-    """Raise errors with `path` in place of the part and its target; those of the system become ContainerError.
-
-    The part is removed at the end.
-    """
+    """Raise errors with `path` in place of the part; those of the system as ContainerError. The part is removed."""
     try:
         yield
     except BinsparseError as error:

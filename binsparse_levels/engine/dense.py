@@ -68,7 +68,7 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
         starts = repeat_to(starts, fibers, len(reached)) + _linear(upper, strides[place.depth :], len(reached))
     steps, values, flat = strides[last.depth :], items_at(tree.values, positions), dense.reshape(-1)
     columns, step = (coords[0], steps[0]) if len(coords) == 1 else (_linear(coords, steps, len(values)), 1)
-    if not kernels.worth(len(values)) or values.itemsize not in (1, 2, 4, 8):
+    if not kernels.pays_off(len(values)) or values.itemsize not in (1, 2, 4, 8):
         flat[repeat_to(starts, pointers, len(values)) + _linear([columns], [step], len(values))] = values
         return dense
     word = f"u{values.itemsize}"

@@ -140,7 +140,7 @@ def _emit_placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Cha
 
 def _fill_gaps(pointers: Array) -> None:
     """Replace each pointer that is still 0 by the previous pointer."""
-    if kernels.worth(len(pointers)):
+    if kernels.pays_off(len(pointers)):
         kernels.fibers.fill_gaps(pointers)
     else:
         np.maximum.accumulate(pointers, out=pointers)
@@ -257,7 +257,7 @@ class _Writing:
     state: Array | None = None
 
     def __post_init__(self) -> None:
-        self.above = np.empty(kernels.emission.ROOM, np.uint64)
+        self.above = np.empty(kernels.emission.BLOCK_ENTRIES, np.uint64)
         chain, payload = self.chain, self.payload
         self.out = payload.allocate(chain.positions, self.plan.codes[-1] == DENSE, self.pad) if payload else None
         word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")

@@ -65,7 +65,7 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
             return pack_entries(levels, entries, pad, "error", limits)
         except RepeatedError:
             entries = entries.expanded()
-    by_kernels = entries.count and kernels.worth(entries.count) and sorting.layout(entries.dims)
+    by_kernels = entries.count and kernels.pays_off(entries.count) and sorting.layout(entries.dims)
     if not by_kernels or (duplicates == "sum" and not emission.sums(entries.values)):
         return build(levels, _sort_in_numpy(entries, duplicates), pad, limits)
     try:

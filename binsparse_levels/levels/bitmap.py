@@ -96,7 +96,7 @@ def _expand_rows(bits: Array, dims: Sequence[int], fibers: int, start: int) -> t
     *above, width = dims
     per_fiber = cells(above)
     rows = fibers * per_fiber
-    if kernels.worth(len(bits)):
+    if kernels.pays_off(len(bits)):
         table = kernels.readable(bits).view(np.uint8).reshape(rows, width)
         parts = [(begin // width, end // width) for begin, end in parallel.shares(len(bits), _CELL_BYTES)]
         in_rows = np.zeros(rows, np.int64)

@@ -123,9 +123,7 @@ class NOfM(Marked):
         # Slots are filled from the first, in order.
         wrong[:, 1:] |= (slots[:, 1:] <= slots[:, :-1]) & ~((slots[:, 1:] == self.m) & (slots[:, :-1] == self.m))
         for k in np.flatnonzero(wrong)[:1].tolist():
-            what = (
-                f"{slots.ravel()[k]} is neither a later offset in a block of {self.m}, nor {self.m} for an empty slot"
-            )
+            what = f"{slots.ravel()[k]} is neither a later offset in a block of {self.m}, nor {self.m} for empty"
             yield Problem(f"slot[{k}]", what)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:

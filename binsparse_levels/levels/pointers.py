@@ -15,7 +15,7 @@ from .positions import Array, Positions, as_array, below_fibers, fitted, items_a
 _SEARCH_STOP_ITEMS = 512  # of a file, below which a search would need more reads than it saves
 _SHORT_ITEMS = 2**14  # of a fiber in a file, which is read without a search
 REMEDY = "pack() sorts entries, read() files of other systems, repair() Binsparse files"
-MAX_SHOWN = 5
+SHOWN = 5
 _IN_FIBER = ", in fiber "  # before the number of a fiber at the end of a message
 
 
@@ -216,10 +216,10 @@ def pointer_problems(pointers: Array, children: int, first: int = 0, n: int | No
     if first == 0 and pointers[0] != 0:
         yield Problem("ptr[0]", f"expected 0, got {pointers[0]}")
     (falls,) = (pointers[1:] < pointers[:-1]).nonzero()
-    for p in falls[:MAX_SHOWN].tolist() if len(falls) else ():
+    for p in falls[:SHOWN].tolist() if len(falls) else ():
         what = f"{pointers[p + 1]} is less than the pointer before it, {pointers[p]}, in fiber {first + p}"
         yield Problem(f"ptr[{first + p + 1}]", what)
-    if len(falls) > MAX_SHOWN:
+    if len(falls) > SHOWN:
         yield Problem("ptr", f"{len(falls)} in all decrease")
     if pointers[-1] > children or (n in (None, last) and pointers[-1] != children):
         yield Problem(f"ptr[{last}]", f"expected {children}, the length of the indices, got {pointers[-1]}")

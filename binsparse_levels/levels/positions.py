@@ -177,7 +177,7 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     pointers = np.zeros(n + 1, dtype)
     if len(owners) > _SEARCHED_ENTRIES * n:
         pointers[1:] = owners.searchsorted(np.arange(n, dtype=owners.dtype), "right")
-    elif kernels.worth(len(owners)):
+    elif kernels.pays_off(len(owners)):
         kernels.fibers.count_into_pointers(words(owners), slots(pointers))
     else:
         pointers[1:] = np.bincount(signed(owners), minlength=n).cumsum()  # faster than with out=
@@ -190,7 +190,7 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     >>> repeat_to(np.array([7, 8]), np.array([0, 2, 3]), 3).tolist()
     [7, 7, 8]
     """
-    if not kernels.worth(count):
+    if not kernels.pays_off(count):
         offsets = signed(pointers)
         return items.repeat(offsets[1:] - offsets[:-1])
     out = np.empty(count, items.dtype)
@@ -292,7 +292,7 @@ def in_ranges(starts: Array, counts: Array) -> Children:
     size = int(counts.sum())
     if len(starts) and starts[-1] + counts[-1] - starts[0] == size and (starts[1:] == starts[:-1] + counts[:-1]).all():
         return range(int(starts[0]), int(starts[0]) + size)
-    return Runs(starts, counts, size) if kernels.worth(size) else ranges(starts, counts)
+    return Runs(starts, counts, size) if kernels.pays_off(size) else ranges(starts, counts)
 
 
 def cells(dims: Sequence[int]) -> int:

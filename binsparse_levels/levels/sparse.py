@@ -21,17 +21,7 @@ from .. import kernels, parallel
 from ..errors import Problem
 from ..limits import INT32_MAX
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import (
-    MAX_SHOWN,
-    REMEDY,
-    Lists,
-    bisect,
-    in_fiber,
-    is_short,
-    pointer_problems,
-    pointers_to,
-    refuse_outside,
-)
+from .pointers import REMEDY, SHOWN, Lists, bisect, in_fiber, is_short, pointer_problems, pointers_to, refuse_outside
 from .positions import (
     Array,
     Children,
@@ -95,7 +85,7 @@ class Sparse(Lists):
         count = len(coords[0])
         if distinct:  # the coordinates are the indices, without a copy
             return _named(entries, coords), None
-        if not kernels.worth(count):
+        if not kernels.pays_off(count):
             new = np.zeros(count, bool)
             new[signed(entries[:-1][entries[1:] > entries[:-1]])] = True
             for x in coords:
@@ -166,7 +156,7 @@ class Sparse(Lists):
         column, selected, kept = arrays["idx0"], window[0], 0
         everything = is_everything(window[:1], dims[:1])
         in_memory = isinstance(column, np.ndarray)
-        searched = kernels.worth(len(column)) if in_memory else len(starts) <= _MAX_SEARCHED_FIBERS
+        searched = kernels.pays_off(len(column)) if in_memory else len(starts) <= _MAX_SEARCHED_FIBERS
         if not everything and len(starts) and searched:
             if not len(selected):
                 return range(0), np.zeros(len(starts), np.int64), 0
@@ -198,7 +188,7 @@ class Sparse(Lists):
         # Kernels count faults; numpy locates them. Valid arrays need only the kernels, few entries only numpy.
         pointers, columns = self.pointers(arrays), self._columns(arrays)
         n_entries = len(columns[0])
-        if kernels.worth(n_entries) and not _faults(arrays, pointers, columns, dims, order=order):
+        if kernels.pays_off(n_entries) and not _faults(arrays, pointers, columns, dims, order=order):
             return
         sound = True
         if "ptr" in arrays:
@@ -213,7 +203,7 @@ class Sparse(Lists):
             yield from _order_problems(pointers, columns)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        if not kernels.worth(len(positions)):
+        if not kernels.pays_off(len(positions)):
             listed = [kernels.readable(x).data for x in (self.pointers(arrays), *self._columns(arrays))]
             rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
             return np.array([_find(*listed, place=row) for row in rows], np.int64)
@@ -294,9 +284,7 @@ def _faults(arrays: Arrays, pointers: Array, columns: Sequence[Array], dims: Seq
         """The entry with x entries and fibers before it. Empty fibers count, because they cost the time of an entry."""
         return x - bisect_left(range(fibers), x, key=lambda p: p + int(pointers[p]))
 
-    shares = parallel.shares(
-        entries + fibers, len(listed) * listed[0].itemsize // 2
-    )  # half, because nothing is written
+    shares = parallel.shares(entries + fibers, len(listed) * listed[0].itemsize // 2)  # half: nothing is written
     cuts = [0, *[entry(stop) for _, stop in shares[:-1]], entries]
 
     def count(share: tuple[int, int]) -> tuple[bool, int]:
@@ -323,9 +311,9 @@ def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> It
     (bad,) = ((indices < 0) | (indices >= size)).nonzero()
     if not len(bad):
         return
-    for q in bad[:MAX_SHOWN].tolist():
+    for q in bad[:SHOWN].tolist():
         yield Problem(f"{role}[{q}]", f"{indices[q]} is outside its dimension of size {size}{in_fiber(pointers, q)}")
-    if len(bad) > MAX_SHOWN:
+    if len(bad) > SHOWN:
         yield Problem(role, f"{len(bad)} in all are out of range")
 
 
@@ -333,11 +321,11 @@ def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Probl
     (bad,) = _unordered(pointers, columns).nonzero()
     if not len(bad):
         return
-    for q in bad[:MAX_SHOWN].tolist():
+    for q in bad[:SHOWN].tolist():
         place = ", ".join(str(x[q]) for x in columns)
         equal = all(x[q] == x[q - 1] for x in columns)
         fault = "repeats the coordinate before it" if equal else "does not come after the coordinate before it"
         remedy = f" ({REMEDY})" if not equal and q == bad[0] else ""
         yield Problem(f"idx0[{q}]", f"{place} {fault}{remedy}{in_fiber(pointers, q)}")
-    if len(bad) > MAX_SHOWN:
+    if len(bad) > SHOWN:
         yield Problem("idx0", f"{len(bad)} in all are out of order or repeated")

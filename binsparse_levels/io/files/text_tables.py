@@ -134,7 +134,7 @@ def parse_table(
 
     Raises ArrayError with the line.
     """
-    if kernels.worth(len(data) // _LINE_BYTES):
+    if kernels.pays_off(len(data) // _LINE_BYTES):
         with contextlib.suppress(ValueError, OverflowError):
             return _by_kernel(data, types, comment)
     rows = []
@@ -161,10 +161,7 @@ def _number(text: bytes, dtype: str) -> Any:
 
 
 def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
-    """The columns of a table. Python parses numbers that the kernel cannot round with certainty.
-
-    Raises ValueError, OverflowError.
-    """
+    """The columns of a table. Python parses what the kernel cannot round. Raises ValueError, OverflowError."""
     data = data if data.endswith(b"\n") else data + b"\n"
     of_floats, word = np.array([dtype == "f8" for dtype in types]), re.compile(rb"[^\s%s]*" % comment.encode())
 
@@ -193,7 +190,7 @@ def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
 def _powers() -> Array:
     """The first 64 bits of each power of ten that the kernel needs."""
     firsts = []
-    for exponent in range(kernels.text.LEAST, kernels.text.MOST + 1):
+    for exponent in range(kernels.text.MIN_POWER, kernels.text.MAX_POWER + 1):
         power = 10**exponent if exponent > 0 else (1 << 1300) // 10**-exponent
         firsts.append(power << 64 >> power.bit_length())
     return np.array(firsts, np.uint64)
