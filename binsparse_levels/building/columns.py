@@ -44,8 +44,8 @@ def check_names(there: Sequence[str], names: Sequence[str]) -> None:
         if list(there).count(name) > 1:
             raise OptionError(Problem(f"columns.{name}", "several columns have this name; rename them"))
         if name not in there:
-            near = difflib.get_close_matches(name, [str(other) for other in there], 1)
-            meant = f"did you mean {near[0]}? " if near else ""
+            close = difflib.get_close_matches(name, [str(other) for other in there], 1)
+            meant = f"did you mean {close[0]}? " if close else ""
             known = ", ".join(map(str, there))
             raise OptionError(Problem(f"columns.{name}", f"no such column; {meant}the table has {known:.200}"))
 

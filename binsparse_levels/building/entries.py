@@ -16,7 +16,7 @@ Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dime
 
 Item = TypeVar("Item")
 
-_KEY_BITS = 63  # bits of a key
+_KEY_BITS = 63
 
 
 class Source:

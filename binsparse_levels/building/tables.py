@@ -37,7 +37,7 @@ from .work import Work
 _DECODED_ROWS = 2**16  # that are decoded together from a Parquet file
 _MAX_CHUNK_ROWS = 2**21  # so that there is work for many processes
 _STREAM_ROWS = 2**17  # of a batch from DuckDB
-MIN_DUCKDB_BYTES = 2**26  # of memory, below which DuckDB fails
+MIN_DUCKDB_BYTES = 2**26  # the least memory that DuckDB is given
 
 
 class _RowRange(NamedTuple):

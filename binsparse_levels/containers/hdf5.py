@@ -247,7 +247,7 @@ def others(path: str) -> set[str]:
             ours |= named_by(HDF5Reader(file, DEFAULT_LIMITS).read_header, arrays)
             for name in ours & arrays.keys():
                 if has_attribute(arrays[name], "DIMENSION_LIST"):
-                    ours |= {scale.name[1:] for lies in arrays[name].dims for scale in lies.values()}
+                    ours |= {scale.name[1:] for dim in arrays[name].dims for scale in dim.values()}
         return {*file, *file.attrs} - ours
 
 

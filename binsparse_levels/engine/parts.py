@@ -80,15 +80,15 @@ def check_in_parts(tree: Tree, size: int, dimensions: Sequence[int]) -> Iterator
     Values are not checked. Some kinds are read whole; see `Level.check_in_parts` and `Level.above`.
     """
     above: list[_Step] = []
-    sound = True
+    valid = True
     try:
         for place, arrays, n in tree.walk():
             problems = list(place.level.check_in_parts(arrays, place.dims, n, size))
-            if sound and not problems and not place.level.padded and any(upper.level.gaps for upper, _, _ in above):
+            if valid and not problems and not place.level.padded and any(upper.level.gaps for upper, _, _ in above):
                 problems = _unreached_in_parts(tree, above, (place, arrays, n), size)
             yield from (at_name(problem, place, dimensions) for problem in problems)
-            sound = sound and not problems
-            if not sound and known_children(place, arrays, n) is None:  # the sizes below are unknown
+            valid = valid and not problems
+            if not valid and known_children(place, arrays, n) is None:  # the sizes below are unknown
                 return
             above.append((place, arrays, n))
     except ArrayError as error:

@@ -146,16 +146,16 @@ class View:
         if len(order) == stored.rank and not any(level.refuses for level in stored.levels):
             return stored if order == list(self.order) else in_order(stored.levels, order)
         levels: list[Level] = []
-        gone = False
+        removed = False
         for place in self.tree.places:
             level, rank = place.level, _kept_rank(place, self.kept)
             if rank:
                 remaining = _remaining(level, rank)
                 levels += listing(rank) if remaining is None else (remaining,)
-                if gone and len(levels) == 1:
+                if removed and len(levels) == 1:
                     levels[0] = _unpadded(levels[0])
             elif place.arrays or not level.padded:
-                gone = True
+                removed = True
                 levels[-1:] = map(_unpadded, levels[-1:])
         return in_order(tuple(levels), order)
 

@@ -135,13 +135,13 @@ class Tree:
         called = dimensions if dimensions is not None else range(len(self.dims))
         has_gaps = True in [level.gaps for level in self.levels[:-1]]
         reached: Positions = range(1)
-        n, sound = 1, True
+        n, valid = 1, True
         try:
             for place in self.places:
                 arrays = {role: self.arrays[spec.name] for role, spec in place.arrays.items()}
                 known = known_children(place, arrays, n)
                 problems = list(place.level.check(arrays, place.dims, n, order=order))
-                if has_gaps and sound and not problems:
+                if has_gaps and valid and not problems:
                     if not place.level.padded and len(reached) < n:
                         rest = np.delete(np.arange(n), as_array(reached))
                         problems = unreached_problems(place, arrays, rest, rest)
@@ -149,8 +149,8 @@ class Tree:
                         reached = place.level.reached(arrays, place.dims, reached, list(map(range, place.dims)))
                 for problem in problems:
                     yield at_name(problem, place, called)
-                sound = sound and not problems
-                if not sound and known is None:  # the sizes below this level are unknown
+                valid = valid and not problems
+                if not valid and known is None:  # the sizes below this level are unknown
                     return
                 n = _size(place, arrays, n) if known is None else known
             yield from value_problems(n, len(self.values))

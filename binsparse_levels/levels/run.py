@@ -119,17 +119,17 @@ class Run(Lists):
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         starts, ends = arrays["start"].astype(np.int64), arrays["end"].astype(np.int64)
         pointers = self.pointers(arrays)
-        sound = True
+        valid = True
         for problem in pointer_problems(pointers, len(starts)) if "ptr" in arrays else ():
-            sound = False
+            valid = False
             yield problem
         (bad,) = ((starts < 0) | (starts >= ends) | (ends > dims[0])).nonzero()
         for q in bad[:1].tolist():
-            sound = False
+            valid = False
             yield Problem(
                 f"start[{q}]", f"a run from {starts[q]} to {ends[q]} is outside its dimension of size {dims[0]}"
             )
-        if sound and order:
+        if valid and order:
             disjoint = starts[1:] >= ends[:-1]
             disjoint[pointers[(pointers > 0) & (pointers < len(starts))].astype(np.int64) - 1] = True
             for q in (np.flatnonzero(~disjoint) + 1)[:1].tolist():

@@ -190,16 +190,16 @@ class Sparse(Lists):
         n_entries = len(columns[0])
         if kernels.pays_off(n_entries) and not _faults(arrays, pointers, columns, dims, order=order):
             return
-        sound = True
+        valid = True
         if "ptr" in arrays:
             for problem in pointer_problems(pointers, n_entries):
-                sound = False
+                valid = False
                 yield problem
         for k, x in enumerate(columns):
             for problem in _range_problems(f"idx{k}", x, dims[k], pointers):
                 order = False
                 yield problem
-        if order and sound and n_entries:
+        if order and valid and n_entries:
             yield from _order_problems(pointers, columns)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:

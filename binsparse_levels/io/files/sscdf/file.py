@@ -156,8 +156,8 @@ def _look_json(source: _Source) -> FileTensor:
     words = {**dialects.JSON, "COO": dialects.JSON["COOR"]}
     spelling: Spelling = _known(words, described.get("format"), "metadata.format")
     shape: Any = described.get("shape")
-    sound = isinstance(shape, list) and all(type(size) is int and 0 <= size <= INT64_MAX for size in shape)
-    if not sound or len(shape) != spelling.format.rank:
+    valid = isinstance(shape, list) and all(type(size) is int and 0 <= size <= INT64_MAX for size in shape)
+    if not valid or len(shape) != spelling.format.rank:
         what = f"expected {spelling.format.rank} integers in 0 … 2**63 - 1, got {shape!r:.60}"
         raise ContainerError(Problem("metadata.shape", what))
     types = described.get("data_types")
