@@ -35,12 +35,12 @@ def register(kind: type[Level]) -> type[Level]:
         raise FormatError(Problem(kind.kind, what))
     if taken := [field.name for field in fields(kind) if field.name in _RESERVED]:
         raise FormatError(Problem(kind.kind, f"a parameter cannot have the name {taken[0]!r}; choose another name"))
-    same_name = {name: other for name, other in LEVELS.items() if other.kind == kind.kind and not _is_again(kind, other)}
-    for other in same_name.values():
+    peers = {name: other for name, other in LEVELS.items() if other.kind == kind.kind and not _is_again(kind, other)}
+    for other in peers.values():
         if package_of(other) in (OWN, package_of(kind)):
             what = f"a level kind {kind.kind!r} is registered already by {other!r}; choose another name"
             raise FormatError(what)
-    known = [other for other in LEVELS.values() if other.kind != kind.kind] + [*same_name.values(), kind]
+    known = [other for other in LEVELS.values() if other.kind != kind.kind] + [*peers.values(), kind]
     LEVELS.clear()
     LEVELS.update({notation(each, known): each for each in known})
     return kind
@@ -56,12 +56,12 @@ def kind_named(name: str) -> type[Level] | None:
     Raises FormatError for a name of several packages.
     """
     for each in (name, name.lower()):
-        same_name = [kind for kind in LEVELS.values() if each in (kind.kind, level_desc(kind))]
-        if len(same_name) > 1:
-            both = " and ".join(sorted(level_desc(kind) for kind in same_name))
+        peers = [kind for kind in LEVELS.values() if each in (kind.kind, level_desc(kind))]
+        if len(peers) > 1:
+            both = " and ".join(sorted(level_desc(kind) for kind in peers))
             raise FormatError(f"{each!r} is the name of {both}; write one of these")
-        if same_name:
-            return same_name[0]
+        if peers:
+            return peers[0]
         if each in _unloaded:
             raise FormatError(f"{each!r} is no level kind here; {_remedy(_unloaded[each], each)}")
     return None
@@ -73,15 +73,15 @@ def kind_stored(desc: str, version: object) -> type[Level]:
     Files with `binsparse_levels:NAME` and no version for all kinds date from before kinds had packages.
     """
     package, colon, name = desc.partition(":")
-    same_name = [kind for kind in LEVELS.values() if level_desc(kind) == desc]
-    old = [] if same_name or package != OWN else [kind for kind in LEVELS.values() if kind.kind == name]
+    peers = [kind for kind in LEVELS.values() if level_desc(kind) == desc]
+    old = [] if peers or package != OWN else [kind for kind in LEVELS.values() if kind.kind == name]
     if len(old) > 1:
         both = " and ".join(sorted(level_desc(kind) for kind in old))
         raise FormatError(f"{desc!r} may be {both}; load the package that wrote it alone")
-    if not same_name + old:
+    if not peers + old:
         raise FormatError(f"unknown level kind {desc!r:.80}; {_remedy(package, name) if colon else _known_kinds()}")
-    (kind,) = same_name + old
-    if same_name and package != OWN and version != layout(kind):
+    (kind,) = peers + old
+    if peers and package != OWN and version != layout(kind):
         what = f"{desc!r} has the layout {version!r:.40}, and the loaded kind has {layout(kind)!r}"
         if package == "__main__":
             raise FormatError(f"{what}; run the definition that wrote it, or set the same `version` in both")
