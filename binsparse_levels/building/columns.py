@@ -27,7 +27,7 @@ _BATCH_ROWS = 2**20  # rows whose labels are numbered together
 
 
 def arrow() -> Any:
-    """The module pyarrow. Raises PackageMissingError where it is not installed."""
+    """The module pyarrow. Raises PackageMissingError if it is not installed."""
     with needing("tables"):
         import pyarrow
     return pyarrow
@@ -54,7 +54,7 @@ def type_of(kind: Any, name: str) -> np.dtype[Any]:
     """The numpy type for an Arrow type of numbers. Raises ArrayError for any other type."""
     types = arrow().types
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        what = f"contains {kind}, where numbers are expected; cast it in the table, such as by SQL"
+        what = f"contains {kind}, but numbers are expected; cast it in the table, such as by SQL"
         raise ArrayError(Problem(f"columns.{name}", what))
     found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
     return found
@@ -190,12 +190,12 @@ class TableReader:
         return found
 
     def ascend(self) -> dict[int, Array]:
-        """Number the labels that have appeared in ascending order. Returns their new numbers, where these differ."""
+        """Number the labels that have appeared in ascending order. Returns the new numbers of changed dimensions."""
         ranks = ((k, one.ascend()) for k, one in enumerate(self._numbers))
         return {k: rank for k, rank in ranks if rank is not None}
 
     def sizes(self, ends: Sequence[int]) -> list[int]:
-        """The number of labels by dimension, or these numbers where there are coordinates."""
+        """The number of labels by dimension, or its item of `ends` for a dimension of coordinates."""
         known = [one.labels() for one in self._numbers]
         return [end if labels is None else len(labels) for labels, end in zip(known, ends, strict=True)]
 

@@ -111,7 +111,7 @@ def _cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
     if not values.size or represents(dtype, values.dtype):
         return values.astype(dtype, copy=False)
     if not np.can_cast(values.dtype, dtype, "same_kind"):
-        what = f"values of type {values.dtype}, where the first were {dtype}; pass dtype="
+        what = f"values of type {values.dtype}, but the first were {dtype}; pass dtype="
         raise ArrayError(Problem("values", what))
     with np.errstate(over="ignore", invalid="ignore"):
         made = values.astype(dtype)

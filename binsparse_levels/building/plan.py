@@ -44,7 +44,7 @@ _BUFFER_BYTES = 2**25  # pieces of arrays in transit
 _MIN_ENTRIES = 2**14
 _ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number of entries
 _POSITION_BYTES = 64  # while a tree is written to a file
-_JOIN_FACTOR = 1.5  # memory of an entry where trees are joined through their entries, relative to that in a step
+_JOIN_FACTOR = 1.5  # memory of an entry if trees are joined through their entries, relative to that in a step
 DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
 
 

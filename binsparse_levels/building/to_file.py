@@ -74,7 +74,7 @@ def convert(
     client : a Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. `memory`
         bounds each process. Text is read by this process alone. To write in other processes too, see `build`.
     progress : called with the name of a stage, the number of finished steps, and their total. True draws a bar on
-        standard error, where that is a terminal.
+        standard error, if that is a terminal.
     overwrite, limits, options : as for `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
 
     Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory, also if the
@@ -167,9 +167,9 @@ def write_from(
 
     Parameters
     ----------
-    chunks : an iterable, which is read once, of pairs of coordinates and values as `pack` takes them, and of tensors,
-        in memory or opened, which are merged: `[tensor, table]`. With `dims` and `values`, also a table or an iterable
-        of tables with Arrow's C stream, as those of pandas, polars, pyarrow, and relations of duckdb.
+    chunks : an iterable, which is read once, of pairs of coordinates and values as for `pack`, and of tensors, in
+        memory or opened, which are merged: `[tensor, table]`. With `dims` and `values`, also a table or an iterable of
+        tables with Arrow's C stream, such as those of pandas, polars, pyarrow, and relations of duckdb.
     path, overwrite, limits, options : as for `write`, without `narrow` and `bitpacked`.
     shape : as for `pack`. None in place of a size, or of all sizes, takes it from the chunks: the number of labels, or
         one more than the largest coordinate.
@@ -185,7 +185,7 @@ def write_from(
     nulls : "drop" leaves out rows with a null in one of the columns.
     dtype : the type of the values; by default, that of the first chunk with entries.
     progress : called with the name of a stage, the number of finished steps or entries, and their total. True draws a
-        bar on standard error, where that is a terminal.
+        bar on standard error, if that is a terminal.
 
     Raises the errors of `pack` and `write`; ArrayError that names a column with nulls; LimitError for too little
     memory. A failure leaves no files.

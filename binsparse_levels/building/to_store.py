@@ -90,7 +90,7 @@ def build(
     memory : bytes that each process may use; by default 45 % of the limit of a Dask worker's thread, or else 1 GiB
         more than the process uses.
     progress : called with the name of a stage, the number of finished steps, and their total. True draws a bar on
-        standard error, where that is a terminal.
+        standard error, if that is a terminal.
     overwrite, compression, chunks, shards : as for `write`. By default, shards grow with the array.
 
     Each shard is written once, by one step. The target is replaced in a single step after all shards are written. In a

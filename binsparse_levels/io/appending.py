@@ -53,7 +53,7 @@ def concatenate(
     ----------
     sources, target: as the path of `read` and `write`.
     progress: called with "writing", the number of items written, and the total. True draws a bar on standard error,
-        where that is a terminal or a notebook.
+        if that is a terminal or a notebook.
     overwrite, limits: as for `write`.
     options: as for `write`, without `narrow` and `bitpacked`. By default, the target has checksums if one of the
         sources has them, and it packs the same arrays into bits as the first source. It has the first source's

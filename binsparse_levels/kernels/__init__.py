@@ -42,10 +42,10 @@ def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
     return view
 
 
-def alike(arrays: Sequence[Array]) -> tuple[Array, ...]:
+def common_type(arrays: Sequence[Array]) -> tuple[Array, ...]:
     """`readable` arrays of one type, so that kernels are compiled for few types. Different types become int64.
 
-    >>> [x.dtype.name for x in alike([np.zeros(1, np.int8), np.zeros(1, np.int16)])]
+    >>> [x.dtype.name for x in common_type([np.zeros(1, np.int8), np.zeros(1, np.int16)])]
     ['int64', 'int64']
     """
     dtype = None if len({array.dtype for array in arrays}) == 1 else np.int64

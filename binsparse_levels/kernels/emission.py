@@ -51,7 +51,7 @@ def emit(records, count, tag, lists, chain, above, state, pointers, indices, val
     the unused branch would take a fifth of the compilation. above: scratch for the positions of BLOCK_ENTRIES entries
     in the level above. state: the last position of each dimension, then the words of the last key. values: None, or
     the output for payloads.
-    Precondition: the keys ascend; every output is long enough; `values` is filled where cells may stay empty.
+    Precondition: the keys ascend; every output is long enough; `values` is filled if cells may stay empty.
     """
     words, dims = len(tag), len(pointers)
     zero, one, stride, tail = u8(0), u8(1), u8(words + 1), u8(words - 1)

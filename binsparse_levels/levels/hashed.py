@@ -150,7 +150,7 @@ class Hashed(Pointed):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         child = np.empty(len(positions), np.int64)
-        table = kernels.alike([arrays[role] for role in ("ptr", "key", "before")])
+        table = kernels.common_type([arrays[role] for role in ("ptr", "key", "before")])
         targets = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
         kernels.hashing.find(*table, *targets, child)
         return child

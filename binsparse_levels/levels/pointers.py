@@ -199,7 +199,7 @@ def refuse_outside(starts: Array, ends: Array, children: int) -> None:
     """Raise ArrayError for pointers that decrease or exceed the number of children."""
     bad = np.flatnonzero((starts < 0) | (starts > ends) | (ends > children))
     if len(bad):
-        what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, where there are {children} children"
+        what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, but there are {children} children"
         raise ArrayError(Problem("ptr", what))
 
 

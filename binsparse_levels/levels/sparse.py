@@ -207,7 +207,7 @@ class Sparse(Lists):
             listed = [kernels.readable(x).data for x in (self.pointers(arrays), *self._columns(arrays))]
             rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
             return np.array([_find(*listed, place=row) for row in rows], np.int64)
-        columns = kernels.alike(self._columns(arrays))
+        columns = kernels.common_type(self._columns(arrays))
         targets = tuple(kernels.readable(x, np.int64) for x in coords)
         child = np.empty(len(positions), np.int64)
         pointers, at = kernels.readable(self.pointers(arrays)), kernels.readable(positions, np.int64)

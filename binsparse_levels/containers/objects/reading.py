@@ -18,7 +18,7 @@ from .chunks import ABSENT, Chunks
 from .codecs import Bytes
 from .stores import Part, PartStore, Use
 
-_MIN_READS_IN_CACHE = 16  # a read larger than 1/16 of the cache is not kept: it would evict everything else
+_MIN_READS_IN_CACHE = 16  # a read is cached if this number of such reads fits: a larger one would evict the others
 _ALWAYS_CACHED_CHUNKS = 2  # of a read, if they fit
 _MAX_SMALL_CHUNKS = 2**16  # of an array whose chunks are smaller than
 _MIN_CHUNK_BYTES = 64  # the overhead of a chunk is that of many items
