@@ -194,7 +194,7 @@ def test_empty_tables():
         ({"a": ["x", None], "value": [1, 2]}, ["a"], bl.ArrayError, r"columns\.a: 1 nulls, which .* fill or drop"),
         ({"a": [1, None], "value": [1, 2]}, ["a"], bl.ArrayError, r"columns\.a: 1 nulls"),
         ({"a": [1, 2], "value": [1, None]}, ["a"], bl.ArrayError, r"columns\.value: 1 nulls"),
-        ({"a": [1, 2], "value": ["p", "q"]}, ["a"], bl.ArrayError, r"columns\.value: contains string, where numbers"),
+        ({"a": [1, 2], "value": ["p", "q"]}, ["a"], bl.ArrayError, r"columns\.value: contains string, but numbers"),
         ({"a": ["x", "x"], "value": [1, 2]}, ["a"], bl.ArrayError, "duplicate"),
         ({"a": [[1], [2]], "value": [1, 2]}, ["a"], bl.ArrayError, "cast them to text"),
         ({"a": [1.0, 2.0], "value": [1, 2]}, ["a"], bl.ArrayError, r"columns\.a: contains double; cast it to integers"),
