@@ -50,9 +50,9 @@ NUMPY = pytest.param("numpy", marks=pytest.mark.slow)
 )
 def both_ways(request):
     """A module's tests, once with compiled kernels however few the entries are, once with numpy however many."""
-    before, kernels.FEW = kernels.FEW, 2**62 if request.param == "numpy" else -1
+    before, kernels.NUMPY_ENTRIES = kernels.NUMPY_ENTRIES, 2**62 if request.param == "numpy" else -1
     yield
-    kernels.FEW = before
+    kernels.NUMPY_ENTRIES = before
 
 
 @pytest.fixture(scope="session")

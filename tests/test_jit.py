@@ -13,7 +13,7 @@ import binsparse_levels
 PACK = """
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-kernels.FEW = -1
+kernels.NUMPY_ENTRIES = -1
 tensor = bl.pack([np.arange(9), np.arange(9)], np.ones(9), (9, 9), "CSR")
 assert tensor.to_dense().trace() == 9
 kernels.hashing, kernels.check
@@ -56,7 +56,7 @@ WAIT = """
 import sys
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-kernels.FEW = -1
+kernels.NUMPY_ENTRIES = -1
 import numba
 exec("def of_no_module(x): return x", names := {"__builtins__": {}})
 assert numba.njit(names["of_no_module"])(1) == 1
@@ -87,7 +87,7 @@ def test_only_a_large_call_loads_the_compiler():
 import sys
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-for count in (kernels.FEW, kernels.FEW + 1):
+for count in (kernels.NUMPY_ENTRIES, kernels.NUMPY_ENTRIES + 1):
     assert "numba" not in sys.modules
     order = np.random.default_rng(0).permutation(count)
     bl.pack([order], np.ones(count), (count,), "CVEC").check()

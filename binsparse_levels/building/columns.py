@@ -1,6 +1,6 @@
-"""Columns of tables as numpy arrays, by Arrow's C stream: of pandas, polars, pyarrow, duckdb and others.
+"""Columns of tables (pandas, polars, pyarrow, duckdb and others) as numpy arrays, read by Arrow's C stream.
 
-Labels become coordinates in order of appearance, and are kept as `tensors/labels` stores them.
+Labels become coordinates in order of appearance. `tensors/labels` stores them.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ import numpy as np
 
 from .. import parallel
 from ..arrays import Array
-from ..containers.base import touching
+from ..containers.base import wrap_errors
 from ..errors import ArrayError, OptionError, Problem, needing
 from ..io.files.text_tables import warn_of_end
 from ..tensors.labels import TEXT, TIMES, Column, Labels, stored_type
@@ -23,11 +23,11 @@ from ..tensors.labels import TEXT, TIMES, Column, Labels, stored_type
 Nulls: TypeAlias = Literal["error", "drop"]
 
 FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
-_AT_ONCE = 2**20  # rows whose labels are numbered at once
+_BATCH_ROWS = 2**20  # rows whose labels are numbered together
 
 
 def arrow() -> Any:
-    """The module pyarrow. Raises PackageMissingError where it is not installed."""
+    """The module pyarrow. Raises PackageMissingError if it is not installed."""
     with needing("tables"):
         import pyarrow
     return pyarrow
@@ -44,25 +44,25 @@ def check_names(there: Sequence[str], names: Sequence[str]) -> None:
         if list(there).count(name) > 1:
             raise OptionError(Problem(f"columns.{name}", "several columns have this name; rename them"))
         if name not in there:
-            near = difflib.get_close_matches(name, [str(other) for other in there], 1)
-            meant = f"did you mean {near[0]}? " if near else ""
+            close = difflib.get_close_matches(name, [str(other) for other in there], 1)
+            meant = f"did you mean {close[0]}? " if close else ""
             known = ", ".join(map(str, there))
             raise OptionError(Problem(f"columns.{name}", f"no such column; {meant}the table has {known:.200}"))
 
 
 def type_of(kind: Any, name: str) -> np.dtype[Any]:
-    """The numpy type of numbers of a type of Arrow's. Raises ArrayError for what are no numbers."""
+    """The numpy type for an Arrow type of numbers. Raises ArrayError for any other type."""
     types = arrow().types
     if not (types.is_integer(kind) or types.is_floating(kind) or types.is_boolean(kind)):
-        what = f"contains {kind}, where numbers are expected; cast it in the table, such as by SQL"
+        what = f"contains {kind}, but numbers are expected; cast it in the table, such as by SQL"
         raise ArrayError(Problem(f"columns.{name}", what))
     found: np.dtype[Any] = np.dtype(kind.to_pandas_dtype())
     return found
 
 
 def numbers_of(column: Any, name: str) -> Array:
-    """A column of Arrow's without nulls as an array. Raises ArrayError for a column without numbers."""
-    if not len(column) and arrow().types.is_null(column.type):  # as pandas has columns without rows
+    """An Arrow column of numbers without nulls as an array. Raises ArrayError for other types."""
+    if not len(column) and arrow().types.is_null(column.type):  # the type of pandas columns without rows
         return np.empty(0)
     if arrow().types.is_dictionary(column.type):
         column = column.cast(column.type.value_type)
@@ -72,18 +72,18 @@ def numbers_of(column: Any, name: str) -> Array:
 
 
 def coordinates_of(column: Any, name: str) -> Array:
-    """A column of Arrow's without nulls as coordinates. Raises ArrayError for what are no integers."""
+    """An Arrow column of integers without nulls as coordinates. Raises ArrayError for other types."""
     if not len(column):
         return np.empty(0, np.int64)
     found = numbers_of(column, name)
     if found.dtype.kind not in "iu":
-        what = f"contains {column.type}, and coordinates are integers; cast it in the table, such as by SQL"
+        what = f"contains {column.type}, but coordinates are integers; cast it in the table, such as by SQL"
         raise ArrayError(Problem(f"columns.{name}", what))
     return found
 
 
 def refuse_nulls(count: int, name: str, table: str, remedy: str = "fill them, or pass nulls='drop'") -> None:
-    """Raise ArrayError where a column has nulls. table: what a query selects from, where it has a name."""
+    """Raise ArrayError if a column has nulls. table: the name of the table in the query of the message."""
     if count:
         query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
         raise ArrayError(Problem(f"columns.{name}", f"{count} nulls, which {query} shows; {remedy}"))
@@ -92,9 +92,10 @@ def refuse_nulls(count: int, name: str, table: str, remedy: str = "fill them, or
 def entries_of(
     table: Any, columns: Sequence[str | None], nulls: Nulls, count: Callable[[str], int], place: str
 ) -> tuple[list[Array], Array]:
-    """The coordinates and the values in a table of Arrow's. columns: None in place of the values counts rows.
+    """The coordinates and the values in an Arrow table. columns: None in place of the values counts rows.
 
-    count: the nulls of a column in all tables of a place. Raises ArrayError for columns without numbers, and for nulls.
+    count: returns the number of nulls in a column of the whole source. Raises ArrayError for columns without numbers,
+    and for nulls.
     """
     *dims, values = columns
     if nulls == "drop":
@@ -112,17 +113,17 @@ def names_in(columns: Sequence[str | None]) -> list[str]:
 
 
 def quoted(name: str) -> str:
-    """A name as SQL has it."""
+    """A name as SQL quotes it."""
     return '"' + name.replace('"', '""') + '"'
 
 
 def is_table(given: Any) -> bool:
-    """Whether an object gives its columns by Arrow's C stream, or is asked for what does, as `_stream` asks."""
+    """Return True if `_stream` can read the columns of an object."""
     return any(hasattr(given, name) for name in ("__arrow_c_stream__", "collect_schema", "scanner", "to_reader"))
 
 
 def _stream(table: Any, names: Sequence[str]) -> Any:
-    """What has Arrow's C stream: of a LazyFrame of polars its result, of a dataset of pyarrow its batches."""
+    """An object with Arrow's C stream: the table itself, the result of a polars LazyFrame, or a pyarrow reader."""
     if hasattr(table, "__arrow_c_stream__"):
         return table
     if hasattr(table, "collect_schema"):
@@ -134,12 +135,12 @@ def _stream(table: Any, names: Sequence[str]) -> Any:
     return table.to_reader()
 
 
-class Rows:
+class TableReader:
     """Reads tables as coordinates and values, and numbers the labels of dimensions in order of appearance.
 
-    A dimension has labels if its first column contains no integers, or if labels are given, which no others join.
+    A dimension has labels if its first column contains no integers, or if labels are given, which are then complete.
 
-    values: None gives each row the value 1. nulls: None where the caller has no such option.
+    values: None gives each row the value 1. nulls: None if the caller has no such option.
     """
 
     def __init__(
@@ -157,7 +158,7 @@ class Rows:
             if name not in dims:
                 raise OptionError(Problem("labels", f"{name!r:.40} is none of the dimensions {', '.join(dims):.200}"))
         self.dims, self.values, self._nulls = tuple(dims), values, nulls
-        self._numbers = [_Numbers(name, _different(given[name], name) if name in given else None) for name in dims]
+        self._numbers = [_Coordinates(name, _different(given[name], name) if name in given else None) for name in dims]
 
     def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
         """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
@@ -189,12 +190,12 @@ class Rows:
         return found
 
     def ascend(self) -> dict[int, Array]:
-        """Number the labels that have appeared in ascending order. Returns their new numbers, where these differ."""
+        """Number the labels that have appeared in ascending order. Returns the new numbers of changed dimensions."""
         ranks = ((k, one.ascend()) for k, one in enumerate(self._numbers))
         return {k: rank for k, rank in ranks if rank is not None}
 
     def sizes(self, ends: Sequence[int]) -> list[int]:
-        """The number of labels by dimension, or these numbers where there are coordinates."""
+        """The number of labels by dimension, or its item of `ends` for a dimension of coordinates."""
         known = [one.labels() for one in self._numbers]
         return [end if labels is None else len(labels) for labels, end in zip(known, ends, strict=True)]
 
@@ -205,7 +206,7 @@ class Rows:
 
 
 def _different(labels: Any, name: str) -> Any:
-    """Labels that a caller gives, in their plain type. Raises ArrayError."""
+    """The labels of a caller, in their plain type. Raises ArrayError if some are equal or null."""
     listed = arrow().chunked_array([arrow().array(labels)])
     made = listed.cast(plain_type(listed.type, f"columns.{name}")).combine_chunks()
     if made.null_count or len(made.unique()) != len(made):
@@ -213,14 +214,14 @@ def _different(labels: Any, name: str) -> Any:
     return made
 
 
-class _Numbers:
-    """The coordinates of one dimension. known: the labels, an array of Arrow's; None for coordinates."""
+class _Coordinates:
+    """The coordinates of one dimension. known: the labels, an Arrow array; None for coordinates."""
 
     def __init__(self, name: str, known: Any) -> None:
         self.name, self.known = name, known
         self._path, self._given, self._seen = f"columns.{name}", known is not None, False
-        self._categories = False  # whether labels came in an order of their own
-        self._empty: Any = None  # the type of a column without rows, which counts where none has rows
+        self._categories = False  # True if the column had categories, whose order is kept
+        self._empty: Any = None  # the type of a column without rows, which is used if no column has rows
 
     def labels(self) -> Column | None:
         """The labels that have appeared; None for coordinates."""
@@ -232,7 +233,7 @@ class _Numbers:
         return column_of(arrow().array([], plain_type(self._empty, self._path)))
 
     def ascend(self) -> Array | None:
-        """Number labels in ascending order, but for given ones and categories. Returns new numbers if they differ."""
+        """Number labels in ascending order, except given ones and categories. Returns new numbers if they differ."""
         from pyarrow import compute
 
         if self.known is None or self._given or self._categories:
@@ -250,7 +251,7 @@ class _Numbers:
         from pyarrow import compute
 
         types = arrow().types
-        is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow joins no chunks of codes to none
+        is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow cannot combine zero coded chunks
         if not len(column) and not is_coded:
             self._empty = column.type
             return np.empty(0, np.int64)
@@ -258,7 +259,7 @@ class _Numbers:
         if self.known is None:
             if types.is_integer(column.type):
                 return coordinates_of(column, self.name)
-            if types.is_floating(column.type):  # as pandas has integers with nulls
+            if types.is_floating(column.type):  # the type of pandas integers with nulls
                 raise no_label(column.type, self._path)
             if not first:
                 raise ArrayError(Problem(self._path, f"contains {column.type} where integers were before; cast one"))
@@ -273,11 +274,11 @@ class _Numbers:
             return codes
         there = _in_unit(there, self.known.type)
         if self.known.type != there.type:
-            what = f"contains {there.type}, and its labels are {self.known.type}; cast one"
+            what = f"contains {there.type}, but its labels are {self.known.type}; cast one"
             raise ArrayError(Problem(self._path, what))
         new = there.filter(compute.invert(compute.is_in(there, value_set=self.known)))
         if len(new) and self._given:
-            what = f"{str(new[0])!r:.40} is none of the given labels; add it to labels="
+            what = f"{str(new[0])!r:.40} is not one of the given labels; add it to labels="
             raise ArrayError(Problem(self._path, what))
         self.known = arrow().concat_arrays([self.known, new])
         numbers: Array = compute.index_in(there, value_set=self.known).to_numpy(zero_copy_only=False)
@@ -290,7 +291,7 @@ def no_label(kind: Any, path: str) -> ArrayError:
 
 
 def _in_unit(labels: Any, kind: Any) -> Any:
-    """Times in the type of other times, where that loses nothing."""
+    """Times cast to another type of times, if that loses nothing."""
     pa, types = arrow(), (labels.type, kind)
     if all(map(pa.types.is_temporal, types)) and len({getattr(type, "tz", None) for type in types}) == 1:
         with contextlib.suppress(pa.ArrowInvalid):
@@ -300,7 +301,7 @@ def _in_unit(labels: Any, kind: Any) -> Any:
 
 
 def plain_type(kind: Any, path: str) -> Any:
-    """The type of Arrow's in which labels of a type are stored. Raises ArrayError for types that are not."""
+    """The Arrow type in which labels of a type are stored. Raises ArrayError for types that cannot be stored."""
     pa = arrow()
     types = pa.types
     if types.is_dictionary(kind):
@@ -311,26 +312,26 @@ def plain_type(kind: Any, path: str) -> Any:
         return pa.date32()
     plain = types.is_integer, types.is_boolean, types.is_timestamp, types.is_float32, types.is_float64
     if not any(fits(kind) for fits in plain):
-        raise ArrayError(Problem(path, f"labels of type {kind} are not stored; cast them to text"))
+        raise ArrayError(Problem(path, f"labels of type {kind} cannot be stored; cast them to text"))
     return kind
 
 
 def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
-    """The columns of these names as tables of Arrow's, of a million rows or more."""
+    """The columns of these names as Arrow tables of a million rows or more."""
     pa = arrow()
     with pa.RecordBatchReader.from_stream(_stream(table, names)) as reader:
         check_names(reader.schema.names, names)
         schema = pa.schema([reader.schema.field(name) for name in names])
-        held: list[Any] = []
+        pending: list[Any] = []
         rows = 0
         for batch in _batches(reader):
             rows += len(batch)
-            held.append(batch.select(list(names)))
-            if sum(map(len, held)) >= _AT_ONCE:
-                yield pa.Table.from_batches(held)
-                held = []
-        if sum(map(len, held)) or not rows:  # a table without rows has types
-            yield pa.Table.from_batches(held, schema)
+            pending.append(batch.select(list(names)))
+            if sum(map(len, pending)) >= _BATCH_ROWS:
+                yield pa.Table.from_batches(pending)
+                pending = []
+        if sum(map(len, pending)) or not rows:  # a table without rows has types
+            yield pa.Table.from_batches(pending, schema)
 
 
 def _batches(reader: Any) -> Iterator[Any]:
@@ -341,7 +342,7 @@ def _batches(reader: Any) -> Iterator[Any]:
 
 
 def label_type(kind: Any) -> str:
-    """The type of stored labels, such as `text`, for a type of Arrow's as `plain_type` gives it."""
+    """The type of stored labels, such as `text`, for an Arrow type that `plain_type` returns."""
     types = arrow().types
     if types.is_large_string(kind):
         return TEXT
@@ -353,12 +354,12 @@ def label_type(kind: Any) -> str:
 
 
 def column_of(labels: Any) -> Column:
-    """Labels, an array of Arrow's in its plain type, as they are stored."""
+    """The stored form of labels, an Arrow array in its plain type."""
     pa, type = arrow(), label_type(labels.type)
     if type == TEXT:
         _, ends, raw = labels.buffers()
-        held = np.frombuffer(ends, np.int64) if len(labels) else np.zeros(1, np.int64)
-        offsets = held[labels.offset : labels.offset + len(labels) + 1]
+        every = np.frombuffer(ends, np.int64) if len(labels) else np.zeros(1, np.int64)
+        offsets = every[labels.offset : labels.offset + len(labels) + 1]
         items = np.frombuffer(raw or b"", np.uint8)[offsets[0] : offsets[-1]]
         return Column(TEXT, items, offsets - offsets[0])
     plain = {"bool": pa.uint8(), "datetime64[D]": pa.int32()}.get(type, labels.type)
@@ -367,12 +368,12 @@ def column_of(labels: Any) -> Column:
 
 
 def arrow_of(column: Column) -> Any:
-    """Stored labels as an array of Arrow's. Raises ArrayError for damaged ones."""
-    pa, held = arrow(), column.loaded()
-    items = np.ascontiguousarray(held.items[:])
-    if held.offsets is not None:
-        offsets = np.ascontiguousarray(held.offsets[:])
-        return pa.LargeStringArray.from_buffers(len(held), pa.py_buffer(offsets), pa.py_buffer(items))
+    """Stored labels as an Arrow array. Raises ArrayError for damaged ones."""
+    pa, loaded = arrow(), column.loaded()
+    items = np.ascontiguousarray(loaded.items[:])
+    if loaded.offsets is not None:
+        offsets = np.ascontiguousarray(loaded.offsets[:])
+        return pa.LargeStringArray.from_buffers(len(loaded), pa.py_buffer(offsets), pa.py_buffer(items))
     made = pa.array(items)
     if column.type == "bool":
         return made.cast(pa.bool_())
@@ -384,12 +385,12 @@ def arrow_of(column: Column) -> Any:
 
 
 def file_tables(path: str, dims: Sequence[str]) -> Any:
-    """A table in a file: what gives its columns by Arrow's C stream, in bounded memory. Raises ContainerError."""
+    """The table in a file, as an object that `_stream` reads in bounded memory. Raises ContainerError."""
     arrow()
     from pyarrow import dataset, ipc
 
     suffix = os.path.splitext(path)[1].lower()
-    with touching(path):
+    with wrap_errors(path):
         with open(path, "rb") as raw:
             begin = raw.read(6)
             raw.seek(-1, os.SEEK_END)
@@ -402,7 +403,7 @@ def file_tables(path: str, dims: Sequence[str]) -> Any:
 
 
 def _csv(path: str, dims: Sequence[str]) -> Any:
-    """A CSV file as a dataset. Ids of digits are integers where all are written as such, else texts: 007 is not 7."""
+    """A CSV file as a dataset. A column of digits is one of texts if an integer is written otherwise: 007 is not 7."""
     pa = arrow()
     from pyarrow import compute, csv, dataset
 

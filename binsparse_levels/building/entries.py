@@ -16,7 +16,7 @@ Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dime
 
 Item = TypeVar("Item")
 
-_WORD = 63  # bits of a key
+_KEY_BITS = 63
 
 
 class Source:
@@ -26,7 +26,7 @@ class Source:
         raise NotImplementedError
 
     def name(self, number: int) -> str:
-        """The place of a chunk, for messages."""
+        """The name of a chunk, for messages."""
         raise NotImplementedError
 
     def read(self, number: int) -> Chunk:
@@ -34,11 +34,11 @@ class Source:
         raise NotImplementedError
 
     def value_type(self) -> np.dtype[Any]:
-        """The type that has all values, by what is cheap to read. Raises ArrayError, OptionError."""
+        """The type of all values, from metadata or a few values. Raises ArrayError, OptionError."""
         raise NotImplementedError
 
     def labels(self, plan: Plan) -> Labels | None:
-        """The labels of all coordinates, read where they are sliced."""
+        """The labels of all coordinates, read on demand."""
         return None
 
     def columns(self, plan: Plan, number: int) -> list[Array]:
@@ -55,7 +55,7 @@ class Source:
 
 
 def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
-    """The columns of a chunk. Raises ArrayError for coordinates that are out of range, and values that do not fit."""
+    """The columns of a chunk. Raises ArrayError for coordinates out of range, and values that do not fit."""
     coords, values = list(chunk[0]), np.asarray(chunk[1])
     *types, value_type = plan.column_types
     if len(coords) != len(plan.shape):
@@ -80,7 +80,7 @@ def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
 
 
 def renumbered(written: Plan, plan: Plan, columns: list[Array], ranks: Mapping[int, Array]) -> list[Array]:
-    """The columns of entries as another plan has them. ranks: new numbers of coordinates, by dimension."""
+    """The columns of entries in the order and types of another plan. ranks: new coordinates, by dimension."""
     if not ranks and (written.shape, written.format, written.map) == (plan.shape, plan.format, plan.map):
         return columns
     stored = [columns[written.parsed.order.index(k)] for k in range(len(written.stored_shape))]
@@ -91,7 +91,7 @@ def renumbered(written: Plan, plan: Plan, columns: list[Array], ranks: Mapping[i
 
 
 def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
-    """Whether a type has every value of another exactly.
+    """Return True if a type represents every value of another exactly.
 
     >>> represents(np.dtype(float), np.dtype("int32")), represents(np.dtype(float), np.dtype("int64"))
     (True, False)
@@ -104,14 +104,14 @@ def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
 
 
 def _cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
-    """Values in the type of the tensor. Raises ArrayError where one of them would be another number.
+    """Values in the type of the tensor. Raises ArrayError if one of them would be another number.
 
-    exact: nobody has asked for the type, so floats are not rounded either.
+    exact: the caller has not chosen the type, so floats are not rounded either.
     """
     if not values.size or represents(dtype, values.dtype):
         return values.astype(dtype, copy=False)
     if not np.can_cast(values.dtype, dtype, "same_kind"):
-        what = f"values of type {values.dtype}, where the first were {dtype}; pass dtype="
+        what = f"values of type {values.dtype}, but the first were {dtype}; pass dtype="
         raise ArrayError(Problem("values", what))
     with np.errstate(over="ignore", invalid="ignore"):
         made = values.astype(dtype)
@@ -129,7 +129,7 @@ def _cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
 
 def keys_of(columns: Sequence[Array], dims: Sequence[int]) -> Array:
     """A number for each entry, from the first 63 bits of its coordinates; it ascends with their order."""
-    keys, left = np.zeros(len(columns[0]) if columns else 0, np.int64), _WORD
+    keys, left = np.zeros(len(columns[0]) if columns else 0, np.int64), _KEY_BITS
     for x, size in zip(columns, dims, strict=True):
         width = max(size - 1, 0).bit_length()
         bits = min(width, left)
@@ -141,7 +141,7 @@ def keys_of(columns: Sequence[Array], dims: Sequence[int]) -> Array:
 
 
 def follow(first: Sequence[Array], last: Sequence[Array]) -> Array:
-    """Whether each entry of the columns `first` comes after that of `last` in lexicographic order."""
+    """A mask of the entries of `first` that come after those of `last` in lexicographic order."""
     later = np.zeros(len(first[0]), bool)
     for a, b in zip(first[::-1], last[::-1], strict=True):
         later = (a > b) | ((a == b) & later)
@@ -159,7 +159,7 @@ def columns_in(plan: Plan, block: Array) -> list[Array]:
 
 
 def grouped(items: Iterable[Item], size: Callable[[Item], int], most: int) -> list[list[Item]]:
-    """Consecutive items in groups, whose sizes together are `most` at most, unless an item alone is larger."""
+    """Consecutive items in groups of at most `most` in total size, unless an item alone is larger."""
     groups: list[list[Item]] = []
     room = 0
     for item in items:
@@ -171,16 +171,16 @@ def grouped(items: Iterable[Item], size: Callable[[Item], int], most: int) -> li
     return groups
 
 
-def concatenated(held: list[list[Array]]) -> list[Array]:
-    """The columns of several blocks, which are emptied."""
-    columns = held[0] if len(held) == 1 else [np.concatenate(x) for x in zip(*held, strict=True)]
-    held.clear()
+def concatenated(blocks: list[list[Array]]) -> list[Array]:
+    """The concatenated columns of blocks. The list of blocks is emptied."""
+    columns = blocks[0] if len(blocks) == 1 else [np.concatenate(x) for x in zip(*blocks, strict=True)]
+    blocks.clear()
     return columns
 
 
 def blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
-    """The columns of entries, in blocks of half as many as fit: the next one is made while one is written."""
-    held: list[list[Array]] = []
+    """The columns of entries, in blocks of half the entries that fit: a block is made while another is written."""
+    pending: list[list[Array]] = []
     most = room = max(plan.rows // 2, 1)
     for number, chunk in enumerate(chunks):
         try:
@@ -188,16 +188,16 @@ def blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
         except ArrayError as error:
             raise named(error, f"chunk {number}") from None
         while len(columns[-1]):
-            held.append([x[:room] for x in columns])
+            pending.append([x[:room] for x in columns])
             columns = [x[room:] for x in columns]
-            room -= len(held[-1][-1])
+            room -= len(pending[-1][-1])
             if not room:
-                yield concatenated(held)
+                yield concatenated(pending)
                 room = most
-    if held:
-        yield concatenated(held)
+    if pending:
+        yield concatenated(pending)
 
 
 def named(error: ArrayError, chunk: str) -> ArrayError:
-    """The same problems, with the chunk in which they are."""
+    """The same problems, prefixed by the name of the chunk."""
     return ArrayError([Problem(f"{chunk}: {x.path}", x.message) for x in error.problems])

@@ -1,4 +1,4 @@
-"""From partitions to trees: the step pack, and the arrays that all trees make together."""
+"""From partitions to trees: the step pack, and the arrays of all trees together."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def count(work: Work) -> int:
 
 
 def pack(work: Work, number: int) -> None:
-    """Leave an object of the arrays of the trees of a partition, and of their heads as its last piece."""
+    """Write an object: the arrays of the trees of a partition, and the heads of the trees as its last piece."""
 
     def pages() -> Iterator[Any]:
         heads, begin = [], 0
@@ -51,7 +51,7 @@ def pack(work: Work, number: int) -> None:
 
 
 def _columns(work: Work, number: int) -> Iterator[list[Array]]:
-    """The entries of a partition; of one that is too large in parts, each of which reads all of it again."""
+    """The entries of a partition. If it is too large, they come in parts, and each part reads all of it again."""
     if work.plan.sorted:
         yield work.source.columns(work.plan, number)
         return
@@ -63,8 +63,8 @@ def _columns(work: Work, number: int) -> Iterator[list[Array]]:
 def _within_memory(
     work: Work, groups: Sequence[Sequence[Piece]], begin: Array | None, end: Array | None
 ) -> list[Array]:
-    """The columns of the entries between two points of a partition. Where they are more than fit, repeated entries are
-    merged as they come, in the order of the source.
+    """The columns of the entries between two points of a partition. If they exceed the memory, repeated entries are
+    merged group by group, in the order of the source.
     """
     plan = work.plan
     most = plan.rows if len(groups) == 1 else plan.rows // 2
@@ -78,7 +78,7 @@ def _within_memory(
 
 
 def _packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Sequence[int], origin: Any) -> Tree:
-    """A tree of entries whose coordinates count from `origin`."""
+    """A tree of entries whose coordinates are relative to `origin`."""
     order = plan.parsed.order
     entries = Entries(tuple(dims), tuple(columns[:-1]), columns[-1], False, order)
     try:
@@ -91,7 +91,7 @@ def _packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: S
 
 
 def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
-    """The columns of entries in their order, each cell once."""
+    """The columns of entries, sorted, with repeated entries merged."""
     listed = coordinates(len(plan.dims)).levels
     tree = _packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
     found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
@@ -99,7 +99,7 @@ def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
 
 
 def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
-    """The entries in pieces whose trees have a bounded number of positions, however many of these are empty."""
+    """The entries in pieces whose trees have a bounded number of positions, empty ones included."""
     if not len(columns[-1]):
         return
     marks = _positions(plan, columns, ordered=False)
@@ -114,9 +114,9 @@ def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
 
 
 def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
-    """For each entry, about how many positions of all levels come before it, of those that data can leave empty.
+    """The approximate number of positions before each entry, in all levels that can have empty positions.
 
-    Where entries are not in order, the difference of two numbers is an upper bound.
+    If entries are not in order, the difference of two numbers is an upper bound.
     """
     count = len(columns[-1])
     numbers, total = np.zeros(count), np.zeros(count)
@@ -147,9 +147,7 @@ def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
 
 
 def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
-    """The tree of entries: its head, and its arrays. Only leading dimensions are cropped, to the range of the
-    coordinates.
-    """
+    """The head and the arrays of the tree of entries. Leading dimensions are cropped to the range of coordinates."""
     dims, origin = list(plan.dims), [0] * len(plan.dims)
     columns = list(columns)
     for k, x in enumerate(columns[:-1]):
@@ -183,10 +181,10 @@ def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
 
 
 def join_heads(work: Work) -> Array:
-    """The heads of all trees, a row for each: the number of its step, where its arrays begin, then by dimension the
+    """The heads of all trees, a row for each: the number of its step, the offset of its arrays, then by dimension the
     sizes, the origin, the first and the last coordinates, then by array the lengths.
 
-    Raises ArrayError for trees that do not follow each other, ContainerError for a head that is damaged.
+    Raises ArrayError for trees that are not in order, ContainerError for a damaged head.
     """
     ndim, width = len(work.plan.dims), 2 + 4 * len(work.plan.dims) + len(work.plan.array_names)
     found = [x.view(np.int64) for x in work.last_pieces([f"pack/{k}" for k in sorted(work.done("pack"))])]
@@ -200,16 +198,16 @@ def join_heads(work: Work) -> Array:
 
 
 def encoded(work: Work, heads: Array, map: IndexMap | None) -> tuple[dict[str, Any], dict[str, Pieces]]:
-    """The header of the whole tensor, and its arrays in pieces, as they are written."""
+    """The header of the whole tensor, and its encoded arrays in pieces."""
     plan = work.plan
-    pieces = {name: in_pieces(array, joining.AT_ONCE) for name, array in joint(work, heads).items()}
+    pieces = {name: in_pieces(array, joining.PIECE_ITEMS) for name, array in joint(work, heads).items()}
     metadata = replace(plan.metadata, labels=work.source.labels(plan))
-    told: dict[str, Any] = {"structure": plan.structure, "map": map, "iso_value": plan.one}
-    return encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **told)
+    rest: dict[str, Any] = {"structure": plan.structure, "map": map, "iso_value": plan.one}
+    return encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **rest)
 
 
 def joint(work: Work, heads: Array) -> dict[str, LazyArray]:
-    """The arrays of the whole tree, read from the trees where they are sliced."""
+    """The arrays of the whole tree, read from the trees on demand."""
     plan, ndim, names, types = work.plan, len(work.plan.dims), work.plan.array_names, work.plan.array_types
     sizes, origin, first, last = (heads[:, 2 + k * ndim :][:, :ndim] for k in range(4))
     lengths = heads[:, 2 + 4 * ndim :]

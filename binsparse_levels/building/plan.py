@@ -1,4 +1,4 @@
-"""What is built: the plan, one frozen record that every step reads, and how many entries a step may hold in memory."""
+"""The build plan, a frozen record that every step reads, and the number of entries that fit into memory."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 from ..arrays import Array
 from ..containers.base import DEFAULT_STORAGE, Storage
 from ..containers.replacing import Overwrite
-from ..engine.emission import Duplicates, hold_dense
+from ..engine.emission import Duplicates, check_dense
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if
@@ -38,14 +38,14 @@ from ..tensors.validation import (
     pad_of,
 )
 
-FEW = 2**20  # positions that any process has memory for
-LOADED = 188 * 2**20  # bytes of a process when it has loaded all libraries and kernels of a build
-_ALLOWANCE = 2**25  # bytes of pieces of arrays on their way
-_LEAST = 2**14  # entries
-_POSITIONS = 4  # so many entries may have a position more in a tree, where many positions have none
-_POSITION = 64  # bytes of a position, on its way from a tree to a file
-_JOINED = 1.5  # so many times the memory of an entry in a step, where trees are joined through their entries
-MORE = 2**30  # bytes that a process may use beyond those that it has, by default
+SMALL_POSITIONS = 2**20  # positions that any process has memory for
+LOADED_BYTES = 188 * 2**20  # of a process that has loaded all libraries and kernels of a build
+_BUFFER_BYTES = 2**25  # pieces of arrays in transit
+_MIN_ENTRIES = 2**14
+_ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number of entries
+_POSITION_BYTES = 64  # while a tree is written to a file
+_JOIN_FACTOR = 1.5  # memory of an entry if trees are joined through their entries, relative to that in a step
+DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
 
 
 @dataclass(frozen=True)
@@ -53,10 +53,10 @@ class Plan:
     """The parameters of every step."""
 
     shape: tuple[int, ...]  # of the tensor
-    format: str  # of the stored tensor, as text, so that levels of plug-ins travel
-    rows: int  # entries that a step holds in memory
+    format: str  # of the stored tensor, as text, so that levels of plug-ins can be sent
+    rows: int  # entries that a step keeps in memory
     dtype: np.dtype[Any] | None = None  # of the values; None until the source is known
-    exact: bool = True  # nobody has asked for that type, so that no value is rounded
+    exact: bool = True  # the caller has not chosen that type, so that no value is rounded
     duplicates: Duplicates = "error"
     map: str | None = None
     fill_value: Any = None
@@ -66,19 +66,17 @@ class Plan:
     descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
     names: tuple[str, ...] | None = None  # of the dimensions and of the values
     labels: tuple[str | None, ...] = ()  # their types by dimension
-    sorted: bool = (
-        False  # each chunk is a partition: they follow each other in the order of the target, or there is one
-    )
-    target: str | None = None  # a Zarr store that the steps write; None where the caller joins the trees
-    staging: str | None = None  # where they write it
+    sorted: bool = False  # each chunk is a partition: chunks are in the order of the target, or there is only one
+    target: str | None = None  # a Zarr store that the steps write; None if the caller joins the trees
+    staging: str | None = None  # the folder or prefix in which they write it
     overwrite: Overwrite = False
     storage: Storage = DEFAULT_STORAGE
     limits: Limits = DEFAULT_LIMITS
-    threads: int | None = None  # of a step, where steps run side by side
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])  # of this build; the same again has another
+    threads: int | None = None  # of a step, if steps run concurrently
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])  # of this build; a repeated call has another
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields alone: what is parsed has levels, and a worker loads only the kinds that it may."""
+        """The fields without parsed formats: those contain levels, and a worker loads only the kinds that it may."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
@@ -111,7 +109,7 @@ class Plan:
 
     @cached_property
     def part_levels(self) -> tuple[Level, ...]:
-        """The levels of the trees that steps leave."""
+        """The levels of the trees of the step pack."""
         return levels_of_parts(self.parsed.levels)
 
     @cached_property
@@ -122,7 +120,7 @@ class Plan:
 
     @cached_property
     def array_types(self) -> list[np.dtype[Any]]:
-        """Their types: a tree has at most so many positions that its pointers fit."""
+        """Their types. The number of positions of a tree is bounded, so that its pointers fit."""
         index = np.dtype(index_dtype(self.dims, 2 * (self.rows + self.positions)))
         return [index] * (len(self.array_names) - 1) + [self.column_types[-1]]
 
@@ -137,20 +135,20 @@ class Plan:
 
     @property
     def positions(self) -> int:
-        """How many positions without entries a tree may have at least."""
-        return max(self.rows // _POSITIONS, 1)
+        """The number of empty positions that any tree may have."""
+        return max(self.rows // _ENTRIES_PER_POSITION, 1)
 
     def typed(self, dtype: np.dtype[Any]) -> Plan:
-        """With this type of the values, unless the call gives another, and the fill value in it. Raises ArrayError."""
+        """The plan with a type of values, unless it has one, and the fill value in that type. Raises ArrayError."""
         dtype = (self.dtype or dtype).newbyteorder("=")
         check_value_type(dtype)
-        held = checked_fill(self.fill_value, dtype)
-        return replace(self, dtype=dtype, fill_value=None if held is None else np.asarray(held, dtype)[()])
+        fill = checked_fill(self.fill_value, dtype)
+        return replace(self, dtype=dtype, fill_value=None if fill is None else np.asarray(fill, dtype)[()])
 
     def like(self, tensor: Tensor) -> Plan:
-        """With the structure, the attributes and the fill value of a tensor, where the call gives no others.
+        """The plan with the structure, the attributes and the fill value of a tensor, unless the call gives others.
 
-        Raises FormatError for a format or a map that the structure does not have.
+        Raises FormatError for a format or a map that the structure does not allow.
         """
         fill = tensor.fill_value if self.fill_value is None else self.fill_value
         attributes, of_descriptor = self.attributes or dict(tensor.attributes), dict(tensor.descriptor_attributes)
@@ -179,9 +177,9 @@ def planned(
     pointers: float = 0,
     **rest: Any,
 ) -> Plan:
-    """What is to be built, parsed and checked, as yet without a source.
+    """A parsed and checked plan, without a source.
 
-    memory, used, pointers: as for `rows_within`, of each process. rows: in place of these. rest: other fields of the
+    memory, used, pointers: as for `rows_within`, for each process. rows: in place of these. rest: other fields of the
     plan. Raises the errors of `pack`, LimitError for too little memory.
     """
     check_duplicates(duplicates)
@@ -211,21 +209,21 @@ def planned(
 def rows_within(
     memory: int | None, ndim: int, coordinate: int, value: int, *, used: int | None = None, pointers: float = 0
 ) -> int:
-    """The number of entries that a step may hold in memory.
+    """The number of entries that a step may keep in memory.
 
     Each entry needs at most twice its coordinates and its value, three words for sorting, and its share of the
     positions of a tree.
 
-    memory: bytes of the whole process; by default, 1 GiB more than are `used`. coordinate, value: bytes of each. used:
-    what the process has already; by default, what this one has. pointers: of the source, for each entry.
+    memory: bytes of the whole process; by default, `used` and 1 GiB. coordinate, value: bytes of each. used: bytes
+    that the process uses already; by default, those of this process. pointers: of the source, for each entry.
     Raises OptionError, LimitError.
     """
-    used = max(resident(), LOADED) if used is None else used
-    given = used + MORE if memory is None else as_integer(memory)
+    used = max(resident(), LOADED_BYTES) if used is None else used
+    given = used + DEFAULT_BYTES if memory is None else as_integer(memory)
     if given is None or given < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
-    each = (2 * coordinate + 2) * ndim + 3 * value + 48 + _POSITION // _POSITIONS
-    free, least = given - used - _ALLOWANCE, _LEAST * each
+    each = (2 * coordinate + 2) * ndim + 3 * value + 48 + _POSITION_BYTES // _ENTRIES_PER_POSITION
+    free, least = given - used - _BUFFER_BYTES, _MIN_ENTRIES * each
     each += int(72 * pointers)
     if free < max(least, each):
         least = given - free + max(least, each)
@@ -235,11 +233,11 @@ def rows_within(
 
 def refuse_scalar(plan: Plan) -> None:
     if not plan.dims:
-        raise FormatError(Problem("format", "a scalar is not built in parts; pack it"))
+        raise FormatError(Problem("format", "a scalar cannot be built in parts; pack it"))
 
 
 def most_positions(plan: Plan, entries: int) -> int:
-    """The greatest number of positions that so many entries make in a level."""
+    """The greatest number of positions of a level, for a number of entries."""
     most, n = 1, 1
     for place in places(plan.parsed.levels, plan.dims):
         distinct = min(n * cells(place.dims), entries)
@@ -250,16 +248,16 @@ def most_positions(plan: Plan, entries: int) -> int:
 
 
 def fits_whole(plan: Plan) -> bool:
-    """Whether any process has memory for the positions that levels have without entries."""
-    return most_positions(plan, 0) <= max(plan.positions, FEW)
+    """Return True if any process has memory for the positions of a tree without entries."""
+    return most_positions(plan, 0) <= max(plan.positions, SMALL_POSITIONS)
 
 
 def check_joined(plan: Plan, entries: int) -> None:
-    """Raise LimitError for more positions of dense levels than `limits` lets all entries have, and where trees that are
-    joined through all their entries at once exceed the memory.
+    """Raise LimitError if dense levels have more positions than `limits` allows for the entries, or if trees that are
+    joined through their entries exceed the memory.
     """
     most = most_positions(plan, entries)
-    hold_dense(most, entries, plan.limits)
-    if not by_arrays(plan.parsed.levels) and (_JOINED * entries > plan.rows or most > plan.rows + FEW):
+    check_dense(most, entries, plan.limits)
+    if not by_arrays(plan.parsed.levels) and (_JOIN_FACTOR * entries > plan.rows or most > plan.rows + SMALL_POSITIONS):
         what = f"{entries} entries in {most} positions of {plan.parsed} are joined all at once, and do not fit"
-        raise LimitError(Problem("memory", f"{what}; pass more, or take levels that CSF or CSR has"))
+        raise LimitError(Problem("memory", f"{what}; pass more, or use the levels of CSF or CSR"))

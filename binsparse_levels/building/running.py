@@ -1,14 +1,14 @@
-"""The stages of a build, and what runs them: this process, a pool of `concurrent.futures`, or a Dask cluster.
+"""The stages of a build, run by this process, a pool of `concurrent.futures`, or a Dask cluster.
 
-A step is a function of the work and a number, and leaves one whole object, STAGE/NUMBER. A step that is repeated, or
-run twice at once, leaves the same object, so that a build goes on wherever it was stopped.
+A step is a function of the work and a number, and writes one whole object, STAGE/NUMBER. A step that is repeated, or
+run twice at the same time, writes the same object, so an interrupted build continues where it stopped.
 
-| stage | a step reads | and leaves |
+| stage | a step reads | and writes |
 |---|---|---|
-| sample | a part of a chunk of the source | keys of some entries |
+| sample | a chunk of the source | keys of some entries |
 | split | all samples | the keys at which partitions begin |
 | partition | a chunk of the source | its entries by partition |
-| pack | a partition of all chunks | its trees: one, or several where it is too large for one |
+| pack | a partition of all chunks | its trees: one, or several if it is too large for one |
 | join | the heads of all trees | a table of them; metadata of the target |
 | write | parts of trees | whole shards of the target |
 | commit | which shards are written | the target in its place |
@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 
 from ..containers.base import is_url
 from ..errors import ContainerError, OptionError, Problem
-from ..levels.registry import Travelling, arrive, travelling
+from ..levels.registry import SentKind, register_sent, sent_kinds
 from ..parallel import using_threads
 from ..progress import Progress
 from ..system import release
@@ -32,9 +32,9 @@ from . import packing, partitions
 from .plan import Plan
 from .work import Work
 
-_SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
-_WORKER = 6 * 2**25  # bytes of a worker before it does anything
-_RETRIES = 3  # of a task, after a worker's death
+_DASK_MEMORY_SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
+_WORKER_BYTES = 6 * 2**25  # of an idle worker
+_RETRIES = 3  # of a task whose worker has died
 
 
 class Stage(NamedTuple):
@@ -74,10 +74,10 @@ def _stages(plan: Plan) -> list[str]:
     return names[names.index(first) : stop]
 
 
-def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = ()) -> None:
-    """Run one step, in whatever process. kinds: of level, of other packages, that the caller knows."""
+def run_step(work: Work, stage: str, number: int, kinds: Sequence[SentKind] = ()) -> None:
+    """Run one step, in any process. kinds: the kinds of level of other packages that the caller has registered."""
     if kinds:
-        arrive(kinds)
+        register_sent(kinds)
     with contextlib.nullcontext() if work.plan.threads is None else using_threads(work.plan.threads):
         STAGES[stage].run(work, number)
     release()
@@ -86,16 +86,16 @@ def run_step(work: Work, stage: str, number: int, kinds: Sequence[Travelling] = 
 def run(work: Work, client: Any = None, progress: Progress | None = None) -> None:
     """Run all steps that are not done, stage by stage.
 
-    client: a Dask client, an executor of concurrent.futures, or None. progress: called with the name of a stage, how
-    many steps are done, of how many. Raises what the steps raise.
+    client: a Dask client, an executor of concurrent.futures, or None. progress: called with the name of a stage, the
+    number of finished steps, and their total. Raises the errors of the steps.
     """
     if is_dask(client):
         client = client.get_executor(pure=False, retries=_RETRIES)
     if not isinstance(client, Executor | None):
         what = f"expected a Dask client or an executor of concurrent.futures, got {type(client).__name__}"
         raise OptionError(Problem("client", what))
-    kinds = () if in_this_process(client) else travelling()
-    report = progress or (lambda *told: None)
+    kinds = () if in_this_process(client) else sent_kinds()
+    report = progress or (lambda *args: None)
     for stage in _stages(work.plan):
         count = STAGES[stage].count(work)
         there = work.done(stage)
@@ -109,12 +109,12 @@ def run(work: Work, client: Any = None, progress: Progress | None = None) -> Non
 
 
 def in_this_process(client: Any) -> bool:
-    """Whether the steps run in this process."""
+    """Return True if the steps run in this process."""
     return isinstance(client, ThreadPoolExecutor | None)
 
 
 def refuse_fork(client: Any, places: Iterable[Any]) -> None:
-    """Raise OptionError for a pool that forks, where a place is remote: the threads of its client do not survive it."""
+    """Raise OptionError for a pool that forks if a place is remote: the threads of its client do not survive a fork."""
     context: Any = client._mp_context if isinstance(client, ProcessPoolExecutor) else None
     if context is not None and context.get_start_method() == "fork" and any(map(is_url, places)):
         what = "a pool that forks fails with object stores; pass mp_context=multiprocessing.get_context('spawn')"
@@ -122,7 +122,7 @@ def refuse_fork(client: Any, places: Iterable[Any]) -> None:
 
 
 def is_dask(client: Any) -> bool:
-    """Whether this is a client of dask.distributed."""
+    """Return True for a client of dask.distributed."""
     return type(client).__module__.startswith("distributed.") and hasattr(client, "scheduler_info")
 
 
@@ -139,11 +139,11 @@ def _in_pool(pool: Executor, step: Callable[[int], Any], numbers: Sequence[int])
     finally:
         for future in waiting:
             future.cancel()
-        wait(waiting)  # no step goes on in a folder that the caller removes
+        wait(waiting)  # so that no step runs in a folder that the caller removes
 
 
 def bounds(memory: int | None, client: Any) -> dict[str, int | None]:
-    """The threads of a step, where steps run side by side; the memory of each process, and what it has used."""
+    """The threads of a step, if steps run concurrently; the memory of each process, and the bytes in use."""
     if in_this_process(client):
         return {"memory": memory}
     threads, limit = 1, None
@@ -153,5 +153,5 @@ def bounds(memory: int | None, client: Any) -> dict[str, int | None]:
             raise OptionError(Problem("client", "the cluster has no workers; start one first"))
         threads = max(worker["nthreads"] for worker in found)
         limit = min((worker["memory_limit"] for worker in found if worker["memory_limit"]), default=None)
-    share = memory if memory is not None or limit is None else int(limit * _SHARE) // threads
-    return {"threads": 1, "memory": share, "used": _WORKER // threads}
+    share = memory if memory is not None or limit is None else int(limit * _DASK_MEMORY_SHARE) // threads
+    return {"threads": 1, "memory": share, "used": _WORKER_BYTES // threads}

@@ -1,4 +1,4 @@
-"""Where the entries of a build come from: stored tensors, functions, and chunks that come once."""
+"""The sources of a build: stored tensors, functions, and chunks that are read once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array
-from ..containers.base import is_url, split_path, touching
+from ..containers.base import is_url, split_path, wrap_errors
 from ..containers.objects.bucket import Bucket
 from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.tree import index_dtype
@@ -33,23 +33,23 @@ from .work import Work, open_work, pages_of
 
 
 def common_type(types: Sequence[np.dtype[Any]], path: str) -> np.dtype[Any]:
-    """The smallest type that has every value of these types. Raises ArrayError, OptionError where there is none."""
+    """The smallest type that represents every value of these types. Raises ArrayError, OptionError if there is none."""
     if not types:
         raise OptionError(Problem("dtype", "the type of the values is unknown without chunks; pass dtype="))
     with contextlib.suppress(TypeError):
         found: np.dtype[Any] = np.result_type(*types)
         if all(represents(found, x) for x in types):
             return found
-    what = f"no type has the values of {', '.join(sorted(set(map(str, types))))}; pass dtype="
+    what = f"no type represents all values of {', '.join(sorted(set(map(str, types))))}; pass dtype="
     raise ArrayError(Problem(path, what))
 
 
 def state_of(path: str) -> Any:
-    """What changes where a file or an object changes: its size, and its time or tag."""
+    """The size of a file or an object, and its time or tag: any change of it changes these."""
     if is_url(path):
         folder, _, name = path.rpartition("/")
         return Bucket(folder).state(name)
-    with touching(path):
+    with wrap_errors(path):
         status = os.stat(path)
     return status.st_size, status.st_mtime_ns
 
@@ -62,15 +62,15 @@ def changed(place: str) -> ContainerError:
 
 
 class Tensors(Source):
-    """The entries of the stored tensors at some places, about `rows` at a time.
+    """The stored entries of the tensors at some places, about `rows` at a time.
 
-    These are those that are stored: of a structure one triangle, and the padding of levels.
+    They include the padding of levels, and only one triangle of a structure.
     """
 
     def __init__(self, places: Sequence[Place], rows: int, limits: Limits = DEFAULT_LIMITS) -> None:
         self._places, self._rows, self._limits = list(places), rows, limits
         self._tensors: dict[int, tuple[Tensor, list[Block]]] = {}
-        self.states: list[Any] = [None] * len(places)  # what the places were as they were opened first
+        self.states: list[Any] = [None] * len(places)  # tokens of the places when they were opened first
         self._ends = np.cumsum([len(self._opened(which)[1]) for which in range(len(places))], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -98,9 +98,7 @@ class Tensors(Source):
         return [self._opened(which)[0] for which in range(len(self._places))]
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise FormatError for another shape, and for a map, below which other coordinates are stored; ArrayError
-        where fill values, structures or labels differ.
-        """
+        """Raise FormatError for another shape or a map, ArrayError if fill values, structures or labels differ."""
         tensors, names = self.tensors(), list(map(name_of, self._places))
         for tensor, name in zip(tensors, names, strict=True):
             if tensor.map is not None:
@@ -134,7 +132,7 @@ class Tensors(Source):
 
 
 def stored_entries(stored: Tensor, block: Block) -> Chunk:
-    """The entries in a block of a tensor without a map; of a structure one triangle."""
+    """The stored entries in a block of a tensor without a map; one triangle of a structure."""
     tree = stored._source
     columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
     coords = [columns[stored.format.order.index(k)] for k in range(stored.ndim)]
@@ -146,9 +144,9 @@ def stored_entries(stored: Tensor, block: Block) -> Chunk:
 
 
 def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
-    """The entries of a tensor as the user sees it: of both triangles, and without the padding of levels.
+    """The entries of a tensor as the user sees it: both triangles, without the padding of levels.
 
-    A view is read whole, and any other tensor in a file in blocks.
+    A view is loaded whole. Any other tensor in a file is read in blocks.
     """
     tensor = tensor.load() if tensor._held.viewed else tensor
     stored = tensor.stored
@@ -171,8 +169,8 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
 # Functions
 
 
-class Numbered(Source):
-    """Chunks that a function makes: function(k) gives the coordinates and the values of chunk k."""
+class Function(Source):
+    """Chunks of a function: function(k) returns the coordinates and the values of chunk k."""
 
     def __init__(self, function: Callable[[int], tuple[Any, Any]], count: int, ndim: int) -> None:
         self._function, self._count, self._ndim = function, count, ndim
@@ -197,7 +195,7 @@ class Numbered(Source):
 
 
 def pair_of(chunk: Any, ndim: int) -> Chunk:
-    """Coordinates and values that a caller gives, as arrays. Raises ArrayError, OptionError."""
+    """The coordinates and values of a caller, as arrays. Raises ArrayError, OptionError."""
     if not isinstance(chunk, Sequence) or isinstance(chunk, str | bytes) or len(chunk) != 2:
         what = f"a chunk is a pair of coordinates and values, got {chunk!r:.40}; see pack"
         raise OptionError(Problem("chunks", what))
@@ -207,7 +205,7 @@ def pair_of(chunk: Any, ndim: int) -> Chunk:
 
 
 def absolute(place: Place) -> Place:
-    """A place as other processes understand it."""
+    """A place as an absolute path, which is valid in other processes."""
     place = os.fspath(place) if isinstance(place, os.PathLike) else place
     if not isinstance(place, str) or is_url(place):
         return place
@@ -215,12 +213,13 @@ def absolute(place: Place) -> Place:
     return os.path.abspath(path) + (f":{group}" if group is not None else "")
 
 
-# Chunks that come once
+# Chunks that are read once
 
 
 class Blocks(Source):
-    """Blocks of entries that a work keeps, in their order, as a plan has them. count: of the blocks. known: labels,
-    where these are not kept there. ranks: new numbers of coordinates, by dimension.
+    """Blocks of entries in a work folder, as columns of the plan `written`.
+
+    count: the number of blocks. known: labels that are not in the folder. ranks: new coordinates, by dimension.
     """
 
     def __init__(self, address: str, written: Plan, count: int = 0) -> None:
@@ -250,10 +249,10 @@ class Blocks(Source):
 
 
 def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Progress | None) -> tuple[Plan, Blocks]:
-    """A source of these blocks, which the work in the folder keeps; in the plan, whether they ascend throughout."""
+    """Write blocks into the work folder. Returns a source of them, and the plan with `sorted` set if they ascend."""
     kept, entries = Blocks(folder, plan), 0
     in_order = True
-    last: list[Array] = []  # the coordinates after which the next block has to begin
+    last: list[Array] = []  # the last coordinates of the block before
     with open_work(folder, plan, kept) as work:
         for columns in blocks:
             if in_order:

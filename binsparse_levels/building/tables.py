@@ -1,4 +1,4 @@
-"""Tables of many rows: Parquet files and Dask dataframes in numbered chunks; labels, which DuckDB numbers."""
+"""Tables of many rows: Parquet files and Dask dataframes in numbered chunks; labels, numbered by DuckDB."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..arrays import Array
-from ..containers.base import is_url, touching
-from ..containers.objects.bucket import Bucket, side_by_side
+from ..containers.base import is_url, wrap_errors
+from ..containers.objects.bucket import Bucket, map_concurrently
 from ..errors import PathMissingError, Problem, needing
 from ..parallel import get_threads
 from ..tensors.labels import TEXT, Column
@@ -31,16 +31,16 @@ from .columns import (
     type_of,
 )
 from .entries import Chunk, Source, grouped
-from .sources import Numbered, changed, common_type, state_of
+from .sources import Function, changed, common_type, state_of
 from .work import Work
 
-_BATCH = 2**16  # rows of a Parquet file that are decoded at once
-_MOST = 2**21  # rows of a chunk, so that there is work for many processes
-_AT_ONCE = 2**17  # rows that DuckDB gives at once
-LEAST = 2**26  # bytes with which DuckDB works
+_DECODED_ROWS = 2**16  # that are decoded together from a Parquet file
+_MAX_CHUNK_ROWS = 2**21  # so that there is work for many processes
+_STREAM_ROWS = 2**17  # of a batch from DuckDB
+MIN_DUCKDB_BYTES = 2**26  # the least memory that DuckDB is given
 
 
-class _Piece(NamedTuple):
+class _RowRange(NamedTuple):
     """Rows of a row group of a file."""
 
     file: int
@@ -52,19 +52,19 @@ class _Piece(NamedTuple):
 class Parquet(Source):
     """The rows of Parquet files with integer coordinates, at most `rows` in a chunk: row groups, or a part of one.
 
-    columns: the names of the coordinates in order, and of the values, or None where rows are counted.
+    columns: the names of the coordinates in order, and of the values, or None if rows are counted.
     """
 
     def __init__(self, files: Sequence[str], columns: Sequence[str | None], rows: int, nulls: Nulls) -> None:
         self._files, self._columns, self._nulls = list(files), list(columns), nulls
-        self._states = list(side_by_side(state_of, self._files))
-        types, pieces = [], list[_Piece]()
-        for which, (schema, groups) in enumerate(side_by_side(described_parquet, self._files)):
+        self._states = list(map_concurrently(state_of, self._files))
+        types, pieces = [], list[_RowRange]()
+        for which, (schema, groups) in enumerate(map_concurrently(described_parquet, self._files)):
             check_names(schema.names, names_in(columns))
             types += [] if columns[-1] is None else [type_of(schema.field(columns[-1]).type, columns[-1])]
             for group, size in enumerate(groups):
-                pieces += [_Piece(which, group, k, min(rows, size - k)) for k in range(0, size, rows)]
-        self._chunks = grouped(pieces, lambda piece: piece.rows, min(rows, _MOST))
+                pieces += [_RowRange(which, group, k, min(rows, size - k)) for k in range(0, size, rows)]
+        self._chunks = grouped(pieces, lambda piece: piece.rows, min(rows, _MAX_CHUNK_ROWS))
         self._type = np.dtype(np.int64) if columns[-1] is None else common_type(types, f"columns.{columns[-1]}")
 
     def __len__(self) -> int:
@@ -72,13 +72,13 @@ class Parquet(Source):
 
     def name(self, number: int) -> str:
         piece = self._chunks[number][0]
-        return f"{self._files[piece.file]}, row group {piece.group}, row {piece.first} on"
+        return f"{self._files[piece.file]}, row group {piece.group}, from row {piece.first}"
 
     def read(self, number: int) -> Chunk:
         found: list[Any] = []
         for which, pieces in itertools.groupby(self._chunks[number], lambda piece: piece.file):
             path = self._files[which]
-            with touching(path):
+            with wrap_errors(path):
                 file = opened_parquet(path)
                 for piece in pieces:
                     found += self._batches(file, piece)
@@ -87,9 +87,9 @@ class Parquet(Source):
         table = arrow().Table.from_batches(found)
         return entries_of(table, self._columns, self._nulls, self._nulls_of, table_of(self._files))
 
-    def _batches(self, file: Any, piece: _Piece) -> Iterator[Any]:
+    def _batches(self, file: Any, piece: _RowRange) -> Iterator[Any]:
         stop, at = piece.first + piece.rows, 0
-        for batch in file.iter_batches(_BATCH, [piece.group], names_in(self._columns), use_threads=False):
+        for batch in file.iter_batches(_DECODED_ROWS, [piece.group], names_in(self._columns), use_threads=False):
             yield batch[max(piece.first - at, 0) : max(stop - at, 0)]
             at += len(batch)
             if at >= stop:
@@ -105,7 +105,7 @@ class Parquet(Source):
 
 
 def parquet_files(places: str | Sequence[str]) -> list[str]:
-    """The Parquet files at a path, a pattern, a folder, or a URL of a file or of a prefix; or at several of these."""
+    """The Parquet files at one or more paths, patterns, folders, or URLs of a file or a prefix."""
     if not isinstance(places, str | os.PathLike):
         return [file for place in places for file in parquet_files(place)]
     path = os.path.expanduser(places)
@@ -144,15 +144,15 @@ def opened_parquet(path: str) -> Any:
 
 
 def described_parquet(path: str) -> tuple[Any, list[int]]:
-    """The schema of a Parquet file, and the rows of its row groups."""
-    with touching(path):
+    """The schema of a Parquet file, and the number of rows of each row group."""
+    with wrap_errors(path):
         file = opened_parquet(path)
-        told = file.metadata
-        return file.schema_arrow, [told.row_group(k).num_rows for k in range(told.num_row_groups)]
+        footer = file.metadata
+        return file.schema_arrow, [footer.row_group(k).num_rows for k in range(footer.num_row_groups)]
 
 
-def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Numbered:
-    """The partitions of a Dask dataframe; each is computed where it is read."""
+def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Function:
+    """The partitions of a Dask dataframe, each computed when it is read."""
     check_names(list(frame.columns), names_in(columns))
     parts = frame[names_in(columns)].to_delayed()
 
@@ -161,43 +161,43 @@ def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Numb
         table = arrow().Table.from_pandas(part, preserve_index=False)
         return entries_of(table, columns, nulls, lambda name: table.column(name).null_count, "frame")
 
-    return Numbered(read, len(parts), len(columns) - 1)
+    return Function(read, len(parts), len(columns) - 1)
 
 
 # Rows with labels
 
 
 def is_relation(given: Any) -> bool:
-    """Whether this is a relation of DuckDB."""
+    """Return True for a relation of DuckDB."""
     return type(given).__name__ == "DuckDBPyRelation"
 
 
 def needs_sql(files: Sequence[str], columns: Sequence[str | None]) -> bool:
-    """Whether the rows of Parquet files need to be numbered: a column has labels, or is in the names of folders."""
+    """Return True if DuckDB must read Parquet files: a column has labels, or is in the names of folders."""
     schema, _ = described_parquet(files[0])
     integer = arrow().types.is_integer
     return any(x not in schema.names or not integer(schema.field(x).type) for x in columns[:-1])
 
 
 def table_of(files: Sequence[str]) -> str:
-    """What SQL selects from for these Parquet files."""
+    """The SQL table expression of these Parquet files."""
     names = ", ".join("'" + file.replace("'", "''") + "'" for file in files)
     return f"read_parquet([{names}], hive_partitioning = true, union_by_name = true)"
 
 
 class Table:
-    """The rows of a relation or of Parquet files, numbered by DuckDB: labels in their order, sizes of dimensions.
+    """The rows of a relation or of Parquet files, whose labels DuckDB sorts and numbers.
 
     Each column of labels becomes a table of its distinct values and their numbers, with which the rows are joined.
 
-    columns: the names of the coordinates in order, and of the values, or None where rows are counted. memory: bytes
-    that DuckDB may use. folder: for what is more.
+    columns: the names of the coordinates in order, and of the values, or None if rows are counted. memory: bytes
+    that DuckDB may use. folder: for its temporary files.
     """
 
     def __init__(self, source: Any, columns: Sequence[str | None], nulls: Nulls, *, memory: int, folder: str) -> None:
         with needing("tables"):
             import duckdb
-        settings: dict[str, Any] = {"memory_limit": f"{max(memory, LEAST)}B", "temp_directory": folder}
+        settings: dict[str, Any] = {"memory_limit": f"{max(memory, MIN_DUCKDB_BYTES)}B", "temp_directory": folder}
         settings |= {"threads": get_threads(), "preserve_insertion_order": False}
         self._db = duckdb.connect(config=settings)
         self._db.execute("SET enable_progress_bar = false; SET autoinstall_known_extensions = false")
@@ -207,7 +207,7 @@ class Table:
         names = names_in(columns)
         streamed = is_relation(source) or is_url(source[0])
         if is_relation(source):
-            self._db.register("given", source.to_arrow_reader(_AT_ONCE))
+            self._db.register("given", source.to_arrow_reader(_STREAM_ROWS))
         elif streamed:
             self._db.register("given", _reader(source, names))
         else:
@@ -231,13 +231,13 @@ class Table:
             refuse_nulls(count, name, self._table)
 
     def _read(self, query: str) -> Any:
-        return self._db.sql(query).to_arrow_reader(_AT_ONCE)
+        return self._db.sql(query).to_arrow_reader(_STREAM_ROWS)
 
     def close(self) -> None:
         self._db.close()
 
     def sizes(self) -> list[int]:
-        """The number of labels, or one more than the greatest coordinate, by dimension. The labels are numbered."""
+        """Number the labels. Returns by dimension their number, or one more than the greatest coordinate."""
         found = []
         for k, (name, label) in enumerate(zip(map(quoted, self._dims), self.labels, strict=True)):
             size = f"SELECT coalesce(max({name}) + 1, 0) FROM rows"
@@ -250,7 +250,7 @@ class Table:
         return found
 
     def keep_labels(self, address: str) -> None:
-        """Leave the labels in the folder of a work. Precondition: they are numbered."""
+        """Write the labels into the folder of a work. Precondition: they are numbered."""
         work = Work(address)
         for k, label in enumerate(self.labels):
             if label is not None:
@@ -274,19 +274,19 @@ class Table:
 
     def chunks(self) -> Iterator[Chunk]:
         """The rows as coordinates and values. Precondition: the labels are numbered."""
-        wanted, joins = [], []
+        selected, joins = [], []
         for k, (name, label) in enumerate(zip(map(quoted, self._dims), self.labels, strict=True)):
-            wanted.append(f"rows.{name} AS c{k}" if label is None else f"labels_{k}.code AS c{k}")
+            selected.append(f"rows.{name} AS c{k}" if label is None else f"labels_{k}.code AS c{k}")
             if label is not None:
                 joins.append(f"JOIN labels_{k} ON rows.{name} = labels_{k}.label")
-        wanted += [f"rows.{quoted(x)} AS v" for x in self._columns[-1:] if x is not None]
-        for batch in self._read(f"SELECT {', '.join(wanted)} FROM rows {' '.join(joins)}"):
+        selected += [f"rows.{quoted(x)} AS v" for x in self._columns[-1:] if x is not None]
+        for batch in self._read(f"SELECT {', '.join(selected)} FROM rows {' '.join(joins)}"):
             table = arrow().Table.from_batches([batch]).rename_columns(names_in(self._columns))
             yield entries_of(table, self._columns, "error", lambda _: 0, self._table)
 
 
 def _reader(files: Sequence[str], names: Sequence[str]) -> Any:
-    """The rows of remote Parquet files as a stream of Arrow's."""
+    """The rows of remote Parquet files as an Arrow stream."""
     there = opened_parquet(files[0]).schema_arrow
     check_names(there.names, names)
     schema = arrow().schema([there.field(name) for name in names])

@@ -1,8 +1,8 @@
 """From trees to the target: the steps join, write and commit, into a sharded Zarr store.
 
-The arrays are written where nobody looks: into a folder beside the target, which takes its place as a whole, or in a
-bucket below a prefix of the build's own, to which the header of the target points. So the target is the old tensor
-until the header, which comes last, makes it the new one; of two builds the later wins whole.
+Locally, the arrays are written into a folder next to the target, which then replaces it. In a bucket, they are written
+below a separate prefix, to which the header of the target then points. The target remains the old tensor until that
+last step. If two builds write the same target, the later one wins.
 """
 
 from __future__ import annotations
@@ -33,15 +33,15 @@ from .packing import encoded, join_heads, joint
 from .plan import Plan
 from .work import Work, store_at
 
-_SHARD = 2**20  # items, at least
-_MOST_SHARDS = 2**12  # of an array
-_WRITTEN = 2**25  # bytes that one step writes, before they are compressed
-_OLD = 24 * 3600  # seconds after which what another build has left in a bucket is removed
+_MIN_SHARD_ITEMS = 2**20
+_MAX_SHARDS = 2**12  # of an array
+_STEP_BYTES = 2**25  # that one step writes, before compression
+_STALE_SECONDS = 24 * 3600  # after which the objects of another build in a bucket are removed
 _PREFIX = re.compile("[0-9a-f]{16}")  # of a build
 
 
 def staging_of(target: str, folder: str, id: str, *, kept: bool) -> str:
-    """Where a build writes its arrays. folder: of the work, which is kept for another call or goes with this one."""
+    """The path where a build writes its arrays. folder: of the work. kept: the folder outlives the call."""
     if is_url(target):
         return f"{target.rstrip('/')}/{id}"
     head, name = os.path.split(target)
@@ -49,7 +49,7 @@ def staging_of(target: str, folder: str, id: str, *, kept: bool) -> str:
 
 
 def refuse_present(target: str, overwrite: Overwrite) -> None:
-    """Raise PathExistsError for a target that exists, or that contains more than the tensor to overwrite."""
+    """Raise PathExistsError for a target that exists, or contains more than the tensor to overwrite."""
     there = {name.partition("/")[0] for name in store_at(target).names("")}
     built = {name for name in there if _PREFIX.fullmatch(name)}  # in a bucket, perhaps of a build that has failed
     if not there - built:
@@ -68,17 +68,17 @@ def join(work: Work, number: int) -> None:
     hold_header(header, plan.limits)
     storage = plan.storage
     if storage.shards is None:  # few files, however large the arrays
-        wanted = {name: -(-x.length // _MOST_SHARDS) for name, x in arrays.items()}
-        shards = {name: max(2 ** (most - 1).bit_length(), _SHARD) for name, most in wanted.items()}
+        least = {name: -(-x.length // _MAX_SHARDS) for name, x in arrays.items()}
+        shards = {name: max(2 ** (items - 1).bit_length(), _MIN_SHARD_ITEMS) for name, items in least.items()}
         storage = replace(storage, shards=shards)
     lengths = {name: (x.length, x.dtype) for name, x in arrays.items()}
     texts = zarr.new_metadata(lengths, header, storage, remote=is_url(str(plan.target)))
     tasks = []
     for k, (name, x) in enumerate(arrays.items()):
         per_file = _chunks(texts[f"{name}/zarr.json"]).per_file
-        at_once = max(_WRITTEN // (per_file * x.dtype.itemsize), 1)
+        per_step = max(_STEP_BYTES // (per_file * x.dtype.itemsize), 1)
         files = -(-x.length // per_file)
-        tasks += [(k, first, min(first + at_once, files)) for first in range(0, files, at_once)]
+        tasks += [(k, first, min(first + per_step, files)) for first in range(0, files, per_step)]
     for key, text in texts.items():
         if key != zarr.ROOT:  # with the header, which is the commit
             store_at(str(plan.staging)).put(key, [text])
@@ -87,9 +87,9 @@ def join(work: Work, number: int) -> None:
 
 
 def _chunks(text: bytes) -> Chunks:
-    """How the array with this metadata is stored."""
+    """The chunks of the array with this metadata."""
     found = chunks_in(json.loads(text), "")
-    assert found is not None  # what is written is of the plainest kind
+    assert found is not None  # our own metadata is always supported
     return found
 
 
@@ -126,7 +126,7 @@ def commit(work: Work, number: int) -> None:
             _check_complete(plan, found)
             _point(plan, root)
     else:
-        if not work.done("placing"):  # else a call has been killed while it did the rest
+        if not work.done("placing"):  # else a call was killed during the steps below
             _check_complete(plan, found)
             store_at(staging).put(zarr.ROOT, [root])
             work.put("placing/0", [str(os.stat(staging).st_ino).encode()])
@@ -142,29 +142,29 @@ def _root(target: str) -> bytes | None:
     return None
 
 
-def left_by(folder: str) -> bytes | None:
-    """The header with which a build has ended; None where it has not."""
+def header_left(folder: str) -> bytes | None:
+    """The header that a finished build has written; None if the build has not finished."""
     with contextlib.suppress(PathMissingError):
         return bytes(Work(folder).get("commit/0"))
     return None
 
 
-def check_left(target: str, left: bytes, folder: str) -> None:
-    """Raise ContainerError where the target of a build that is done is another one by now."""
+def check_unchanged(target: str, left: bytes, folder: str) -> None:
+    """Raise ContainerError if the target has changed since a build finished."""
     if _root(target) != left:
         what = f"has changed since the build in {folder} was done; remove that folder, or pass another work="
         raise ContainerError(Problem(target, what))
 
 
 def end(work: Work, stages: Iterable[str]) -> None:
-    """Remove what a build that is done needs no longer. What remains says that it is done."""
+    """Remove the files that a finished build no longer needs. The object of the commit remains, as a mark."""
     for stage in ("plan", "spare", "rows", "labels", "placing", *stages):
         if stage != "commit":
             work.store.delete(stage)
 
 
 def _check_complete(plan: Plan, found: dict[str, Array]) -> None:
-    """Raise IncompleteError where shards are missing, such as in a bucket after a long time."""
+    """Raise IncompleteError if shards are missing, such as in a bucket after a long time."""
     for which, name in enumerate(found["names"].tolist()):
         files = int(found["tasks"][found["tasks"][:, 0] == which, 2].max(initial=0))
         if missing := set(map(str, range(files))) - store_at(str(plan.staging)).names(f"{name}/c"):
@@ -173,7 +173,7 @@ def _check_complete(plan: Plan, found: dict[str, Array]) -> None:
 
 
 def _place(plan: Plan) -> None:
-    """Put a complete folder in the place of the target. Raises PathExistsError."""
+    """Replace the target by the complete folder. Raises PathExistsError."""
     staging, target = str(plan.staging), str(plan.target)
     for folder, _, names in os.walk(staging):
         for name in names:
@@ -182,7 +182,7 @@ def _place(plan: Plan) -> None:
     to_disk(staging)
     if not plan.overwrite or not os.path.lexists(target):
         if not rename_new(staging, target):
-            raise PathExistsError(Problem(target, "another program has made it meanwhile; build to another target"))
+            raise PathExistsError(Problem(target, "another program has created it; build to another target"))
     else:
         refuse_present(target, plan.overwrite)
         exchange_folders(staging, target)
@@ -197,7 +197,7 @@ def _pointing(text: bytes, id: str) -> bytes:
 
 
 def _point(plan: Plan, root: bytes) -> None:
-    """Let the header of a target in a bucket point to this build, and remove what it pointed to, and old leftovers."""
+    """Point the header of a target in a bucket to this build. Remove the previous arrays and those of failed builds."""
     target, before = str(plan.target), None
     bucket = Bucket(target)
     with contextlib.suppress(PathMissingError, ValueError, KeyError):
@@ -210,5 +210,5 @@ def _point(plan: Plan, root: bytes) -> None:
     ages = bucket.ages("")
     for top in {name.partition("/")[0] for name in ages} - {plan.id, zarr.ROOT}:
         other = _PREFIX.fullmatch(top) and top != before  # perhaps of a build that runs
-        if not other or time.time() - max(x for name, x in ages.items() if name.startswith(f"{top}/")) > _OLD:
+        if not other or time.time() - max(x for name, x in ages.items() if name.startswith(f"{top}/")) > _STALE_SECONDS:
             bucket.delete(top)

@@ -35,13 +35,13 @@ from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
 from ..tensors.validation import fitting_format, mirror_problems
 from . import packing, running
-from .columns import Nulls, Rows, check_nulls, is_table
+from .columns import Nulls, TableReader, check_nulls, is_table
 from .entries import Chunk, Source, blocks, renumbered
 from .plan import Plan, fits_whole, planned, refuse_scalar
 from .sources import Tensors, entries_in_parts, pair_of, spilled
 from .work import open_work, scratch
 
-# What is known after the last chunk: the final plan, the labels, and the new numbers of coordinates by dimension
+# Known after the last chunk: the final plan, the labels, and the new coordinates by dimension
 _Finished: TypeAlias = tuple[Plan, Labels | None, Mapping[int, Array]]
 
 
@@ -64,20 +64,20 @@ def convert(
     Parameters
     ----------
     source, target : as the path of `read` and `write`.
-    format : the format of the target; by default, that of the source. Of a dense array in a file of another system, a
-        sparse target stores the cells that differ from zero.
+    format : the format of the target; by default, that of the source. From a dense array in a file of another system,
+        a sparse target stores the cells that differ from zero.
     map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
         map and no format, the target lists coordinates.
-    memory : bytes that the whole process may use, such as 2**30. Scratch files beside the target need 20 to 40 bytes
+    memory : bytes that the whole process may use, such as 2**30. Scratch files next to the target need 20 to 40 bytes
         for each entry. With it, text of Matrix Market, FROSTT, svmlight and 10x folders is read in blocks; their labels
         stay in memory. By default, the memory is not bounded.
-    client : a Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. Each
-        process uses so much memory. Text is read by this process alone. To write in other processes too, see `build`.
+    client : a Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. `memory`
+        bounds each process. Text is read by this process alone. To write in other processes too, see `build`.
     progress : called with the name of a stage, the number of finished steps, and their total. True draws a bar on
-        standard error, where that is a terminal.
-    overwrite, limits, options : as for `write`. What exceeds the memory takes neither `narrow` nor `bitpacked`.
+        standard error, if that is a terminal.
+    overwrite, limits, options : as for `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
 
-    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory, also where the
+    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory, also if the
     entries exceed it and the levels of the target are joined through their entries.
 
     >>> import binsparse_levels as bl
@@ -89,7 +89,7 @@ def convert(
     """
     kind = check_absent(target, overwrite, options.get("kind")).kind
     for name in options.keys() - {*inspect.signature(write).parameters, *kind.writes}:
-        what = "is no option of convert; pass what `read` takes to read(…), and write its tensor"
+        what = "is no option of convert; pass options of `read` to read(…), and write its tensor"
         raise OptionError(Problem(name, what))
     format, map = (None, map) if format is None else with_map(format, map)
     if map is not None and memory is not None:
@@ -136,7 +136,7 @@ def convert(
 
 
 def drops_zeros(source: Place, tensor: Tensor, format: Format) -> bool:
-    """Whether cells of a dense array of another system are no entries where they equal the fill value."""
+    """Return True if zeros are dropped: `tensor` is a dense array of another system, and the target is sparse."""
     return is_dense(tensor) and not format.padded and is_foreign(source)
 
 
@@ -167,28 +167,28 @@ def write_from(
 
     Parameters
     ----------
-    chunks : an iterable, which is read once, of pairs of coordinates and values as `pack` takes them, and of tensors,
-        in memory or opened, which are merged: `[tensor, table]`. With `dims` and `values`, also a table or an iterable
-        of tables with Arrow's C stream, as those of pandas, polars, pyarrow, and relations of duckdb.
+    chunks : an iterable, which is read once, of pairs of coordinates and values as for `pack`, and of tensors, in
+        memory or opened, which are merged: `[tensor, table]`. With `dims` and `values`, also a table or an iterable of
+        tables with Arrow's C stream, such as those of pandas, polars, pyarrow, and relations of duckdb.
     path, overwrite, limits, options : as for `write`, without `narrow` and `bitpacked`.
-    shape : as for `pack`, or None for a size that the chunks tell, or for all of them: the number of labels, or the
-        largest coordinate and 1.
-    format, fill_value, attributes, map : as for `pack`. What exceeds the memory needs levels that are joined array by
-        array, such as those of CSF.
-    memory : bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it has. A chunk has to
-        fit too. What exceeds the memory needs scratch files beside the target, of about three times the size of the
-        entries, or of twice where chunks are in the order of the format.
+    shape : as for `pack`. None in place of a size, or of all sizes, takes it from the chunks: the number of labels, or
+        one more than the largest coordinate.
+    format, fill_value, attributes, map : as for `pack`. Entries that exceed the memory need levels that are joined
+        array by array, such as those of CSF.
+    memory : bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it uses. A chunk has to
+        fit too. Entries that exceed the memory need scratch files next to the target, of about three times their size,
+        or twice if chunks are in the order of the format.
     duplicates : as for `pack`, over all chunks, in their order.
     dims, values : the names of the columns with the coordinates, in order, and with the values. Labels in a column,
-        such as texts, are numbered in ascending order, and stored beside the tensor. Meanwhile they stay in memory.
+        such as texts, are numbered in ascending order, and stored with the tensor. Until then they stay in memory.
     labels : all labels of a dimension by its name, in the order of their coordinates.
     nulls : "drop" leaves out rows with a null in one of the columns.
     dtype : the type of the values; by default, that of the first chunk with entries.
     progress : called with the name of a stage, the number of finished steps or entries, and their total. True draws a
-        bar on standard error, where that is a terminal.
+        bar on standard error, if that is a terminal.
 
     Raises the errors of `pack` and `write`; ArrayError that names a column with nulls; LimitError for too little
-    memory. Nothing is left where it fails.
+    memory. A failure leaves no files.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -214,18 +214,18 @@ def write_from(
     stream = _measured(_chunks(chunks, plan, rows), ends)
     first: list[Chunk] = []
     while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
-        first.append(chunk)  # one without entries does not tell the type of the values
+        first.append(chunk)  # the type of an empty chunk is not that of the values
     if not first and plan.dtype is None:
         raise OptionError(Problem("dtype", "the type of the values is unknown without chunks; pass dtype="))
     names = None if rows is None else (*rows.dims, str(rows.values))
     plan = replace(plan.typed(first[-1][1].dtype if first else np.dtype(float)), names=names)
 
     def finished(plan: Plan) -> _Finished:
-        """Labels ascend, so that ranges of them can be selected."""
+        """The final plan. Labels become ascending, so that ranges of them can be selected."""
         ranks, known = ({}, None) if rows is None else (rows.ascend(), rows.labels())
         if open_ended:
-            told = ends if rows is None else rows.sizes(ends)
-            found = [end if size is None else size for size, end in zip(sizes, told, strict=True)]
+            measured = ends if rows is None else rows.sizes(ends)
+            found = [end if size is None else size for size, end in zip(sizes, measured, strict=True)]
             sized = planned(found, format, map=map, rows=plan.rows, names=names, **common)
             plan = sized.typed(plan.column_types[-1])
         return plan, known, ranks
@@ -235,7 +235,7 @@ def write_from(
 
 
 def _measured(chunks: Iterable[Chunk], ends: list[int]) -> Iterator[Chunk]:
-    """The same chunks. ends: becomes one more than the greatest coordinate, by dimension."""
+    """Pass chunks on. ends: set to one more than the greatest coordinate, by dimension."""
     for coords, values in chunks:
         if len(values):
             ends[:] = [max(end, int(x.max()) + 1) for end, x in zip(ends, coords, strict=True)]
@@ -246,7 +246,7 @@ def _convert_text(
     stream: Stream, target: Place, format: FormatLike | None, memory: int | None, rest: Mapping[str, Any]
 ) -> None:
     """`convert` of a text in blocks. rest: of its parameters."""
-    release()  # what telling its shape and labels took
+    release()  # memory that reading the shape and the labels took
     limits = rest["limits"]
     plan = planned(stream.shape, format or stream.format, dtype=stream.dtype, limits=limits, memory=memory)
     plan = replace(plan, one=None if plan.parsed.padded else stream.one, structure=stream.structure)
@@ -285,7 +285,7 @@ def _write_chunks(
     check_target(path, **options)
     refuse_scalar(plan)
     with scratch(path) as folder:
-        every = itertools.chain((begun.pop(0) for _ in range(len(begun))), found)  # none is held any longer
+        every = itertools.chain((begun.pop(0) for _ in range(len(begun))), found)  # frees each block after use
         plan, kept = spilled(folder, plan, every, rest["progress"])
         plan, kept.known, kept.ranks = finished or finish(plan)
         plan = replace(plan, sorted=plan.sorted and not kept.ranks)
@@ -295,7 +295,7 @@ def _write_chunks(
 def _write_parts(
     folder: str, plan: Plan, entries: Source, target: Place, rest: Mapping[str, Any], client: Any, map: IndexMap | None
 ) -> None:
-    """Sort and pack the entries in parts, in the folder, and write all trees as one tensor, in pieces."""
+    """Sort and pack the entries in the folder, in parts, and write all trees as one tensor, in pieces."""
     with open_work(folder, plan, entries, sent=not running.in_this_process(client)) as work:
         running.run(work, client, rest["progress"])
         header, encoded = packing.encoded(work, packing.join_heads(work), map)
@@ -304,8 +304,8 @@ def _write_parts(
 
 def _reader(
     plan: Plan, dims: Sequence[str] | None, values: str | None, labels: Mapping[str, Any] | None, nulls: Nulls
-) -> Rows | None:
-    """The reader of tables, or None where chunks are arrays. Raises OptionError."""
+) -> TableReader | None:
+    """The reader of tables, or None if chunks are arrays. Raises OptionError."""
     if dims is None or values is None:
         if (dims, values, labels) != (None, None, None):
             what = "name the columns of the coordinates and of the values: dims= and values="
@@ -313,10 +313,10 @@ def _reader(
         return None
     if len(dims) != len(plan.shape):
         raise OptionError(Problem("dims", f"{len(dims)} names for {len(plan.shape)} dimensions"))
-    return Rows(dims, values, labels, nulls)
+    return TableReader(dims, values, labels, nulls)
 
 
-def _chunks(chunks: Any, plan: Plan, rows: Rows | None) -> Iterator[Chunk]:
+def _chunks(chunks: Any, plan: Plan, rows: TableReader | None) -> Iterator[Chunk]:
     """The chunks of a stream, as arrays. Raises OptionError, ArrayError."""
     whole = is_table(chunks) or isinstance(chunks, Tensor)
     if not whole and (isinstance(chunks, str | bytes) or not isinstance(chunks, Iterable)):
@@ -333,27 +333,27 @@ def _chunks(chunks: Any, plan: Plan, rows: Rows | None) -> Iterator[Chunk]:
             yield pair_of(chunk, len(plan.shape))
 
 
-def _entries_of(tensor: Tensor, plan: Plan, rows: Rows | None) -> Iterator[Chunk]:
+def _entries_of(tensor: Tensor, plan: Plan, rows: TableReader | None) -> Iterator[Chunk]:
     """The entries of a tensor that is merged with others. Raises ArrayError."""
     if tensor.ndim != len(plan.shape):
         raise ArrayError(Problem("chunks", f"a tensor has {tensor.ndim} dimensions, and {len(plan.shape)} are written"))
-    wanted = np.zeros((), tensor.dtype) if plan.fill_value is None else plan.fill_value
-    if not np.array_equal(tensor._pad(), wanted, equal_nan=tensor.dtype.kind in "fcmM"):
+    fill = np.zeros((), tensor.dtype) if plan.fill_value is None else plan.fill_value
+    if not np.array_equal(tensor._pad(), fill, equal_nan=tensor.dtype.kind in "fcmM"):
         what = f"a tensor has the fill value {tensor._pad()}, and another one is written; pass fill_value= as it has"
         raise ArrayError(Problem("fill_value", what))
     labels = tensor._metadata.labels
     if rows is None and labels is not None and labels.columns:
         raise OptionError(Problem("dims", "a tensor has labels; name its dimensions and values by dims= and values="))
-    nothing = [np.empty(0, np.int64)] * tensor.ndim, np.empty(0, tensor.dtype)  # has the labels if there is no entry
-    for coords, values in itertools.chain([nothing], entries_in_parts(tensor, plan.rows)):
+    empty = [np.empty(0, np.int64)] * tensor.ndim, np.empty(0, tensor.dtype)  # adds the labels even without entries
+    for coords, values in itertools.chain([empty], entries_in_parts(tensor, plan.rows)):
         yield coords if rows is None else rows.renumbered(coords, labels), values
 
 
 def _entries(tree: Tree, rows: int) -> int:
-    """The number of entries of a tree, or of its positions where some have none."""
+    """The number of entries of a tree, or of its positions if some are empty."""
     return sum(block.size for block in blocks_of(tree, rows)) if tree.shares else len(tree.values)
 
 
 def _pointers(tree: Tree) -> float:
-    """The number of pointers of a tree for each entry: more than one where many fibers are empty."""
+    """The number of pointers of a tree for each entry: more than one if many fibers are empty."""
     return sum(n for place, _, n in tree.walk() if place.pointer) / max(len(tree.values), 1)

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..containers.base import Storage, is_url
-from ..containers.objects.bucket import side_by_side
+from ..containers.objects.bucket import map_concurrently
 from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates
@@ -28,12 +28,12 @@ from ..system import resident
 from . import running
 from .columns import Nulls, check_nulls, names_in
 from .entries import Source, blocks
-from .plan import LOADED, MORE, Plan, planned, refuse_scalar
-from .sources import Blocks, Numbered, Tensors, absolute, spilled, state_of
-from .tables import LEAST, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
+from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan, planned, refuse_scalar
+from .sources import Blocks, Function, Tensors, absolute, spilled, state_of
+from .tables import MIN_DUCKDB_BYTES, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
 from .work import Work, begin, begun, open_work, scratch
 
-_ARROW = 3 * 2**24  # bytes of pyarrow, and of a row group that it reads
+_ARROW_BYTES = 3 * 2**24  # of pyarrow, and of a row group that it reads
 
 
 @within_memory
@@ -66,36 +66,35 @@ def build(
     Parameters
     ----------
     source : Parquet files (a path, a pattern, a folder, a URL, or several of these), a relation of duckdb or a Dask
-        dataframe, each with `columns`; tensors at one or more places, of one structure, fill value and labels, which
-        the target keeps with the attributes of the first; or a function with `count`.
+        dataframe, each with `columns`; tensors at one or more places, with the same structure, fill value and labels,
+        which the target keeps, as it does the attributes of the first; or a function with `count`.
     target : a folder, or the URL of a prefix of an object store.
     shape, format, map : as for `pack`. None in place of a size, or of all, is the number of labels, or one more than
         the greatest coordinate in Parquet files or a relation. Levels that are not joined array by array, such as those
-        of plug-ins, need the entries in memory at once.
-    client : a Dask client, or an executor of `concurrent.futures`. By default the steps run in turn, in this process.
+        of plug-ins, need all entries in memory.
+    client : a Dask client, or an executor of `concurrent.futures`. By default this process runs one step after another.
     work : a folder or URL for the objects between the steps, about three times as large as the entries. Every worker
-        has to reach it. The call can then be repeated after a failure, and goes on where it was; a function and a
-        relation are told from others by their names alone. By default it is a temporary folder beside a target that is
-        a folder.
+        needs access to it. If the call fails, it can be repeated and continues where it stopped; functions and
+        relations are identified by their names alone. By default it is a temporary folder next to a target that is a
+        folder.
     columns : the names of the coordinates by dimension, and of the values last. None in place of the values counts
         rows: pass `duplicates="sum"`. Columns of Parquet files and relations that contain texts, booleans, dates, times
-        or decimals are labels: their order is that of the coordinates, and they are stored beside the tensor. This
+        or decimals are labels: their order is that of the coordinates, and they are stored with the tensor. This
         process numbers them with duckdb. Folders such as `year=2026` are columns too.
-    count : the number of chunks that the function makes: function(k) gives the coordinates and the values of chunk k.
-    duplicates : as for `pack`; the order is that of the source, of rows with labels any order.
+    count : the number of chunks of the function: function(k) returns the coordinates and the values of chunk k.
+    duplicates : as for `pack`, in the order of the source. Rows with labels come in any order.
     nulls : "drop" leaves out rows with a null in one of the columns.
     dtype : the type of the values. By default it is the common type of all files or tensors, or that of the first chunk
         of a function with entries; a value that it does not represent is an error.
     fill_value, attributes, limits : as for `pack`.
     memory : bytes that each process may use; by default 45 % of the limit of a Dask worker's thread, or else 1 GiB
-        more than the process has.
-    progress : called with the name of a stage, how many of its steps are done, and of how many. True draws a bar on
-        standard error, where that is a terminal.
+        more than the process uses.
+    progress : called with the name of a stage, the number of finished steps, and their total. True draws a bar on
+        standard error, if that is a terminal.
     overwrite, compression, chunks, shards : as for `write`. By default, shards grow with the array.
 
-    Nothing has to be consolidated later: each shard is written once, by one step. The target changes at once, when all
-    is written. In a bucket its header points to the prefix that the arrays are below; to other programs, that prefix is
-    the tensor.
+    Each shard is written once, by one step. The target is replaced in a single step after all shards are written. In a
+    bucket, its header points to the prefix of the arrays; other programs read the tensor at that prefix.
 
     Raises
     ------
@@ -104,7 +103,7 @@ def build(
         damaged; a worker has died.
     FormatError, LimitError, OptionError, PathExistsError : as `write` raises them.
 
-    An error that a function of the caller raises comes as it is, with a note that names the chunk.
+    An error of the caller's function is raised unchanged, with a note that names the chunk.
 
     >>> import tempfile
     >>> import binsparse_levels as bl
@@ -127,13 +126,14 @@ def build(
     options: dict[str, Any] = {"format": format, "map": map, "duplicates": duplicates, "dtype": dtype}
     options["fill_value"] = fill_value
     options |= {"attributes": attributes, "limits": limits, "storage": storage, "target": place, "overwrite": overwrite}
-    call = {**options, "format": str(format), "source": given.told, "shape": shape, "columns": columns, "count": count}
+    call = {**options, "format": str(format), "source": given.identity, "shape": shape, "columns": columns}
+    call["count"] = count
     call["nulls"] = nulls
     with contextlib.ExitStack() as ending:
         folder = ending.enter_context(scratch(place)) if work is None else str(absolute(work))
         there = None if work is None else begun(folder, call)
-        if there is not None and (left := targets.left_by(folder)) is not None:
-            targets.check_left(place, left, folder)
+        if there is not None and (left := targets.header_left(folder)) is not None:
+            targets.check_unchanged(place, left, folder)
             targets.end(Work(folder), running.STAGES)
             return
         if there is None:
@@ -143,40 +143,40 @@ def build(
         options |= {"id": id, "staging": targets.staging_of(place, folder, id, kept=work is not None)}
         options |= running.bounds(memory, client) | ({} if there is None else {"rows": there["rows"]})
         options["names"] = None if columns is None else (*names_in(columns[:-1]), columns[-1] or "count")
-        plan, entries, told = given.prepare(options, folder, there, report)
+        plan, entries, kept = given.prepare(options, folder, there, report)
         if work is not None:
-            begin(folder, {**call, "the state of the source": getattr(entries, "states", None)}, {"id": id, **told})
+            begin(folder, {**call, "the state of the source": getattr(entries, "states", None)}, {"id": id, **kept})
         sent = not running.in_this_process(client)
         made = ending.enter_context(open_work(folder, plan, entries, sent=sent))
         running.run(made, client, report)
         targets.end(made, running.STAGES)
 
 
-_Begun: TypeAlias = tuple[Plan, Source, dict[str, Any]]  # and what a repeated call has to know
+_Prepared: TypeAlias = tuple[Plan, Source, dict[str, Any]]  # the dictionary is kept for a repeated call
 
 
 class _Given(NamedTuple):
     """The source of a build, as the call names it.
 
-    told: what differs where it is another one. prepare: gives the plan and the entries. places: which workers read.
+    identity: differs for any other source. prepare: returns the plan and the entries. places: paths that workers read.
     """
 
-    told: Any
-    prepare: Callable[..., _Begun]
+    identity: Any
+    prepare: Callable[..., _Prepared]
     places: Sequence[str] = ()
 
 
 def _given(source: Any, columns: Sequence[str | None] | None, count: int | None, shape: Any, nulls: Nulls) -> _Given:
-    """Raises OptionError for options that do not fit, ArrayError for another number of columns."""
+    """Recognise the source. Raises OptionError for unsuitable options, ArrayError for a wrong number of columns."""
     sizes = shape if shape is None or isinstance(shape, Sequence) else [shape]
     if callable(source):
         number = as_integer(count)
         if number is None or number < 0 or columns is not None:
-            raise OptionError(Problem("count", f"a function makes a number of chunks, got count={count!r:.40}"))
+            raise OptionError(Problem("count", f"a function needs a number of chunks, got count={count!r:.40}"))
         name = getattr(source, "__qualname__", type(source).__name__)
-        return _Given(name, partial(_read, lambda plan: Numbered(source, number, len(plan.shape)), sizes))
+        return _Given(name, partial(_read, lambda plan: Function(source, number, len(plan.shape)), sizes))
     if count is not None:
-        raise OptionError(Problem("count", "only a function makes a number of chunks; leave it out"))
+        raise OptionError(Problem("count", "only a function needs a number of chunks; leave it out"))
     in_memory = is_relation(source) or hasattr(source, "to_delayed")
     if columns is None:
         if in_memory:
@@ -191,10 +191,10 @@ def _given(source: Any, columns: Sequence[str | None] | None, count: int | None,
     if is_relation(source):
         return _Given(source.columns, partial(_numbered, source, columns, nulls, sizes))
     if in_memory:
-        told = list(source.columns), source.npartitions
-        return _Given(told, partial(_read, lambda plan: dask_chunks(source, columns, nulls), sizes))
+        identity = list(source.columns), source.npartitions
+        return _Given(identity, partial(_read, lambda plan: dask_chunks(source, columns, nulls), sizes))
     files = parquet_files(source)
-    states = list(zip(files, side_by_side(state_of, files), strict=True))
+    states = list(zip(files, map_concurrently(state_of, files), strict=True))
     if sizes is None or None in sizes or needs_sql(files, columns):
         return _Given(states, partial(_numbered, files, columns, nulls, sizes), files)
     return _Given(states, partial(_read, lambda plan: Parquet(files, columns, plan.rows, nulls), sizes), files)
@@ -202,12 +202,12 @@ def _given(source: Any, columns: Sequence[str | None] | None, count: int | None,
 
 def _read(
     make: Callable[[Plan], Source], sizes: Any, options: dict[str, Any], folder: str, there: Any, report: Any
-) -> _Begun:
+) -> _Prepared:
     """A source that is read in chunks."""
     if sizes is None or None in sizes:
         raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables contain them"))
     if options["names"] is not None and "rows" not in options:
-        options = {**options, "used": (options.get("used") or max(resident(), LOADED)) + _ARROW}
+        options = {**options, "used": (options.get("used") or max(resident(), LOADED_BYTES)) + _ARROW_BYTES}
     plan = planned(sizes, **options)
     refuse_scalar(plan)
     entries = make(plan)
@@ -228,16 +228,16 @@ def _numbered(
     folder: str,
     there: Any,
     report: Progress | None,
-) -> _Begun:
-    """A table, whose rows and labels this process numbers and leaves in the folder, unless they are there."""
+) -> _Prepared:
+    """A table, whose rows and labels this process numbers and writes into the folder, unless they are there."""
     if there is not None:
-        told = there["table"]
-        plan = planned(told["shape"], labels=tuple(told["labels"]), sorted=told["sorted"], **options)
-        plan = plan.typed(np.dtype(told["dtype"]))
-        return plan, Blocks(folder, plan, told["blocks"]), there
-    used = max(resident(), LOADED)
-    memory = used + MORE if options.get("memory") is None else options["memory"]
-    share = max((memory - used) // 2, LEAST)
+        kept = there["table"]
+        plan = planned(kept["shape"], labels=tuple(kept["labels"]), sorted=kept["sorted"], **options)
+        plan = plan.typed(np.dtype(kept["dtype"]))
+        return plan, Blocks(folder, plan, kept["blocks"]), there
+    used = max(resident(), LOADED_BYTES)
+    memory = used + DEFAULT_BYTES if options.get("memory") is None else options["memory"]
+    share = max((memory - used) // 2, MIN_DUCKDB_BYTES)
     with contextlib.ExitStack() as ending:
         spare = ending.enter_context(scratch(folder)) if is_url(folder) else os.path.join(folder, "spare")
         table = Table(source, columns, nulls, memory=share, folder=spare)
@@ -248,17 +248,17 @@ def _numbered(
         plan = planned(found, labels=table.labels, **{**options, "memory": memory, "used": used + share})
         plan = plan.typed(table.dtype)
         table.keep_labels(folder)
-        plan, kept = spilled(folder, plan, blocks(plan, table.chunks()), report)
-    told = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "dtype": plan.column_types[-1].str}
-    return plan, kept, {"rows": plan.rows, "table": {**told, "blocks": len(kept)}}
+        plan, entries = spilled(folder, plan, blocks(plan, table.chunks()), report)
+    kept = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "dtype": plan.column_types[-1].str}
+    return plan, entries, {"rows": plan.rows, "table": {**kept, "blocks": len(entries)}}
 
 
 def _target(place: str | os.PathLike[str]) -> str:
-    """The URL or real path of a place for a store. Raises OptionError, PathMissingError, PathExistsError."""
+    """The URL or real path of a store. Raises OptionError, PathMissingError, PathExistsError."""
     location = target_at(place, "zarr")
     others = [suffix for name, kind in KINDS.items() if name != "zarr" for suffix in kind.suffixes] + [".zip"]
     if location.group is not None or str(location.path).endswith(tuple(others)):
-        raise OptionError(Problem(str(place), "a build makes a whole Zarr folder; take a .zarr, without a group"))
+        raise OptionError(Problem(str(place), "a build makes a whole Zarr folder; pass a .zarr, without a group"))
     if is_url(location.path):
         return str(location.path)
     path: str = os.path.realpath(location.path)

@@ -1,4 +1,4 @@
-"""The folder of a build, local or in a bucket: whole objects that the steps leave, each with checksums."""
+"""The folder of a build, local or in a bucket. Steps write whole objects into it, each with checksums."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ import numpy as np
 
 from ..arrays import Array, LazyArray, lazy
 from ..containers.base import is_url
-from ..containers.objects.bucket import Bucket, side_by_side
+from ..containers.objects.bucket import Bucket, map_concurrently
 from ..containers.objects.folder import Folder
 from ..containers.objects.stores import Range, Store
 from ..containers.replacing import part_of, real_path, remove
@@ -29,20 +29,20 @@ from ..io.kinds import Place, split_place
 from .entries import Source
 from .plan import Plan
 
-_TAIL = 2**14  # bytes at the end of an object that are read first
-_TRIES = 50  # to remove a folder, a tenth of a second apart
-_PAGE = 2**18  # bytes of an array that have a checksum of their own
+_TAIL_BYTES = 2**14  # at the end of an object, which are read first
+_REMOVE_ATTEMPTS = 50  # to remove a folder, one each tenth of a second
+_PAGE_BYTES = 2**18  # of an array that share a checksum
 
 
 @lru_cache(8)
 def store_at(address: str) -> Store:
-    """The store at the path of a folder, which is made, or at a URL."""
+    """The store at a URL, or at the path of a folder, which is created."""
     return Bucket(address) if is_url(address) else Folder(real_path(os.path.expanduser(address)))
 
 
 @contextlib.contextmanager
 def scratch(target: Place) -> Iterator[str]:
-    """A folder beside the target, or for a URL or an open object a temporary one; removed at the end."""
+    """A folder next to the target, or a temporary one for a URL or an open object. It is removed at the end."""
     path, _ = split_place(target)
     try:
         if isinstance(path, str) and not is_url(path):
@@ -50,12 +50,12 @@ def scratch(target: Place) -> Iterator[str]:
         else:
             folder = tempfile.mkdtemp()
     except OSError as error:
-        what = f"no folder for scratch files can be made here: {error.strerror}"
+        what = f"no folder for scratch files can be created here: {error.strerror}"
         raise ContainerError(Problem(path, what)) from error
     try:
         yield folder
     finally:
-        for _ in range(_TRIES):  # a step that Dask has cancelled may still write
+        for _ in range(_REMOVE_ATTEMPTS):  # a step that Dask has cancelled may still write
             remove(folder)
             if not os.path.lexists(folder):
                 break
@@ -63,25 +63,25 @@ def scratch(target: Place) -> Iterator[str]:
 
 
 def begun(address: str, call: Mapping[str, Any]) -> dict[str, Any] | None:
-    """What `begin` has kept in the folder for the same call; None where nothing is begun.
+    """The record of the same call that `begin` has stored in the folder; None if no build has begun.
 
     Raises ContainerError for the work of another call.
     """
     try:
-        told = json.loads(bytes(Work(address).get("begun")))
+        record = json.loads(bytes(Work(address).get("begun")))
     except PathMissingError:
         return None
-    differing = [name for name, x in _digests(call).items() if told["call"].get(name) != x]
+    differing = [name for name, x in _digests(call).items() if record["call"].get(name) != x]
     if differing:
         what = f"has the work of another build, which differs in {', '.join(differing)}; pass another work="
         raise ContainerError(Problem(address, what))
-    return dict(told)
+    return dict(record)
 
 
-def begin(address: str, call: Mapping[str, Any], told: Mapping[str, Any]) -> None:
-    """Keep in the folder which call has begun a build, and what the same call takes to go on with it."""
+def begin(address: str, call: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+    """Store a record in the folder: digests of the call, and the values that a repeated call needs to continue."""
     if begun(address, call) is None:
-        Work(address).put("begun", [json.dumps({**told, "call": _digests(call)}).encode()])
+        Work(address).put("begun", [json.dumps({**kept, "call": _digests(call)}).encode()])
 
 
 def _digests(call: Mapping[str, Any]) -> dict[str, str]:
@@ -89,7 +89,7 @@ def _digests(call: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Seal(NamedTuple):
-    """What follows the pieces of an object: where each ends, and its checksum (CRC-32C)."""
+    """The end and the checksum (CRC-32C) of each piece of an object, stored after the pieces."""
 
     ends: Array
     sums: Array
@@ -101,7 +101,7 @@ class Seal(NamedTuple):
 
 
 class Work(NamedTuple):
-    """The folder of a build. digest: of the plan and its source, as this call has left them there."""
+    """The folder of a build. digest: of the plan and its source, as this call has stored them there."""
 
     address: str
     digest: str = ""
@@ -119,13 +119,13 @@ class Work(NamedTuple):
         return _loaded(self)[1]
 
     def done(self, stage: str) -> set[int]:
-        """The numbers of the steps of a stage that are done."""
+        """The numbers of the finished steps of a stage."""
         return {int(name) for name in self.store.names(stage) if name.isdecimal()}
 
     def put(self, key: str, pieces: Iterable[Any]) -> None:
-        """Leave an object of pieces, each a buffer or several, and its seal.
+        """Write an object: pieces, each one or more buffers, and their seal.
 
-        It is flushed to the disk before it gets its name, unless the folder goes with this process.
+        It is flushed to the disk before it gets its name, unless the folder is removed at the end of this process.
         """
         self.store.put(key, _sealed(pieces), flush=not self.digest or self.plan.target is not None)
 
@@ -137,7 +137,7 @@ class Work(NamedTuple):
     def seal(self, key: str) -> Seal:
         """The seal at the end of an object. Raises PathMissingError, ContainerError."""
         whole = self.store.size(key)
-        size = min(whole, _TAIL)
+        size = min(whole, _TAIL_BYTES)
         while True:
             (tail,) = self.store.ranges([(key, whole - size, size)])
             words = tail[size % 8 :].view(np.int64)
@@ -148,34 +148,36 @@ class Work(NamedTuple):
             if needed <= size:
                 break
             size = needed
-        told = words[-2 * count - 2 :]
-        ends, sums = told[:-2].reshape(2, count)
+        seal = words[-2 * count - 2 :]
+        ends, sums = seal[:-2].reshape(2, count)
         ascend = (np.diff(ends, prepend=0) >= 0).all() and ends[-1] == whole - needed
-        if told[-1] != _sum_of([told[:-1]]) or not ascend:
+        if seal[-1] != _sum_of([seal[:-1]]) or not ascend:
             raise self.damaged(key)
         return Seal(ends, sums)
 
     def piece(self, key: str, number: int) -> tuple[Range, int]:
-        """Where a piece of an object is, and its checksum."""
+        """The range of a piece of an object, and its checksum."""
         seal = _seal_of(self, key)
         if number >= len(seal.ends):
             raise self.damaged(key)
         return seal.range(key, number, number + 1), int(seal.sums[number])
 
     def last_pieces(self, keys: Sequence[str]) -> Iterator[Array]:
-        """The last piece of each object; so many at once as an object store serves."""
-        return side_by_side(lambda key: next(self.ranges([self.piece(key, len(_seal_of(self, key).ends) - 1)])), keys)
+        """The last piece of each object, read concurrently."""
+        return map_concurrently(
+            lambda key: next(self.ranges([self.piece(key, len(_seal_of(self, key).ends) - 1)])), keys
+        )
 
-    def ranges(self, wanted: Sequence[tuple[Range, int]]) -> Iterator[Array]:
-        """Pieces of objects, each with its checksum. Raises ContainerError for damaged ones."""
-        found = self.store.ranges([place for place, _ in wanted])
-        for block, (place, known) in zip(found, wanted, strict=True):
+    def ranges(self, pieces: Sequence[tuple[Range, int]]) -> Iterator[Array]:
+        """The bytes of pieces, given by range and checksum. Raises ContainerError for damaged ones."""
+        found = self.store.ranges([place for place, _ in pieces])
+        for block, (place, known) in zip(found, pieces, strict=True):
             if _sum_of([block]) != known:
                 raise self.damaged(place[0])
             yield block
 
     def slice(self, key: str, start: int, stop: int, seal: Seal | None = None) -> Array:
-        """The bytes start … stop - 1 of an object, from its pieces, which are checked."""
+        """The bytes start … stop - 1 of an object. The pieces that contain them are checked."""
         if start == stop:
             return np.empty(0, np.uint8)
         seal = seal or _seal_of(self, key)
@@ -191,7 +193,7 @@ class Work(NamedTuple):
         return block[start - place[1] : stop - place[1]]
 
     def save(self, key: str, **arrays: Any) -> None:
-        """Leave an object of arrays by name."""
+        """Write an object of arrays by name."""
         file = io.BytesIO()
         np.savez(file, **arrays)
         self.put(key, [file.getvalue()])
@@ -207,28 +209,28 @@ class Work(NamedTuple):
             raise self.damaged(key) from error
 
     def put_array(self, key: str, parts: Iterable[Array]) -> None:
-        """Leave one array, given in parts."""
+        """Write an object of one array, given in parts."""
         self.put(key, itertools.chain.from_iterable(map(pages_of, parts)))
 
     def array(self, key: str, dtype: np.dtype[Any]) -> LazyArray:
-        """Such an array, read where it is sliced."""
+        """An array of `put_array`, read on demand."""
         size = dtype.itemsize
         count = int(_seal_of(self, key).ends[-1]) // size
         return lazy(count, dtype, lambda a, b: self.slice(key, a * size, b * size).view(dtype))
 
     def damaged(self, key: str) -> ContainerError:
-        """The error for an object that is not as a step has left it."""
+        """The error for a damaged object."""
         return ContainerError(Problem(f"{self.address}/{key}", "is damaged; start the build again in another folder"))
 
 
 def pages_of(array: Array) -> Iterator[Any]:
-    """The bytes of an array in pieces of bounded size, one at least."""
+    """The bytes of an array in pieces of bounded size, at least one."""
     raw = np.ascontiguousarray(array).reshape(-1).view(np.uint8)
-    return (raw[at : at + _PAGE].data for at in range(0, max(len(raw), 1), _PAGE))
+    return (raw[at : at + _PAGE_BYTES].data for at in range(0, max(len(raw), 1), _PAGE_BYTES))
 
 
 def _sealed(pieces: Iterable[Any]) -> Iterator[Any]:
-    """The buffers of pieces, and then their seal: ends and checksums, their number, a checksum of these."""
+    """The buffers of pieces, and then their seal: ends, checksums, the number of pieces, a checksum of all these."""
     ends, sums, end = [], [], 0
     for piece in pieces:
         buffers = piece if isinstance(piece, list) else [piece]
@@ -259,7 +261,7 @@ _KNOWN: dict[Work, tuple[Plan, Source]] = {}
 
 @contextlib.contextmanager
 def open_work(address: str, plan: Plan, source: Source, *, sent: bool = False) -> Iterator[Work]:
-    """The work of a plan. sent: other processes run steps, and find the plan and the source in the folder."""
+    """The work of a plan. sent: other processes run steps, and read the plan and the source from the folder."""
     raw = _pickled((plan, source)) if sent else b""
     work = Work(address, hashlib.sha256(raw).hexdigest() if sent else plan.id)
     _KNOWN[work] = plan, source
@@ -274,7 +276,7 @@ def open_work(address: str, plan: Plan, source: Source, *, sent: bool = False) -
 def _loaded(work: Work) -> tuple[Plan, Source]:
     """The plan and the source, read once in every process.
 
-    The digest comes with the step from the process that has called, so that nothing else is unpickled.
+    The digest comes from the calling process, together with the step, so only its own pickle is loaded.
     """
     if work not in _KNOWN:
         raw = bytes(work.get("plan"))
@@ -293,4 +295,4 @@ def _pickled(source: Any) -> bytes:
     try:
         return bytes(pickler.dumps(source))
     except Exception as error:
-        raise OptionError(Problem("source", f"cannot be sent to other processes: {error}; give a path")) from error
+        raise OptionError(Problem("source", f"cannot be sent to other processes: {error}; pass a path")) from error

@@ -1,1 +1,1 @@
-"""Containers hold one JSON header and named one-dimensional arrays. They know no level and no data type."""
+"""Containers store one JSON header and named one-dimensional arrays, independent of levels and data types."""

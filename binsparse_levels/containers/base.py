@@ -27,7 +27,7 @@ from ..limits import Limits, as_integers
 
 @dataclass(frozen=True)
 class ArrayInfo:
-    """The metadata of an array. nbytes: the bytes that it takes in the container."""
+    """The metadata of an array. nbytes: its stored size in the container."""
 
     shape: tuple[int, ...]
     dtype: np.dtype[Any]
@@ -41,9 +41,9 @@ class Reader(Protocol):
         """The parsed JSON. Raises ContainerError for a container without a header, DescriptorError for invalid JSON."""
 
     def array(self, name: str) -> LazyArray | None:
-        """An array as it is stored, read where it is sliced while the container is open; None for an unknown name.
+        """A stored array, read on demand while the container is open; None for an unknown name.
 
-        An array that is not one-dimensional tells its shape, and must not be sliced. Raises ContainerError
+        An array that is not one-dimensional has a shape, but must not be sliced. Raises ContainerError
         for an object that is not an array, UnsafeError for an array that must not be read.
         """
 
@@ -59,13 +59,13 @@ class Writer(Protocol):
 
 @dataclass(frozen=True)
 class Storage:
-    """How a container stores arrays. An option holds for all arrays, or is a mapping by name of the array.
+    """The options with which a container stores arrays: each for all arrays, or a mapping by name of the array.
 
     Parameters
     ----------
     compression: `gzip`, `zstd`, `blosc` or `none`
     chunks, shards: lengths in items
-    checksum: whether every chunk has a checksum
+    checksum: True if every chunk has a checksum
 
     None is the default of the container.
 
@@ -79,8 +79,8 @@ class Storage:
     checksum: bool | None = None
 
     def __post_init__(self) -> None:
-        wanted: dict[str, Any] = {"compression": str, "chunks": int, "shards": int}
-        for field, kind in wanted.items():
+        expected: dict[str, Any] = {"compression": str, "chunks": int, "shards": int}
+        for field, kind in expected.items():
             option = getattr(self, field)
             if kind is int and option is not None:
                 by_name = isinstance(option, Mapping)
@@ -96,7 +96,7 @@ class Storage:
             raise OptionError(Problem("checksum", f"expected True or False, got {self.checksum!r:.40}"))
 
     def check_names(self, names: Collection[str]) -> None:
-        """Raise OptionError for a mapping with a name that no array has."""
+        """Raise OptionError for a mapping with an unknown array name."""
         for field in fields(self):
             option = getattr(self, field.name)
             unknown = set(option) - set(names) if isinstance(option, Mapping) else set()
@@ -109,12 +109,12 @@ class Storage:
         return value.get(name) if isinstance(value, Mapping) else value
 
     def refuse(self, container: str, *, but: Collection[str] = (), compressions: Collection[str] = ()) -> None:
-        """Raise OptionError for an option that the container does not have."""
+        """Raise OptionError for an option that the container does not support."""
         for field in fields(self):
             if getattr(self, field.name) is not None and field.name not in but:
                 raise OptionError(Problem(field.name, f"{container} has no such option"))
-        asked = self.compression.values() if isinstance(self.compression, Mapping) else [self.compression]
-        for compression in asked:
+        given = self.compression.values() if isinstance(self.compression, Mapping) else [self.compression]
+        for compression in given:
             if compression is not None and compression not in compressions:
                 what = f"expected one of {', '.join(compressions)}, got {compression!r:.40}"
                 raise OptionError(Problem("compression", what))
@@ -124,7 +124,7 @@ DEFAULT_STORAGE = Storage()
 
 
 def names_in(header: Any) -> set[str]:
-    """The names that the arrays of a tensor have in the container, from its parsed header, which may be faulty."""
+    """The names of the arrays of a tensor, from its parsed header, which may be faulty."""
     inner = header.get("binsparse", header) if isinstance(header, dict) else None
     types = inner.get("data_types") if isinstance(inner, dict) else None
     names = set(types) if isinstance(types, dict) else set()
@@ -136,24 +136,24 @@ def names_in(header: Any) -> set[str]:
 
 
 def named_by(read_header: Callable[[], Any], arrays: Iterable[str]) -> set[str]:
-    """Those of the names of arrays that a header names; all of them where the header is damaged."""
+    """The given array names that a header contains; all of them if the header is damaged."""
     try:
         return names_in(read_header()).intersection(arrays)
     except BinsparseError:
         return set(arrays)
 
 
-def asked_for(size: int, length: int, usual: int) -> int:
-    """The chunk size to use when an array grows. The only chunk of a short array may grow to the usual size."""
+def grown_chunk(size: int, length: int, usual: int) -> int:
+    """The chunk size of an array that grows. The only chunk of a short array may grow to the usual size."""
     return size if size < length else max(size, usual)
 
 
 def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
-    """PATH[:GROUP] → (path, group or None). A path that exists as it stands wins, else the last colon splits.
+    """PATH[:GROUP] → (path, group or None). The last colon splits, unless the whole text is an existing path.
 
-    `:/` is the root group. No colon splits that belongs to a drive, or in a URL to its scheme, user, host, port, query
-    or to `::`, which chains URLs. The group stands before a query: `http://host:80/a.zarr:group?key=x`. A URL of `file://`
-    becomes its path.
+    `:/` is the root group. The colon of a drive never splits, nor that of the scheme, user, host, port or query of a
+    URL, nor `::`, which chains URLs. The group comes before a query: `http://host:80/a.zarr:group?key=x`. A URL of
+    `file://` becomes its path.
     """
     text = os.fspath(path)
     if not isinstance(text, str):
@@ -182,60 +182,60 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
 
 
 def is_url(path: Any) -> bool:
-    """Whether a path is a URL, which zarr opens."""
+    """Return True if a path is a URL."""
     return isinstance(path, str) and "://" in path
 
 
 _FILE = re.compile(r"^file://(?:/(?=[A-Za-z]:[/\\]))?")
 
 
-# What a path begins with, in which no colon splits: a drive; or of the last URL of a chain all up to the port, and the
-# drive behind it.
+# The beginning of a path in which no colon splits: a drive; or the last URL of a chain up to the port, and the drive
+# after it.
 _ADDRESS = re.compile(
     r"(?s:.*://(?:[^/@]*@)?(?:\[[^\]/]*\])?[^/:]*(?::[0-9]+(?=/|$))?(?:/[A-Za-z]:(?=[/\\]))?|(?:[/\\]{2}[?.][/\\])?.:|)"
 )
 
 
-_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}  # a disk that is full
-UNWRITABLE = _FULL | {errno.EIO, errno.EROFS}
+_DISK_FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+UNWRITABLE = _DISK_FULL | {errno.EIO, errno.EROFS}
 
 
-def unwritten(place: str, error: OSError) -> ContainerError:
-    """The error for what the system does not write."""
+def write_error(place: str, error: OSError) -> ContainerError:
+    """The ContainerError for a failed write."""
     remedy = "make room" if error.errno in UNWRITABLE else "check the rights"
     remedy = "make the folder" if isinstance(error, FileNotFoundError) else remedy
     return ContainerError(Problem(place, f"cannot be written: {error.strerror}; {remedy} or choose another path"))
 
 
 @contextlib.contextmanager
-def touching(name: str) -> Iterator[None]:
-    """Turn any exception of a library into ContainerError or LimitError."""
+def wrap_errors(name: str) -> Iterator[None]:
+    """Raise any exception of a library as ContainerError or LimitError."""
     try:
         yield
     except Exception as error:
-        raise_as_ours(error, name)
+        raise_wrapped(error, name)
 
 
-def raise_as_ours(error: Exception, name: str) -> NoReturn:
+def raise_wrapped(error: Exception, name: str) -> NoReturn:
     """Raise an exception of a library as ContainerError or LimitError.
 
-    `touching` calls five functions, which is too many where small arrays are read.
+    `wrap_errors` calls five functions, which takes too long for small arrays.
     """
     if isinstance(error, BinsparseError):
         raise error
     refuse_memory(error, name)
-    if isinstance(error, OSError) and error.errno in _FULL:
-        raise unwritten(name, error) from error
-    said = str(error).partition("\n\n")[0]  # behind it, a library may print its own objects
+    if isinstance(error, OSError) and error.errno in _DISK_FULL:
+        raise write_error(name, error) from error
+    said = str(error).partition("\n\n")[0]  # after it, a library may print its own objects
     remedy = "; check the address, the rights and the connection" if "://" in name else ""
     raise ContainerError(Problem(name, f"cannot be read or written: {said:.600}{remedy}")) from error
 
 
 def bounded_chunk(name: str, chunk: int, length: int, itemsize: int, limits: Limits) -> None:
-    """Raise LimitError for a chunk that is too large, or far larger than its array. chunk, length: in items."""
+    """Raise LimitError for a chunk that is too large, or much larger than its array. chunk, length: in items."""
     limits.hold("array_bytes", chunk * itemsize, name, "the size in bytes of a chunk")
-    if chunk * itemsize > max(length * itemsize, _LARGE_CHUNK):
+    if chunk * itemsize > max(length * itemsize, _MAX_SMALL_CHUNK_BYTES):
         raise LimitError(Problem(name, f"an array of {length} items is stored in a chunk of {chunk}"))
 
 
-_LARGE_CHUNK = 2**26  # bytes
+_MAX_SMALL_CHUNK_BYTES = 2**26  # of a chunk that is larger than its array

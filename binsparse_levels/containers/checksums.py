@@ -1,6 +1,6 @@
-"""A seal: checksums (CRC-32C) of the header and of every array, kept in the header.
+"""A seal: checksums (CRC-32C) of the header and of every array, stored in the header.
 
-The seal stands beside the descriptor, and other programs leave it alone: {"header": crc32c, "arrays": {name: crc32c}}.
+The seal is next to the descriptor, and other programs ignore it: {"header": crc32c, "arrays": {name: crc32c}}.
 The checksum of the header is that of its JSON without the seal, keys sorted, without white space.
 """
 
@@ -28,7 +28,7 @@ def sealed(header: Mapping[str, Any], sums: Mapping[str, int]) -> dict[str, Any]
 
 
 class _Sum:
-    """The checksum of an array in pieces, with its type and length: other arrays may have the same bytes."""
+    """The checksum of an array in pieces. It covers type and length too: different arrays may have the same bytes."""
 
     def __init__(self) -> None:
         self._bytes, self._size = 0, 0
@@ -44,7 +44,7 @@ class _Sum:
 
 
 def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:
-    """The same pieces. After the last piece, `sums` has the checksum of the array."""
+    """The same pieces. After the last piece, the checksum of the array is in `sums`."""
 
     def plan() -> Iterator[tuple[int, Callable[[], npt.NDArray[Any]]]]:
         total = _Sum()
@@ -67,7 +67,7 @@ def unsealed(header: Any) -> tuple[Any, dict[str, int]]:
 
 
 def check_array(name: str, pieces: Iterable[npt.NDArray[Any]], sums: Mapping[str, int]) -> None:
-    """Raise ContainerError for an array, in pieces, that differs from its checksum, if it has a checksum."""
+    """Raise ContainerError for an array, in pieces, that does not match its checksum, if it has one."""
     if not sums:
         return
     total, dtype = _Sum(), np.dtype(np.uint8)

@@ -1,7 +1,7 @@
 """Local files, read without the libraries of their formats.
 
-Symbolic links are not followed. Bytes are read straight into their array. `touching` turns the exceptions
-raised here into ContainerError.
+Symbolic links are not followed. Bytes are read directly into their array. Callers turn the exceptions raised here into
+ContainerError by `wrap_errors`.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
 from ..parallel import each
 from ..system import MOST_AT_ONCE, is_link, read_at
-from .base import raise_as_ours
+from .base import raise_wrapped
 
 DIRECT = hasattr(os, "preadv")  # without preadv, the libraries read the files
-_OCTET = np.dtype(np.uint8)
-STEP = 2**22  # bytes that a thread reads in one call
+_BYTE = np.dtype(np.uint8)
+STEP = 2**22  # bytes that a thread reads in a call
 
 
 def refuse_links(root: str, key: str) -> None:
@@ -47,7 +47,7 @@ def refuse_links(root: str, key: str) -> None:
 def open_file(path: str, missing: type[ContainerError] = ContainerError, buffering: int = -1) -> IO[bytes]:
     """A file that is open for reading.
 
-    Raises UnsafeError for a symbolic link, `missing` for a missing file, ContainerError where opening fails.
+    Raises UnsafeError for a symbolic link, `missing` for a missing file, ContainerError if opening fails.
     """
     try:
         status = os.lstat(path)
@@ -55,7 +55,7 @@ def open_file(path: str, missing: type[ContainerError] = ContainerError, bufferi
         raise missing(Problem(path, "no such file")) from None
     if is_link(status):
         raise UnsafeError(Problem(path, "a symbolic link is not followed"))
-    if not stat.S_ISREG(status.st_mode):  # a pipe would wait for somebody to write
+    if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
         raise missing(Problem(path, "no such file"))
     try:
         return open(path, "rb", buffering)
@@ -72,7 +72,7 @@ def open_zip(path: str | IO[bytes]) -> zipfile.ZipFile:
 
 
 def handle_of(stream: IO[bytes]) -> int | IO[bytes]:
-    """The descriptor of a file that is open; the stream itself where it has none, as of a file that is far."""
+    """The descriptor of an open file; the stream itself if it has none, such as that of a remote file."""
     try:
         return stream.fileno()
     except OSError:
@@ -80,8 +80,8 @@ def handle_of(stream: IO[bytes]) -> int | IO[bytes]:
 
 
 def read_into(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None:
-    """Fill an array with the bytes at an offset of a file. Raises EOFError where the file is too short."""
-    left = array.view(_OCTET).data
+    """Fill an array with the bytes at an offset of a file. Raises EOFError if the file is too short."""
+    left = array.view(_BYTE).data
     while left:
         if isinstance(handle, int):
             count = read_at(handle, left[:MOST_AT_ONCE], at)
@@ -89,9 +89,9 @@ def read_into(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None
                 return
         else:
             handle.seek(at)
-            octets = handle.read(len(left))
-            count = len(octets)
-            left[:count] = octets
+            raw = handle.read(len(left))
+            count = len(raw)
+            left[:count] = raw
         if not count:
             raise EOFError("the file ends before the array does")
         left, at = left[count:], at + count
@@ -111,14 +111,14 @@ def parts_of(handle: int | IO[bytes], at: int, dtype: np.dtype[Any], name: str, 
             (read_in_steps if size > STEP else read_into)(handle, array, at + start * item)
             return array
         except Exception as error:
-            raise_as_ours(error, name)
+            raise_wrapped(error, name)
 
     return read
 
 
 def read_in_steps(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None:
-    """`read_into` in threads: of 168 MB in the page cache 12.3 ms with two, 14.5 with one; 14.7 and 22 into memory that
-    was never touched.
+    """`read_into` with threads: 168 MB in the page cache 14.5 ms → 12.3 ms with two threads; into fresh memory
+    22 ms → 14.7 ms.
     """
     raw = array.view(np.uint8)
     each(lambda begin: read_into(handle, raw[begin : begin + STEP], at + begin), range(0, raw.size, STEP))

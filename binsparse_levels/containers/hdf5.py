@@ -17,7 +17,7 @@ from ..errors import ContainerError, PathExistsError, PathMissingError, Problem,
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import unchanged_by_others
-from .base import DEFAULT_STORAGE, Storage, asked_for, bounded_chunk, named_by, names_in, raise_as_ours, touching
+from .base import DEFAULT_STORAGE, Storage, bounded_chunk, grown_chunk, named_by, names_in, raise_wrapped, wrap_errors
 from .direct import DIRECT, parts_of
 from .hdf5_files import Disk, child_of
 from .hdf5_files import opened as opened
@@ -25,10 +25,10 @@ from .hdf5_files import walk as walk
 from .replacing import Others, Overwrite, hold_lock, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
-# Large arrays begin at a page: to read 124 MB takes 8.7 ms, from where they would fall else 10.8.
+# Large arrays are aligned to pages: 10.8 ms → 8.7 ms for 124 MB.
 _ALIGNED = {"alignment_threshold": 2**16, "alignment_interval": 2**12}
-_LEVEL = 4  # of gzip, as in h5py
-CHUNK = 2**17  # items: half of the speed is lost in chunks of a thousand
+_GZIP_LEVEL = 4  # of gzip, as in h5py
+CHUNK = 2**17  # items: chunks of a thousand items are half as fast
 
 # The HDF5 filters that may run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
 # lz4, bitshuffle, zstd, blosc2.
@@ -36,7 +36,7 @@ _FILTERS = {1, 2, 3, 4, 5, 6, 32000, 32001, 32004, 32008, 32015, 32026}
 
 
 class HDF5Reader:
-    """A group that is open for reading. Nothing outside of the file is read.
+    """A group that is open for reading. Nothing outside the file is read.
 
     Soft and external links, virtual datasets, external storage and unknown filters are refused.
     """
@@ -47,10 +47,10 @@ class HDF5Reader:
         self._limits = limits
         self._file = group.id if isinstance(group.id, h5py.h5f.FileID) else h5py.h5i.get_file_id(group.id)
         driver = self._file.get_access_plist().get_driver()
-        self._remote = driver == h5py.h5fd.fileobj_driver  # read through Python: it may lie on a web server
+        self._remote = driver == h5py.h5fd.fileobj_driver  # a Python stream may read from a web server
         # The descriptor of a file whose contiguous arrays are read at their offset: a small slice in half of the time.
-        near = DIRECT and driver == h5py.h5fd.SEC2 and not self._file.get_intent() & h5py.h5f.ACC_RDWR
-        plain = near and not self._file.get_create_plist().get_userblock()
+        local = DIRECT and driver == h5py.h5fd.SEC2 and not self._file.get_intent() & h5py.h5f.ACC_RDWR
+        plain = local and not self._file.get_create_plist().get_userblock()
         self._handle: int | None = self._file.get_vfd_handle() if plain else None
 
     def read_header(self) -> Any:
@@ -70,15 +70,15 @@ class HDF5Reader:
                 array.read_at_offset(self._handle)
             return array
         except Exception as error:
-            raise_as_ours(error, name)
+            raise_wrapped(error, name)
 
     @property
     def kind(self) -> str:
-        """The kind of file. Both kinds are read alike."""
+        """The kind of file. Both kinds are read the same way."""
         return "netcdf" if has_attribute(self.group.file, "_NCProperties") else "hdf5"
 
     def storage(self, name: str) -> Storage:
-        """How an array is stored, as options for a writer. Any compression counts as gzip.
+        """The storage options of an array, for a writer. Any compression counts as gzip.
 
         Precondition: `array` was called.
         """
@@ -88,13 +88,13 @@ class HDF5Reader:
         plain = {*array.filters} <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
         return Storage(
             "none" if plain else "gzip",
-            asked_for(array.chunk, len(array), CHUNK),
+            grown_chunk(array.chunk, len(array), CHUNK),
             checksum=None if h5py.h5z.FILTER_FLETCHER32 in array.filters else False,
         )
 
 
 class _Dataset(LazyArray):
-    """A dataset of one dimension. h5py's own object takes longer to make than a small array to read."""
+    """A one-dimensional dataset. Creating h5py's own object takes longer than reading a small array."""
 
     def __init__(self, dataset: h5py.h5d.DatasetID, name: str, limits: Limits, remote: bool) -> None:
         properties = dataset.get_create_plist()
@@ -106,9 +106,9 @@ class _Dataset(LazyArray):
             raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
         if unknown := {*self.filters} - _FILTERS:
             raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed"))
-        # In a remote file, to count the bytes of chunks reads about all of them.
+        # In a remote file, counting the bytes of chunks would read most of the file.
         size = None if self.chunked and remote else dataset.get_storage_size()
-        super().__init__(dataset.shape or (), dataset.dtype, size)  # no shape where it never has any item
+        super().__init__(dataset.shape or (), dataset.dtype, size)  # a null dataspace has no shape
         self.chunk = math.prod(properties.get_chunk()) if self.chunked else 1
         self._id, self._name, self._limits, self._remote = dataset, name, limits, remote
         self._checked = not self.chunked
@@ -129,10 +129,10 @@ class _Dataset(LazyArray):
             self._id.read(h5py.h5s.create_simple(items.shape), there, items)
             return items
         except Exception as error:
-            raise_as_ours(error, self._name)
+            raise_wrapped(error, self._name)
 
     def read_at_offset(self, handle: int) -> None:
-        """Read the items from the open file without the library, where they are stored as numpy has them."""
+        """Read the items from the open file without the library, if numpy has their stored type."""
         whole = math.prod(self.shape) * self.dtype.itemsize
         if len(self.shape) != 1 or not whole or self._nbytes != whole or self.dtype.kind not in "iuf":
             return
@@ -146,12 +146,12 @@ class _Dataset(LazyArray):
         self.part = part  # type: ignore[assignment, method-assign]
 
     def _check_chunks(self, start: int, stop: int) -> None:
-        """Raise ValueError for a chunk of no bytes: the library crashes when it filters nothing."""
+        """Raise ValueError for a chunk of no bytes: the library crashes when it filters an empty chunk."""
         sizes: list[int] = []
         if not self._remote:
             self._id.chunk_iter(lambda info: sizes.append(info.size))
         for at in range(start // self.chunk * self.chunk, stop, self.chunk) if self._remote else ():
-            with contextlib.suppress(OSError, RuntimeError):  # it was never written
+            with contextlib.suppress(OSError, RuntimeError):  # the chunk was never written
                 sizes.append(len(self._id.read_direct_chunk((at,))[1]))
         if 0 in sizes:
             raise ValueError("a chunk is stored in no bytes")
@@ -171,7 +171,7 @@ def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
             attribute.read(item)
             text = item.item()
     except Exception as error:
-        raise_as_ours(error, name)
+        raise_wrapped(error, name)
     if not isinstance(text, bytes):
         there = f"values of shape {shape}" if text is None else type(text).__name__
         raise ContainerError(Problem(name, f"expected a string, got {there}"))
@@ -179,7 +179,7 @@ def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
 
 
 def has_attribute(group: h5py.Group, name: str) -> bool:
-    """Whether a group has an attribute. `name in group.attrs` takes ten times as long."""
+    """Return True if a group has an attribute. `name in group.attrs` takes ten times as long."""
     there: bool = h5py.h5a.exists(group.id, name.encode())
     return there
 
@@ -187,7 +187,7 @@ def has_attribute(group: h5py.Group, name: str) -> bool:
 class HDF5Writer:
     """A group that is open for writing.
 
-    Arrays are contiguous, so that they can be mapped. With compression or chunks, they are chunked with a checksum.
+    Arrays are contiguous, so they can be mapped. With compression or chunks, they are chunked with a checksum.
     """
 
     def __init__(self, group: h5py.Group, storage: Storage) -> None:
@@ -205,14 +205,14 @@ class HDF5Writer:
             options["chunks"] = (min(chunks or CHUNK, pieces.length),)
             checksum = self._storage.checksum
             if checksum is None:
-                checksum = compression != "gzip"  # a deflated chunk has its own, Adler-32
+                checksum = compression != "gzip"  # a deflated chunk contains one already, Adler-32
             options["fletcher32"] = checksum
         if options and compression == "gzip":
-            options |= {"compression": "gzip", "compression_opts": _LEVEL, "shuffle": True}
+            options |= {"compression": "gzip", "compression_opts": _GZIP_LEVEL, "shuffle": True}
         dataset = self.group.create_dataset(name, (pieces.length,), pieces.dtype.newbyteorder("<"), **options)
         at = 0
         for piece in pieces.regrouped(*options.get("chunks", (1,))) if options else pieces.each():
-            with touching(name):
+            with wrap_errors(name):
                 dataset[at : at + len(piece)] = piece
             at += len(piece)
 
@@ -235,11 +235,11 @@ def arrays_in(group: h5py.Group, limits: Limits) -> list[str]:
 
 
 def others(path: str) -> set[str]:
-    """The names in a file, of members and attributes, that neither a tensor at its root nor NetCDF has made.
+    """The members and attributes of a file that belong neither to a tensor at its root nor to NetCDF.
 
     Raises ContainerError.
     """
-    with opened(path) as file, touching(path):
+    with opened(path) as file, wrap_errors(path):
         ours = {ATTRIBUTE, "_NCProperties"}
         if has_attribute(file, ATTRIBUTE):
             hard = [name for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
@@ -247,15 +247,15 @@ def others(path: str) -> set[str]:
             ours |= named_by(HDF5Reader(file, DEFAULT_LIMITS).read_header, arrays)
             for name in ours & arrays.keys():
                 if has_attribute(arrays[name], "DIMENSION_LIST"):
-                    ours |= {scale.name[1:] for lies in arrays[name].dims for scale in lies.values()}
+                    ours |= {scale.name[1:] for dim in arrays[name].dims for scale in dim.values()}
         return {*file, *file.attrs} - ours
 
 
 @contextlib.contextmanager
-def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[HDF5Writer]:
-    """A new group within an open group. When the block ends well, the tensor moves from there to the open group.
+def _beneath(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage) -> Iterator[HDF5Writer]:
+    """A temporary group within an open group. If the block succeeds, the tensor moves from there to the open group.
 
-    Where the block fails, the open group keeps its content.
+    If the block fails, the open group keeps its content.
     """
     name = str(place)
     if place.file.mode == "r":
@@ -264,12 +264,12 @@ def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage)
     if there and not overwrite:
         raise PathExistsError(Problem(name, "has a tensor; pass overwrite=True"))
     old = arrays_in(place, limits) if there else []
-    with touching(name):
+    with wrap_errors(name):
         aside = place.create_group(os.path.basename(part_of("tensor")))
     try:
         new = aside.create_group("new")
         yield HDF5Writer(new, storage)
-        with touching(name):
+        with wrap_errors(name):
             place.file.flush()  # the disk may be full
             for array in new:
                 if array not in old and place.id.links.exists(array.encode()):
@@ -287,7 +287,7 @@ def _aside(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storage)
 
 @contextlib.contextmanager
 def reading(path: str | h5py.Group, group: str | None, limits: Limits) -> Iterator[HDF5Reader]:
-    """Open a group of a file, or of a group that is open. Raises ContainerError, UnsafeError, PathMissingError."""
+    """Open a group of a file, or of an open group. Raises ContainerError, UnsafeError, PathMissingError."""
     with opened(path) as file:
         yield HDF5Reader(walk(file, group), limits)
 
@@ -300,29 +300,29 @@ def writing(
     limits: Limits,
     storage: Storage,
     *,
-    beside: Others = others,
+    list_others: Others = others,
     by: type[HDF5Writer] = HDF5Writer,
     **options: Any,
 ) -> Iterator[HDF5Writer]:
-    """A group of a new file, or of a copy of the file. The new file replaces the old file when the block ends well.
+    """A group of a new file, or of a copy of the file. The new file replaces the old one if the block succeeds.
 
     Without a group, the whole file is replaced; with a group, and in an open group, only the tensor in it.
-    beside: lists what the file holds beside what is written. by: the writer. options: of h5py, for a new file. Raises
-    OptionError, and PathExistsError as `refuse_existing` does.
+    list_others: lists the members of the file that are not part of the tensor. by: the writer. options: of h5py, for a
+    new file. Raises OptionError, and PathExistsError as `refuse_existing` does.
     """
     storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
     if isinstance(path, h5py.Group):
-        with opened(path) as place, _aside(place, bool(overwrite), limits, storage) as writer:
+        with opened(path) as place, _beneath(place, bool(overwrite), limits, storage) as writer:
             yield writer
         return
-    with changing(path, overwrite, beside, keep=keeps(path, group, overwrite, beside), **options) as file:
+    with changing(path, overwrite, list_others, keep=keeps(path, group, overwrite, list_others), **options) as file:
         place = walk(file, group, make=True, track_order=options.get("track_order"))
-        with touching(path):
+        with wrap_errors(path):
             writer = by(place, storage)
         if has_attribute(place, ATTRIBUTE):
             if not overwrite:
                 raise PathExistsError(Problem(f"{path}:{group or '/'}", "has a tensor; pass overwrite=True"))
-            with touching(path):
+            with wrap_errors(path):
                 writer.clear(limits)
         yield writer
 
@@ -331,18 +331,18 @@ def writing(
 def changing(
     path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, **options: Any
 ) -> Iterator[h5py.File]:
-    """A new file, or with `keep` a copy of the old file. It replaces the old file when the block ends well.
+    """A new file, or with `keep` a copy of the old file. It replaces the old file if the block succeeds.
 
     overwrite, others: as for `replacing`. options: of h5py, for a new file. Raises ContainerError.
     """
     with unused(path, keep), replacing(path, overwrite, keep=keep, others=others) as part, Disk(part) as disk:
         old = keep and os.path.getsize(part)
         try:
-            with touching(path):
+            with wrap_errors(path):
                 file = h5py.File(disk, "r+") if old else h5py.File(disk, "w", **_ALIGNED, **options)
             with file:
                 yield file
-        finally:  # what the library says after a failed write misleads
+        finally:  # the library's message after a failed write is misleading
             disk.raise_failure()
 
 
@@ -350,7 +350,7 @@ def changing(
 def unused(path: str, keep: bool) -> Iterator[None]:
     """Keep other programs from opening a file for writing.
 
-    Raises ContainerError where one has: its changes to the old file would be lost. keep: as for `replacing`.
+    Raises ContainerError if one has opened it: its changes to the old file would be lost. keep: as for `replacing`.
     """
     with hold_lock(path) if keep else contextlib.nullcontext(), unchanged_by_others(path) as free:
         if not free:
@@ -361,7 +361,7 @@ def unused(path: str, keep: bool) -> Iterator[None]:
 
 def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str | None:
     """The first of these names that an attribute or a member of a group has; None for a missing group."""
-    with opened(path) as file, contextlib.suppress(PathMissingError), touching(file.file.filename):
+    with opened(path) as file, contextlib.suppress(PathMissingError), wrap_errors(file.file.filename):
         place = walk(file, group)
         for name in among:
             if h5py.h5a.exists(place.id, name.encode()) or place.id.links.exists(name.encode()):
@@ -379,13 +379,13 @@ def list_groups(
     names = []
 
     def look(name: str, item: Any) -> None:
-        with touching(name):
+        with wrap_errors(name):
             if isinstance(item, h5py.Group) and (
                 has_attribute(item, ATTRIBUTE) or any(claim(item) for claim in claims)
             ):
                 names.append(name)
 
-    with opened(path) as file, touching(str(path)):
+    with opened(path) as file, wrap_errors(str(path)):
         look("", file)
         file.visititems(look)
     return names

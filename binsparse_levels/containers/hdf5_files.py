@@ -1,4 +1,4 @@
-"""HDF5 files: opened for reading without following a link, and written where the disk may be full."""
+"""HDF5 files: reading without following links, and writing that survives a full disk."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ import numpy as np
 
 from ..arrays import Array
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
-from .base import raise_as_ours
+from .base import raise_wrapped
 
 
 class _Stream:
     """A stream that h5py reads while it holds its lock.
 
-    The stream may wait for another thread: fsspec has one for its requests. Garbage of h5py's that is collected there
-    would wait for the lock, and each thread for the other. So no garbage is collected meanwhile.
+    The stream may wait for another thread: fsspec has one for its requests. If that thread collected garbage of h5py,
+    it would wait for the lock: a deadlock. So garbage collection is disabled during a read.
     """
 
     def __init__(self, stream: IO[bytes]) -> None:
-        self.read, self.seek, self.tell = stream.read, stream.seek, stream.tell  # h5py asks for all three
+        self.read, self.seek, self.tell = stream.read, stream.seek, stream.tell  # h5py requires all three
         self._stream: Any = stream
 
     def readinto(self, buffer: Any) -> int:
@@ -39,7 +39,7 @@ class _Stream:
 
 
 def opened(path: str | IO[bytes] | h5py.Group) -> contextlib.AbstractContextManager[h5py.Group]:
-    """A file that is open for reading, which the block closes; or the group that was passed, which stays open.
+    """A file opened for reading, which the block closes; or the given group, which stays open.
 
     path: a stream is read through Python. Raises ContainerError, PathMissingError.
     """
@@ -49,7 +49,7 @@ def opened(path: str | IO[bytes] | h5py.Group) -> contextlib.AbstractContextMana
         return contextlib.nullcontext(path)
     try:
         file: contextlib.AbstractContextManager[h5py.Group]
-        if isinstance(path, str):  # without properties that only writers need, in two thirds of the time
+        if isinstance(path, str):  # without properties that only writers need, which takes a third less time
             file = h5py.File(h5py.h5f.open(os.fsencode(path), h5py.h5f.ACC_RDONLY))
         else:
             file = h5py.File(_Stream(path))
@@ -63,7 +63,7 @@ def opened(path: str | IO[bytes] | h5py.Group) -> contextlib.AbstractContextMana
 
 
 def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order: bool | None = None) -> h5py.Group:
-    """The group of that path; `make` makes what is missing. track_order: of h5py, for new groups."""
+    """The group at a path. make: create missing groups. track_order: of h5py, for new groups."""
     place: h5py.Group = file
     for part in filter(None, (group or "").split("/")):
         if part in (".", ".."):
@@ -76,7 +76,7 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order
 
 
 def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
-    """The identifier of the object of that kind and name, through a hard link alone, or None."""
+    """The identifier of a member of that kind, or None. Only hard links are followed."""
     try:
         links, key = group.id.links, name.encode()
         try:
@@ -90,7 +90,7 @@ def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
             raise UnsafeError(Problem(f"{group.name}/{name}", f"a {link} is not followed"))
         child = h5py.h5o.open(group.id, key)
     except Exception as error:
-        raise_as_ours(error, name)
+        raise_wrapped(error, name)
     if not isinstance(child, kind):
         raise ContainerError(Problem(f"{group.name}/{name}", f"is no {_CALLED[kind]}"))
     return child
@@ -99,21 +99,21 @@ def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
 _CALLED = {h5py.h5g.GroupID: "group", h5py.h5d.DatasetID: "dataset"}
 
 
-_METADATA = 2**20  # bytes: a larger write is of data, which nothing reads again
+_MAX_METADATA_BYTES = 2**20  # a larger write is data, which the library does not read again
 
 
 class Disk(io.FileIO):
     """A file whose failed writes are hidden from the library, and reported by `raise_failure` afterwards.
 
-    The library crashes the process when it closes a file that it could not write, or reads what it could not write.
-    So small writes are kept from the first failure on.
+    The library crashes the process if it closes a file after a failed write, or cannot read back its data. So small
+    writes are kept in memory after the first failure.
     """
 
     _failure: OSError | None = None
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "r+b")
-        self._kept: list[tuple[int, Array]] = []  # places in the file, and the bytes that stand there
+        self._kept: list[tuple[int, Array]] = []  # offsets in the file, and their bytes
 
     def write(self, data: Any) -> int:
         left, begin = memoryview(data).cast("B"), self.tell()
@@ -123,7 +123,7 @@ class Disk(io.FileIO):
                 left = left[super().write(left) or 0 :]
         except OSError as error:
             self._failure = error
-        if left and size <= _METADATA:
+        if left and size <= _MAX_METADATA_BYTES:
             self._kept.append((begin, np.frombuffer(whole, np.uint8).copy()))
         return size
 

@@ -21,7 +21,7 @@ KEY = "binsparse"
 
 
 class MemoryReader:
-    """Whole arrays are not copied, except those that the caller, or by a memory map another process, may change."""
+    """A mapping as a container. Whole arrays are copied only if the caller or another process may change them."""
 
     def __init__(self, mapping: Mapping[str, Any], limits: Limits) -> None:
         self._mapping = mapping
@@ -55,7 +55,7 @@ class MemoryReader:
 
 
 def _is_mapped(array: Any) -> bool:
-    """Whether the items lie in a memory-mapped file."""
+    """Return True if the items are in a memory-mapped file."""
     while isinstance(array, np.ndarray):
         if isinstance(array, np.memmap):
             return True

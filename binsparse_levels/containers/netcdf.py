@@ -1,7 +1,7 @@
-"""NetCDF-4: one variable on a dimension of its own for each array; the header is the global attribute `binsparse`.
+"""NetCDF-4: for each array one variable with its own dimension; the header is the global attribute `binsparse`.
 
-A NetCDF-4 file is an HDF5 file with dimension scales. It is read and written by h5py, such that the NetCDF library
-opens and extends it.
+A NetCDF-4 file is an HDF5 file with dimension scales. h5py reads and writes it such that the NetCDF library can open
+and extend it.
 """
 
 from __future__ import annotations
@@ -20,19 +20,19 @@ from .hdf5 import HDF5Writer, arrays_in, has_attribute, list_groups, others, rea
 
 __all__ = ["list_groups", "others", "reading", "writing"]
 
-# The NetCDF library extends only files that keep the order in which objects were made.
+# The NetCDF library extends only files that track the order in which objects were created.
 OPTIONS: dict[str, Any] = {"track_order": True, "libver": ("v108", "v108")}
 
-# The library takes items of these values for missing. Of bytes it takes no value so.
+# The library reads items of these values as missing. Types of one byte have no such value.
 DEFAULT_FILLS = {
     "i2": -(2**15) + 1, "i4": -(2**31) + 1, "i8": -(2**63) + 2, "u2": 2**16 - 1, "u4": 2**32 - 1, "u8": 2**64 - 2,
     "f4": np.float32(9.969209968386869e36), "f8": 9.969209968386869e36,
 }  # fmt: skip
-_CANDIDATES = 2**16  # one of them is no item, or a 16-bit array has every item
+_CANDIDATES = 2**16  # fill values, of which an array rarely contains all
 
 
 def next_dimension(file: h5py.File) -> int:
-    """The number of the next dimension of a file."""
+    """The identifier of the next dimension of a file."""
     used = [-1]
     file.visititems(lambda _, item: used.append(int(item.attrs.get("_Netcdf4Dimid", -1))))
     return max(used) + 1
@@ -50,7 +50,7 @@ class NetCDFWriter(HDF5Writer):
 
     def write(self, name: str, pieces: Pieces) -> None:
         default, width = DEFAULT_FILLS.get(pieces.dtype.str[1:]), pieces.dtype.itemsize
-        taken = np.zeros(_CANDIDATES, bool)  # by how much the bits of items are below those of the default fill value
+        taken = np.zeros(_CANDIDATES, bool)  # by the difference of the default fill value and an item, as integers
         first = np.array([default or 0], pieces.dtype).view(f"u{width}")
 
         def note(piece: Array) -> Array:
@@ -66,7 +66,7 @@ class NetCDFWriter(HDF5Writer):
         self._lay_on_dimension(dataset, f"dim_{name}")
 
     def _lay_on_dimension(self, dataset: h5py.Dataset, name: str) -> None:
-        """Make a dimension for an array. It has no coordinates, and takes no bytes."""
+        """Create a dimension for an array, without coordinates and of no bytes."""
         while name in self.group.keys():  # noqa: SIM118 (`in group` follows links)
             name += "_"  # the other dimension has a variable that is not ours
         scale = self.group.create_dataset(name, dataset.shape, ">f4")
@@ -77,12 +77,12 @@ class NetCDFWriter(HDF5Writer):
         self._dimension += 1
 
     def clear(self, limits: Limits) -> None:
-        """Delete the tensor in the group: its header, its arrays, and their dimensions that no other variable has."""
+        """Delete the tensor in the group: its header, its arrays, and the dimensions of these alone."""
         for name in arrays_in(self.group, limits):
             lies_on = self.group[name].dims[0]
             for dimension in lies_on.values():
                 lies_on.detach_scale(dimension)
-                if "REFERENCE_LIST" not in dimension.attrs:  # no other variable lies on it
+                if "REFERENCE_LIST" not in dimension.attrs:  # no other variable has it
                     del self.group[dimension.name]
         super().clear(limits)
 

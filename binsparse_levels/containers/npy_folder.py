@@ -1,6 +1,6 @@
 """A folder with one file for each array, .npy (NAME.bspnpy) or .ra (NAME.bspra), and the header in binsparse.json.
 
-Of .ra, any encoding and byte order is read. What is written is little-endian, without encoding, for all programs.
+.ra files of any encoding and byte order are read. They are written little-endian and without encoding.
 """
 
 from __future__ import annotations
@@ -37,17 +37,17 @@ class FolderReader:
             return load_json(file.read(), self._limits)
 
     def array(self, name: str) -> LazyArray | None:
-        places = ((os.path.join(self._folder, name + suffix), look) for suffix, look in _LOOKS.items())
-        path, look = next((place for place in places if os.path.lexists(place[0])), ("", _in_npy))
+        places = ((os.path.join(self._folder, name + suffix), open_array) for suffix, open_array in _OPENERS.items())
+        path, open_array = next((place for place in places if os.path.lexists(place[0])), ("", _in_npy))
         if not path:
             return None
 
         def read(start: int, stop: int) -> Array:  # a file that stays open cannot be replaced on Windows
             with open_file(path) as file:
-                return look(file, name, self._limits)[start:stop]
+                return open_array(file, name, self._limits)[start:stop]
 
         with open_file(path) as file:
-            stored = look(file, name, self._limits)
+            stored = open_array(file, name, self._limits)
         return lazy(stored.shape, stored.dtype, read, nbytes=stored.nbytes)
 
 
@@ -64,11 +64,11 @@ def _in_ra(file: IO[bytes], name: str, limits: Limits) -> LazyArray:
     return array
 
 
-_LOOKS = {".ra": _in_ra, ".npy": _in_npy}
+_OPENERS = {".ra": _in_ra, ".npy": _in_npy}
 
 
 class FolderWriter:
-    """A folder that is being filled."""
+    """A folder to be filled."""
 
     def __init__(self, folder: str, suffix: str) -> None:
         self._folder = folder
@@ -95,9 +95,9 @@ def reading(path: str, group: str | None, limits: Limits) -> Iterator[FolderRead
 def writing(
     path: str, group: str | None, overwrite: Overwrite, limits: Limits, storage: Storage, *, suffix: str = ".npy"
 ) -> Iterator[FolderWriter]:
-    """A new folder, which replaces the old folder when the block ends well.
+    """A new folder, which replaces the old folder if the block succeeds.
 
-    The root as the group keeps the files that are not the tensor's. Raises PathExistsError, ContainerError.
+    With the group `/`, files that are not part of the tensor are kept. Raises PathExistsError, ContainerError.
     """
     storage.refuse(f"a folder of {suffix} files", but=("checksum",))
     if group:
@@ -108,14 +108,14 @@ def writing(
         if ours and not overwrite:
             raise PathExistsError(Problem(path, "has a tensor; pass overwrite=True"))
         if ours:
-            FolderReader(part, limits).read_header()  # a damaged one does not say which files are its own
+            FolderReader(part, limits).read_header()  # fails if damaged: the tensor's files would be unknown
         for name in ours:
             remove(os.path.join(part, name))
         yield FolderWriter(part, suffix)
 
 
 def others(path: str) -> set[str]:
-    """The names of the files in a folder, but for those of a tensor. Raises ContainerError."""
+    """The names of the files in a folder, without those of a tensor. Raises ContainerError."""
     return set(os.listdir(path)) - _members(path)
 
 
@@ -124,6 +124,6 @@ def _members(folder: str) -> set[str]:
     files = os.listdir(folder)
     if HEADER not in files:
         return set()
-    arrays = {file: name for file in files for name, suffix in [os.path.splitext(file)] if suffix in _LOOKS}
+    arrays = {file: name for file in files for name, suffix in [os.path.splitext(file)] if suffix in _OPENERS}
     ours = named_by(FolderReader(folder, DEFAULT_LIMITS).read_header, arrays.values())
     return {HEADER, *(file for file, name in arrays.items() if name in ours)}

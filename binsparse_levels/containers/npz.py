@@ -20,7 +20,7 @@ from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import ContainerError, DescriptorError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from .base import Storage, named_by, touching
+from .base import Storage, named_by, wrap_errors
 from .direct import DIRECT, handle_of, open_zip, parts_of, read_into
 from .replacing import Overwrite, keeps, replacing
 
@@ -29,7 +29,7 @@ KEY = "binsparse"
 
 def read_npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, np.dtype[Any]]:
     """Shape, order and type of a .npy file. Raises ContainerError, UnsafeError for pickled objects."""
-    with touching(name):
+    with wrap_errors(name):
         version = npy.read_magic(file)
         if version not in ((1, 0), (2, 0), (3, 0)):
             raise ValueError(f"version {version} of the .npy format is unknown")
@@ -41,14 +41,14 @@ def read_npy_header(file: IO[bytes], name: str) -> tuple[tuple[int, ...], bool, 
 
 
 def check_size(name: str, size: int, begin: int, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-    """Raise ContainerError for a .npy file whose header does not agree with its size."""
+    """Raise ContainerError for a .npy file whose size does not match its header."""
     declared = begin + dtype.itemsize * math.prod(shape)
     if declared != size:
         raise ContainerError(Problem(name, f"has {size} bytes, its header says {declared}"))
 
 
 def header_text(array: Array, limits: Limits) -> Any:
-    """The JSON in an array: a text of no dimensions, or bytes as uint8."""
+    """The JSON in an array: a zero-dimensional text, or bytes as uint8."""
     if array.ndim == 1 and array.dtype == np.uint8:
         return load_json(array.tobytes(), limits)
     if array.size != 1 or array.dtype.kind not in "US":
@@ -57,7 +57,7 @@ def header_text(array: Array, limits: Limits) -> Any:
 
 
 def text_in(array: Array) -> str | bytes:
-    """The text in an array of one item. Raises DescriptorError for numbers that are no characters."""
+    """The text in an array of one item. Raises DescriptorError for invalid characters."""
     try:
         text: str | bytes = array.reshape(()).item()
     except SystemError as error:
@@ -92,11 +92,11 @@ class NPZReader:
         return header_text(self._whole(member, KEY, header.shape), self._limits)
 
     def array(self, name: str, *, flat: bool = False) -> LazyArray | None:
-        """Of a deflated array, the first slice reads all of it. flat: all items as one dimension, the last fastest."""
+        """An array. The first slice of a deflated array reads all of it. flat: as one dimension, in C order."""
         member = self._archive.NameToInfo.get(f"{name}.npy")
         if member is None:
             return None
-        with touching(name), self._archive.open(member) as file:
+        with wrap_errors(name), self._archive.open(member) as file:
             shape, fortran, dtype = read_npy_header(file, name)
             begin = file.tell()
         check_size(name, member.file_size, begin, shape, dtype)
@@ -111,8 +111,8 @@ class NPZReader:
         def read(start: int, stop: int) -> Array:
             if stop - start == sizes[0]:  # only the whole array can be compared with its checksum
                 return whole()
-            with touching(name):
-                header = np.empty(30, np.uint8)  # of the member: the lengths of its name and of what follows it
+            with wrap_errors(name):
+                header = np.empty(30, np.uint8)  # of the member: it ends with the lengths of its name and extra field
                 read_into(handle, header, member.header_offset)
                 at = member.header_offset + 30 + int(header[26:30].view("<u2").sum()) + begin
             return parts_of(handle, at, dtype, name, self._limits)(start, stop)
@@ -121,17 +121,17 @@ class NPZReader:
 
     def _whole(self, member: zipfile.ZipInfo, name: str, sizes: tuple[int, ...]) -> Array:
         self._limits.hold("array_bytes", member.file_size, name, "the size in bytes")
-        with touching(name), self._archive.open(member) as file:
+        with wrap_errors(name), self._archive.open(member) as file:
             return npy.read_array(file, allow_pickle=False, max_header_size=10_000).reshape(sizes)
 
     def storage(self, name: str) -> Storage:
-        """How an array is stored, as options for a writer. Precondition: `array` was called."""
+        """The storage options of an array, for a writer. Precondition: `array` was called."""
         plain = self._archive.getinfo(f"{name}.npy").compress_type == zipfile.ZIP_STORED
         return Storage(None if plain else "gzip")
 
 
 class NPZWriter:
-    """A zip file that is open for writing. Members have no times: equal tensors give equal bytes."""
+    """A zip file that is open for writing. Members have no times, so equal tensors give equal bytes."""
 
     def __init__(self, archive: zipfile.ZipFile, storage: Storage) -> None:
         self._archive = archive
@@ -152,7 +152,7 @@ class NPZWriter:
 
 
 def opened(path: str | zipfile.ZipFile) -> contextlib.AbstractContextManager[zipfile.ZipFile]:
-    """An open zip file, which the block closes; or the file that was passed, which stays open.
+    """An open zip file, which the block closes; or the given file, which stays open.
 
     Raises ContainerError.
     """
@@ -172,9 +172,9 @@ def reading(path: str | zipfile.ZipFile, group: str | None, limits: Limits) -> I
 def writing(
     path: str, group: str | None, overwrite: Overwrite, limits: Limits, storage: Storage
 ) -> Iterator[NPZWriter]:
-    """A new zip file, which replaces the old file when the block ends well. Raises PathExistsError, OptionError.
+    """A new zip file, which replaces the old file if the block succeeds. Raises PathExistsError, OptionError.
 
-    The root as the group keeps the members that are not the tensor's.
+    With the group `/`, members that are not part of the tensor are kept.
     """
     storage.refuse("NPZ", but=("compression", "checksum"), compressions=("gzip", "none"))
     if group:
@@ -187,7 +187,7 @@ def writing(
 
 
 def others(path: str) -> set[str]:
-    """The names of the members of a zip file, but for those of a tensor. Raises ContainerError."""
+    """The names of the members of a zip file, without those of a tensor. Raises ContainerError."""
     with open_zip(path) as archive:
         return set(archive.namelist()) - _members(archive)
 
@@ -200,13 +200,13 @@ def _members(archive: zipfile.ZipFile) -> set[str]:
 
 
 def _keep_others(path: str, archive: zipfile.ZipFile, overwrite: bool) -> None:
-    """Copy the members that are no part of a tensor from an old zip file. Raises PathExistsError."""
+    """Copy the members that are not part of a tensor from an old zip file. Raises PathExistsError."""
     with open_zip(path) as old:
         ours = _members(old)
         if ours and not overwrite:
             raise PathExistsError(Problem(path, "has a tensor; pass overwrite=True"))
         if ours:
-            NPZReader(old, DEFAULT_LIMITS).read_header()  # a damaged one does not say which members are its own
+            NPZReader(old, DEFAULT_LIMITS).read_header()  # fails if damaged: the tensor's members would be unknown
         for member in old.infolist():
             if member.filename not in ours:
                 kept = zipfile.ZipInfo(member.filename, member.date_time)

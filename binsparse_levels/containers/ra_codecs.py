@@ -1,4 +1,4 @@
-"""The encodings of .ra files, which are read: raw LZ4 blocks, LEB128 integers. Expansion is bounded."""
+"""Decoders for .ra files: raw LZ4 blocks, LEB128 integers. Expansion is bounded."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from numcodecs import lz4
 
 Bytes: TypeAlias = npt.NDArray[np.uint8]
 
-_MOST_EXPANDED = 2**31 - 1
+_MAX_EXPANDED_BYTES = 2**31 - 1
 
 
-def lz4_may_hold(stored: int, size: int) -> bool:
-    """Whether a block of so many bytes may expand to `size` bytes: one byte gives at most 255."""
-    return size <= min(255 * stored + 64, _MOST_EXPANDED)
+def lz4_can_expand(stored: int, size: int) -> bool:
+    """Return True if a block of `stored` bytes can expand to `size` bytes: one byte gives at most 255."""
+    return size <= min(255 * stored + 64, _MAX_EXPANDED_BYTES)
 
 
 def expand_lz4(block: Bytes, size: int) -> Bytes | None:
     """The `size` bytes of a block, or None for an invalid block or another size."""
-    if not size:  # the library knows no empty block, which is one token without literals
+    if not size:  # the library does not support an empty block, which is one token without literals
         return np.empty(0, np.uint8) if block.tobytes() == b"\0" else None
-    if not lz4_may_hold(block.size, size):
+    if not lz4_can_expand(block.size, size):
         return None
     out = np.empty(size, np.uint8)
     try:
@@ -33,7 +33,7 @@ def expand_lz4(block: Bytes, size: int) -> Bytes | None:
 
 
 def most_leb128(width: int) -> int:
-    """The most bytes that an integer of so many bytes takes: seven bits in each."""
+    """The maximum encoded size of an integer of `width` bytes: seven bits in each byte."""
     return -(-8 * width // 7)
 
 

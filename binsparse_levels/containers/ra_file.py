@@ -20,26 +20,26 @@ import numpy.typing as npt
 from ..arrays import Array, LazyArray, Pieces
 from ..errors import ArrayError, ContainerError, FormatError, OptionError, Problem
 from ..limits import INT32_MAX, INT64_MAX, Limits, as_integer
-from .base import touching
+from .base import wrap_errors
 from .direct import parts_of, read_in_steps
-from .ra_codecs import Bytes, expand_leb128, expand_lz4, lz4_may_hold, most_leb128
+from .ra_codecs import Bytes, expand_leb128, expand_lz4, lz4_can_expand, most_leb128
 
 Order: TypeAlias = Literal["F", "C"]
 
-MAGIC, REVERSED_MAGIC = b"rawarray", b"yarrawar"  # the latter where a big-endian host wrote the header as well
+MAGIC, REVERSED_MAGIC = b"rawarray", b"yarrawar"  # the latter in a big-endian header
 FIXED = 48  # bytes of a header before the dimensions
 BIG, ENCODED, BITS = 1, 2, 4
-USER, SIGNED, UNSIGNED, FLOAT, COMPLEX, BOOL_OR_BRAIN = range(6)
-_INTEGERS = (SIGNED, UNSIGNED, BOOL_OR_BRAIN)  # which LEB128 encodes
+USER, SIGNED, UNSIGNED, FLOAT, COMPLEX, BOOL_OR_BFLOAT16 = range(6)
+_INTEGERS = (SIGNED, UNSIGNED, BOOL_OR_BFLOAT16)  # which LEB128 encodes
 
-# numpy's type by eltype and elbyte; raw bytes where numpy has none: 128-bit integers, halves in pairs, what a long
-# double takes in memory.
+# numpy's type by eltype and elbyte; raw bytes for types that numpy does not have: 128-bit integers, complex halves,
+# long doubles.
 ELEMENTS = {
     (SIGNED, 1): "i1", (SIGNED, 2): "i2", (SIGNED, 4): "i4", (SIGNED, 8): "i8", (SIGNED, 16): "V16",
     (UNSIGNED, 1): "u1", (UNSIGNED, 2): "u2", (UNSIGNED, 4): "u4", (UNSIGNED, 8): "u8", (UNSIGNED, 16): "V16",
     (FLOAT, 2): "f2", (FLOAT, 4): "f4", (FLOAT, 8): "f8", (FLOAT, 16): "V16",
     (COMPLEX, 4): "V4", (COMPLEX, 8): "c8", (COMPLEX, 16): "c16", (COMPLEX, 32): "V32",
-    (BOOL_OR_BRAIN, 1): "b1", (BOOL_OR_BRAIN, 2): "bfloat16",
+    (BOOL_OR_BFLOAT16, 1): "b1", (BOOL_OR_BFLOAT16, 2): "bfloat16",
 }  # fmt: skip
 _CODES = {name: codes for codes, name in ELEMENTS.items() if name[0] != "V"}
 
@@ -61,17 +61,17 @@ class Header:
 
     @property
     def count(self) -> int:
-        """The number of items; without dimensions 1."""
+        """The number of items; 1 without dimensions."""
         return math.prod(self.dims)
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the items in memory."""
+        """The size of the items in memory, in bytes."""
         return self.count * (1 if self.flags & BITS else self.elbyte)
 
     @property
     def unit(self) -> int:
-        """The bytes that a change of byte order reverses."""
+        """The number of bytes that a change of byte order reverses."""
         if self.eltype == COMPLEX and self.elbyte % 2 == 0:
             return self.elbyte // 2
         return 1 if self.eltype == USER else self.elbyte
@@ -92,7 +92,7 @@ def read_header(file: IO[bytes], length: int, name: str, limits: Limits) -> Head
     flags, eltype, elbyte, size, ndims = struct.unpack(f"{order}5Q", head[8:])
     if flags & ~(BIG | ENCODED | BITS):
         raise _fault(name, f"unknown flags {flags:#x}")
-    if eltype > BOOL_OR_BRAIN:
+    if eltype > BOOL_OR_BFLOAT16:
         raise _fault(name, f"unknown eltype {eltype}")
     if not 1 <= elbyte <= INT32_MAX:
         raise _fault(name, f"no array has items of elbyte {elbyte}")
@@ -100,7 +100,7 @@ def read_header(file: IO[bytes], length: int, name: str, limits: Limits) -> Head
         raise _fault(name, f"has {length} bytes, fewer than a header of {ndims} dimensions")
     limits.hold("rank", ndims, name, "the number of dimensions")
     dims = struct.unpack(f"{order}{ndims}Q", file.read(8 * ndims))
-    if max(dims, default=0) > INT64_MAX:  # beside a dimension of size 0 it would be no more data
+    if max(dims, default=0) > INT64_MAX:  # together with a dimension of size 0, the sizes would still agree
         raise _fault(name, f"no array has a dimension of size {max(dims)}")
     header = Header(flags, eltype, elbyte, size, dims)
     _check_size(header, length - header.offset, name)
@@ -108,12 +108,12 @@ def read_header(file: IO[bytes], length: int, name: str, limits: Limits) -> Head
 
 
 def _check_size(header: Header, there: int, name: str) -> None:
-    """Raise ContainerError where the items do not fit the `there` bytes behind the header."""
+    """Raise ContainerError if the items do not fit the `there` bytes after the header."""
     size, count, nbytes = header.size, header.count, header.nbytes
     dims = " × ".join(map(str, header.dims)) or "1"
     if header.flags & BITS:
-        if (header.eltype, header.elbyte) != (BOOL_OR_BRAIN, 8):
-            raise _fault(name, f"bits are of eltype 5 and elbyte 8, not {header.eltype} and {header.elbyte}")
+        if (header.eltype, header.elbyte) != (BOOL_OR_BFLOAT16, 8):
+            raise _fault(name, f"bits have eltype 5 and elbyte 8, not {header.eltype} and {header.elbyte}")
         if size != 8 * -(-count // 64):
             raise _fault(name, f"size is {size}, but {dims} bits take {8 * -(-count // 64)} bytes")
     elif header.flags & ENCODED and size == nbytes and header.eltype in _INTEGERS:
@@ -121,7 +121,7 @@ def _check_size(header: Header, there: int, name: str) -> None:
             raise _fault(name, f"{there} bytes of data cannot encode {dims} integers")
         return
     elif header.flags & ENCODED and size != nbytes:
-        if not lz4_may_hold(size, nbytes):
+        if not lz4_can_expand(size, nbytes):
             raise _fault(name, f"{size} bytes of LZ4 cannot expand to {dims} items of {header.elbyte} bytes")
     elif size != nbytes:
         raise _fault(name, f"size is {size}, but {dims} items of {header.elbyte} bytes take {nbytes}")
@@ -132,7 +132,7 @@ def _check_size(header: Header, there: int, name: str) -> None:
 def element_type(header: Header, name: str, dtype: npt.DTypeLike | None = None) -> np.dtype[Any]:
     """numpy's type of the items, or `dtype`, which has the same width.
 
-    Raises ContainerError for a width that the file's type does not have, OptionError for another width than the file's.
+    Raises ContainerError for a width that the file's type cannot have, OptionError for a `dtype` of another width.
     """
     own: np.dtype[Any] | None
     if header.flags & BITS:
@@ -161,22 +161,22 @@ def _bfloat16() -> np.dtype[Any]:
         import ml_dtypes
     except ImportError:
         return np.dtype("V2")
-    brain: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return brain
+    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return bfloat16
 
 
 class ArrayFile(LazyArray):
     """The items of an open .ra file, in the order of the file.
 
-    Plain items are read where they are sliced; the first slice of others reads all of them. dtype: as for
-    `element_type`. Whoever opened the file closes it.
+    Plain items are read on demand; the first slice of others reads all of them. dtype: as for `element_type`. The
+    caller closes the file.
     """
 
     def __init__(self, file: IO[bytes], name: str, limits: Limits, dtype: npt.DTypeLike | None = None) -> None:
         self._file, self._name, self._limits = file, name, limits
         self._length = file.seek(0, 2)
         file.seek(0)
-        with touching(name):
+        with wrap_errors(name):
             self.header = read_header(file, self._length, name, limits)
         super().__init__(self.header.count, element_type(self.header, name, dtype), self.header.size)
         self._plain = parts_of(file.fileno(), self.header.offset, self.dtype, name, limits)
@@ -191,13 +191,13 @@ class ArrayFile(LazyArray):
 
     @functools.cached_property
     def _decoded(self) -> Array | None:
-        """All items, where they are encoded or in the other byte order; None for plain items."""
+        """All items, if they are encoded or in the other byte order; None for plain items."""
         header = self.header
         native = bool(header.flags & BIG) == (sys.byteorder == "big")
         if native and not header.flags & (ENCODED | BITS):
             return None
         self._limits.hold("array_bytes", max(header.nbytes, header.size), self._name, "the size in bytes")
-        with touching(self._name):
+        with wrap_errors(self._name):
             if header.flags & BITS:
                 words = self._bytes(header.size)
                 words = words if native else _reversed(words, 8)
@@ -205,7 +205,7 @@ class ArrayFile(LazyArray):
             raw = self._expanded() if header.flags & ENCODED else self._bytes(header.size)
             if native:
                 return raw.view(self.dtype)
-            if header.eltype == USER:  # only the type that the caller gave says what is to be reversed
+            if header.eltype == USER:  # only the type that the caller gave determines the bytes to reverse
                 return raw.view(self.dtype).byteswap()
             return _reversed(raw, header.unit).view(self.dtype)
 
@@ -220,7 +220,7 @@ class ArrayFile(LazyArray):
         if header.size != header.nbytes:
             raise _fault(self._name, f"is no LZ4 block of {header.nbytes} bytes")
         if header.eltype not in _INTEGERS:
-            return raw  # the flag is set for nothing
+            return raw  # plain in spite of the flag
         if (header.eltype, header.elbyte) not in ELEMENTS:
             raise _fault(self._name, f"integers of {header.elbyte} bytes are not encoded")
         payload = self._bytes(min(there, header.count * most_leb128(header.elbyte)))
@@ -228,7 +228,7 @@ class ArrayFile(LazyArray):
         return _reversed(expanded, header.unit) if header.flags & BIG else expanded  # the encoding has its own order
 
     def _bytes(self, count: int) -> Bytes:
-        """The first bytes behind the header. Raises EOFError for a file that was truncated."""
+        """The first bytes after the header. Raises EOFError for a truncated file."""
         raw = np.empty(count, np.uint8)
         read_in_steps(self._file.fileno(), raw, self.header.offset)
         return raw
@@ -245,8 +245,8 @@ def write_array(
 ) -> None:
     """Write an array, little-endian and plain.
 
-    dims: of the file, the first of which varies fastest; one by default. eltype: where the type does not say it, of
-    bool (0 and 2 besides 5) and of raw bytes. Raises FormatError for a type that would not be read back.
+    dims: of the file, the first of which varies fastest; one by default. eltype: for types with several, bool (0 and 2
+    besides 5) and raw bytes. Raises FormatError for a type that would not be read back.
     """
     kind, width = codes_of(pieces.dtype, eltype, name)
     file.write(bytes(Header(0, kind, width, pieces.nbytes, (pieces.length,) if dims is None else dims)))
@@ -255,7 +255,7 @@ def write_array(
 
 
 def codes_of(dtype: np.dtype[Any], eltype: int | None, name: str) -> tuple[int, int]:
-    """eltype and elbyte of items of that type. Raises FormatError for a type that would change."""
+    """The eltype and the elbyte of a type. Raises FormatError for a type that would change."""
     native = dtype.newbyteorder("=")
     known = _CODES.get("bfloat16" if native.name == "bfloat16" else native.str[1:])
     raw = native.type is np.void and native.names is None
@@ -273,7 +273,7 @@ def codes_of(dtype: np.dtype[Any], eltype: int | None, name: str) -> tuple[int, 
 
 
 def _reversed(raw: Bytes, unit: int) -> Bytes:
-    """The bytes, reversed in every unit."""
+    """Reverse the bytes of each unit."""
     return np.ascontiguousarray(raw.reshape(-1, unit)[:, ::-1]).reshape(-1)
 
 

@@ -1,4 +1,4 @@
-"""Web servers and object stores: the store at a URL, and a single file, of which fsspec keeps blocks."""
+"""Web servers and object stores: the store at a URL, and single files, whose blocks fsspec caches."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from ..errors import ContainerError, PathMissingError, Problem, needing
-from .base import touching
+from .base import wrap_errors
 
 _WEB = {"http", "https"}
 _CLOUDS = {"s3", "s3a", "gs", "az", "abfs", "abfss"}  # whose credentials obstore takes from the environment
-_BLOCK = 2**21  # bytes: an .h5ad of 0.8 GB is opened by 3 requests
+_BLOCK_BYTES = 2**21  # an .h5ad of 0.8 GB is opened by 3 requests
 RETRY: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=60)}
-_PATIENCE = timedelta(minutes=5)  # for an answer of a web server and all its bytes, as fsspec has it
+_TIMEOUT = timedelta(minutes=5)  # of a request to a web server, headers and body; the same as in fsspec
 
 Fetch: TypeAlias = Callable[[int, int], tuple[str, bytes]]  # the version of a file, and its bytes start … stop - 1
 
@@ -27,12 +27,12 @@ def is_web(url: str) -> bool:
 
 
 def store_at(url: str) -> Any:
-    """The store of obstore's at the URL of a web server or a cloud; None for a URL that fsspec opens."""
+    """The obstore store at the URL of a web server or a cloud; None for a URL that fsspec opens."""
     parts = urlsplit(url)
     if parts.scheme in _WEB:
         from obstore.store import HTTPStore
 
-        options: Any = {"allow_http": True, "timeout": _PATIENCE}
+        options: Any = {"allow_http": True, "timeout": _TIMEOUT}
         user, at, host = parts.netloc.rpartition("@")
         if at:
             word = base64.b64encode(unquote(user).encode()).decode()
@@ -42,7 +42,7 @@ def store_at(url: str) -> Any:
 
 
 def cloud_store(url: str) -> Any:
-    """The store of obstore's at the URL of a cloud. An endpoint of the environment may be plain HTTP."""
+    """The obstore store at the URL of a cloud. An endpoint of the environment may be plain HTTP."""
     from obstore.store import from_url
 
     endpoints = (os.environ.get(name, "") for name in ("AWS_ENDPOINT_URL", "AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT"))
@@ -51,12 +51,12 @@ def cloud_store(url: str) -> Any:
 
 
 def file_at(url: str) -> Any:
-    """The file at a URL: through obstore of web servers and clouds, else through fsspec. Its `version` is what its
-    place reports of it, which changes with the file.
+    """The file at a URL, through obstore for web servers and clouds, else through fsspec. Its `version` changes with
+    the file.
 
-    A server that sends no ranges is asked for the whole file. Raises ContainerError, PathMissingError.
+    If a server does not send ranges, the whole file is fetched. Raises ContainerError, PathMissingError.
     """
-    with touching(url), needing("remote"):
+    with wrap_errors(url), needing("remote"):
         from fsspec.spec import AbstractBufferedFile
 
         parts = urlsplit(url)
@@ -70,16 +70,16 @@ def file_at(url: str) -> Any:
         class RemoteFile(AbstractBufferedFile):  # type: ignore[misc]
             def _fetch_range(self, start: int, stop: int) -> bytes:
                 stop = min(stop, size)
-                with touching(url):
+                with wrap_errors(url):
                     now, raw = fetch(start, stop)
                     if now != version:
                         raise ContainerError(Problem(url, "the file has changed since it was opened; open it again"))
                     if len(raw) != stop - start:
-                        what = f"sent {len(raw)} bytes of the {stop - start} from byte {start} on; try again"
+                        what = f"sent {len(raw)} of {stop - start} bytes from byte {start} on; try again"
                         raise ContainerError(Problem(url, what))
                 return raw
 
-        file = RemoteFile(None, url, block_size=_BLOCK, cache_type="blockcache", size=size)
+        file = RemoteFile(None, url, block_size=_BLOCK_BYTES, cache_type="blockcache", size=size)
         file.version = version
         return file
 
@@ -96,7 +96,7 @@ def _by_obstore(store: Any, path: str) -> tuple[int, str, Fetch]:
     from obstore.exceptions import GenericError, NotSupportedError
 
     def got(options: Any, left: int = RETRY["max_retries"]) -> tuple[Any, bytes]:
-        """What a server reports of the file, and bytes. obstore repeats what is refused, but not what is cut."""
+        """The metadata of the file, and bytes. obstore repeats refused requests, but not truncated answers."""
         answer = obstore.get(store, path, options=options)
         try:
             return answer.meta, bytes(answer.bytes())
@@ -106,10 +106,10 @@ def _by_obstore(store: Any, path: str) -> tuple[int, str, Fetch]:
         return got(options, left - 1)
 
     def version_of(meta: Any) -> str:
-        return f"{meta['size']} {meta['e_tag'] or meta['last_modified']}"  # some report nothing but the size
+        return f"{meta['size']} {meta['e_tag'] or meta['last_modified']}"  # some servers report only the size
 
     try:
-        meta, first = got({"range": (0, _BLOCK)})
+        meta, first = got({"range": (0, _BLOCK_BYTES)})
     except NotSupportedError:
         meta, first = got(None)
     version = version_of(meta)

@@ -1,4 +1,4 @@
-"""Atomic replacement of files and folders, and the lock for those that are read and written again."""
+"""Atomic replacement of files and folders, and the lock for changes to existing ones."""
 
 from __future__ import annotations
 
@@ -18,20 +18,20 @@ from filelock import FileLock, Timeout
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..parallel import each
 from ..system import exchange, rename_new, to_disk
-from .base import UNWRITABLE, is_url, unwritten
+from .base import UNWRITABLE, is_url, write_error
 
-Overwrite: TypeAlias = bool | Literal["file"]  # replace the tensor that is there, or all of the file
-Others: TypeAlias = Callable[[str], Collection[str]]  # the names of what a path holds beside a tensor at its root
+Overwrite: TypeAlias = bool | Literal["file"]  # replace the existing tensor, or the whole file
+Others: TypeAlias = Callable[[str], Collection[str]]  # the names of what a path contains except a tensor at its root
 
-_LISTED = 8  # names in a message
-_WAITING = 4  # threads that wait for the disk
-_DAY = 24 * 60 * 60.0  # seconds without a change, after which nobody writes a file any more
+_MAX_LISTED = 8  # in a message
+_FLUSH_THREADS = 4
+_STALE_SECONDS = 24 * 60 * 60.0  # without a change, after which a temporary file is abandoned
 
 
 def real_path(path: str) -> str:
     """The absolute path without links.
 
-    Raises ContainerError for what cannot be a path, links in a circle, or a deleted working folder.
+    Raises ContainerError for an invalid path, links in a circle, or a deleted working folder.
     """
     try:
         real = os.path.realpath(path)
@@ -45,9 +45,9 @@ def real_path(path: str) -> str:
 
 
 def refuse_existing(path: str, overwrite: Overwrite, others: Others | None = None) -> None:
-    """Raise PathExistsError where the path exists, however it is spelled, unless `overwrite`.
+    """Raise PathExistsError if the path exists, in any spelling, unless `overwrite`.
 
-    others: lists what the path holds beside the tensor that is replaced; there only "file" overwrites.
+    others: lists what the path contains except the tensor that is replaced. If there is any, only "file" overwrites.
     """
     if overwrite not in (False, True, "file"):
         raise OptionError(Problem("overwrite", f"expected True, False or 'file', got {overwrite!r:.40}"))
@@ -71,17 +71,17 @@ def _refuse_others(path: str, real: str, others: Others) -> None:
 
 
 def refuse_losing(path: str, there: Sequence[str]) -> None:
-    """Raise PathExistsError that names what a path holds beside a tensor, if it holds anything."""
+    """Raise PathExistsError if a path contains more than a tensor. there: the names of the rest."""
     if there:
-        names = ", ".join(f"{name!r:.40}" for name in there[:_LISTED]) + ", …" * (len(there) > _LISTED)
-        what = f"holds more than a tensor: {names}; pass overwrite='file' to lose these, or name a group (PATH:/)"
+        names = ", ".join(f"{name!r:.40}" for name in there[:_MAX_LISTED]) + ", …" * (len(there) > _MAX_LISTED)
+        what = f"contains more than a tensor: {names}; pass overwrite='file' to lose these, or name a group (PATH:/)"
         raise PathExistsError(Problem(path, what))
 
 
 def keeps(path: str, group: str | None, overwrite: Overwrite, others: Others) -> bool:
-    """Whether a write has to keep what a file or folder holds, which is a copy of it all.
+    """Return True if a write has to keep the content of a file or folder, which requires a copy.
 
-    A tensor at the root that is alone there is written into a new file instead. Raises OptionError.
+    If the tensor at the root is the only content, a new file is written instead. Raises OptionError.
     """
     if group is None:
         return False
@@ -96,7 +96,7 @@ def keeps(path: str, group: str | None, overwrite: Overwrite, others: Others) ->
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder as far as possible. An interrupt is raised after the removal."""
+    """Remove a file or a folder, ignoring errors. An interrupt is raised after the removal."""
     try:
         if os.path.isdir(path) and not os.path.islink(path):
             shutil.rmtree(path, ignore_errors=True)
@@ -112,13 +112,13 @@ def remove(path: str) -> None:
 def replacing(
     path: str, overwrite: Overwrite, *, folder: bool = False, keep: bool = False, others: Others | None = None
 ) -> Iterator[str]:
-    """A path next to `path`: a file to write to, or a folder to fill. It takes its place when the block ends well.
+    """A path next to `path`: a file to write to, or a folder to fill. It replaces `path` if the block succeeds.
 
-    The replacement is atomic; that of a folder where the system can exchange two folders. overwrite, others: as for
-    `refuse_existing`. keep: the file begins as a copy of the old one, which is locked meanwhile; a folder with hard
-    links to the files of the old one, which are to be replaced and not changed. Where the block fails, nothing changes.
-    All is synchronized to the disk before the rename, the folder above after it. Nothing that another program has put
-    there meanwhile is replaced, unless `overwrite`.
+    The replacement is atomic; for folders only if the system can exchange two folders. If the block fails, nothing
+    changes. Everything is flushed to the disk before the rename, and the folder above after it. A file that another
+    program has created in the meantime is replaced only with `overwrite`.
+    overwrite, others: as for `refuse_existing`. keep: the file begins as a copy of the old one, which is locked during
+    the block; a folder begins with hard links to the files of the old one, which must be replaced and not changed.
     """
     if is_url(path):
         raise ContainerError(Problem(path, "is written on a local disk only; copy it from there, or write a .zarr"))
@@ -128,7 +128,7 @@ def replacing(
     if not folder and os.path.exists(target) and not os.path.isfile(target):
         raise ContainerError(Problem(path, "is a directory, a pipe or a device, and is not replaced"))
     part = part_of(target)
-    with hold_lock(target) if keep else contextlib.nullcontext(), _calling(part, target, path):
+    with hold_lock(target) if keep else contextlib.nullcontext(), _reporting_path(part, target, path):
         _clear_leftovers(target)
         before = signature(target)
         if not keep:
@@ -144,11 +144,11 @@ def replacing(
         now = signature(target)
         if before is None and (keep or not overwrite):
             if not rename_new(part, target):
-                what = "another program has made it meanwhile, and it is kept; write to another path"
+                what = "another program has created it in the meantime, and it is kept; write to another path"
                 raise PathExistsError(Problem(path, what))
         else:
             if keep and now != before:
-                raise ContainerError(Problem(path, "another program has changed it meanwhile; try again"))
+                raise ContainerError(Problem(path, "another program has changed it in the meantime; try again"))
             if now not in (None, before) and others is not None and overwrite is True:
                 _refuse_others(path, target, others)
             (exchange_folders if folder and now is not None else os.replace)(part, target)
@@ -159,7 +159,7 @@ replacing_folder = functools.partial(replacing, folder=True)
 
 
 def _begin(part: str, old: str | None, folder: bool) -> None:
-    """Make an empty file or folder, or a copy of an old one."""
+    """Create an empty file or folder, or a copy of an old one."""
     if folder and old is not None:
         shutil.copytree(old, part, symlinks=True, copy_function=_link)
     elif folder:
@@ -171,13 +171,13 @@ def _begin(part: str, old: str | None, folder: bool) -> None:
 
 
 @contextlib.contextmanager
-def _calling(part: str, target: str, path: str) -> Iterator[None]:
-    """Errors that name a part or its target name the path; those of the system become ContainerError. The part goes."""
+def _reporting_path(part: str, target: str, path: str) -> Iterator[None]:
+    """Raise errors with `path` in place of the part; those of the system as ContainerError. The part is removed."""
     try:
         yield
     except BinsparseError as error:
         if isinstance(error.__cause__, OSError) and error.__cause__.errno in UNWRITABLE:
-            raise unwritten(path, error.__cause__) from error
+            raise write_error(path, error.__cause__) from error
         named = [Problem(fault.path.replace(part, path), fault.message) for fault in error.problems]
         if named == [*error.problems]:
             raise
@@ -186,15 +186,15 @@ def _calling(part: str, target: str, path: str) -> Iterator[None]:
         about = isinstance(error.filename, str) and (error.filename == target or error.filename.startswith(part))
         if not (about or error.errno in UNWRITABLE):
             raise
-        raise unwritten(path, error) from error
+        raise write_error(path, error) from error
     finally:
         remove(part)
 
 
 def _all_to_disk(path: str) -> None:
-    """Flush a file, or a folder and all in it, for which threads wait together."""
+    """Flush a file, or a folder with its content, in threads."""
     there = [os.path.join(place, name) for place, _, names in os.walk(path) for name in ("", *names)]
-    each(to_disk, [x for x in there if not os.path.islink(x)] or [path], _WAITING)
+    each(to_disk, [x for x in there if not os.path.islink(x)] or [path], _FLUSH_THREADS)
 
 
 def write_text(path: str | os.PathLike[str], text: str, overwrite: bool) -> None:
@@ -205,11 +205,11 @@ def write_text(path: str | os.PathLike[str], text: str, overwrite: bool) -> None
 
 @contextlib.contextmanager
 def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
-    """A function that raises ContainerError if another folder replaced this one; None for what is no folder."""
+    """A function that raises ContainerError if another folder replaced this one; None if the path is not a folder."""
     handle = None
     if isinstance(path, str) and os.path.isdir(path):
         path = os.path.abspath(path)  # the working folder may change
-        with contextlib.suppress(OSError):  # a folder cannot be opened everywhere
+        with contextlib.suppress(OSError):  # not every system opens folders
             handle = os.open(path, os.O_RDONLY)
     if handle is None:
         yield None
@@ -219,35 +219,35 @@ def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
         if not (os.path.exists(path) and os.path.samestat(os.fstat(handle), os.stat(path))):
             raise ContainerError(Problem(path, "was replaced while it was read; read it again"))
 
-    try:  # as long as it is open, no other folder gets its number
+    try:  # while it is open, no other folder gets its inode number
         yield unreplaced
     finally:
         os.close(handle)
 
 
-_PATIENCE = 60.0  # seconds that a process waits for another
-_LOCK = ".binsparse_levels.lock"  # how the name of a lock ends
+_LOCK_SECONDS = 60.0  # that a process waits for another
+_LOCK = ".binsparse_levels.lock"  # the end of the name of a lock
 _LOCKLESS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK}  # of a file system without locks
 
 
 @contextlib.contextmanager
 def hold_lock(target: str) -> Iterator[None]:
-    """Hold the lock of a target within the block. Other threads and processes that want the lock wait.
+    """Hold the lock of a target within the block. Other threads and processes that request the lock wait.
 
-    The lock is the system's, on a file beside the target, so a killed process releases it. Without locks in the file
-    system, nobody waits. Raises ContainerError where the lock stays taken.
+    It is a lock of the operating system on a file next to the target, so a killed process releases it. On a file system
+    without locks there is no waiting. Raises ContainerError if the lock is not released in time.
     """
     target = real_path(target)
     folder, name = os.path.split(target)
     if not os.path.isdir(folder):
         yield
         return
-    # One lock a path and thread, which counts how often it is held.
+    # One lock for each path and thread, which counts how often it is held.
     lock = FileLock(os.path.join(folder, f".{_short(name)}{_LOCK}"), mode=0o666, is_singleton=True)
     try:
-        lock.acquire(timeout=_PATIENCE, poll_interval=0.01)
+        lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.01)
     except Timeout:
-        what = f"another process or thread has been writing it for {_PATIENCE:.0f} seconds; try again later"
+        what = f"another process or thread has been writing it for {_LOCK_SECONDS:.0f} seconds; try again later"
         raise ContainerError(Problem(target, what)) from None
     except OSError as error:
         if error.errno not in _LOCKLESS:
@@ -256,23 +256,23 @@ def hold_lock(target: str) -> Iterator[None]:
         yield
     finally:
         if lock.lock_counter < 2:
-            with contextlib.suppress(OSError):  # no file is removed on Windows as long as it is open
-                os.unlink(lock.lock_file)  # whoever waits for it notices, and takes a new one
+            with contextlib.suppress(OSError):  # Windows does not remove open files
+                os.unlink(lock.lock_file)  # waiting processes notice, and take a new one
         lock.release()
 
 
 def part_of(target: str) -> str:
-    """A temporary name beside the target, with the number of the writing process."""
+    """A temporary name next to the target, with the number of the writing process."""
     folder, name = os.path.split(target)
     return os.path.join(folder, f".{_short(name)}.{os.getpid()}-{secrets.token_hex(4)}.part")
 
 
-# How the name of a part ends; .d is a folder of scratch files, .old a folder that stood aside for a new one.
+# The end of the name of a part; .d is a folder of scratch files, .old a folder that was moved away for a new one.
 _LEFTOVER = re.compile(r"[0-9]+-[0-9a-f]{8}\.part(\.d|\.old)?")
 
 
 def _clear_leftovers(target: str) -> None:
-    """Remove what killed writers of the target left, once a day old. What stood aside returns to an empty place."""
+    """Remove day-old files of killed writers. Restore a folder that was moved away, if there is no target."""
     folder, name = os.path.split(target)
     begin = f".{_short(name)}."
     with contextlib.suppress(OSError):
@@ -282,18 +282,18 @@ def _clear_leftovers(target: str) -> None:
             path = os.path.join(folder, left)
             if left.endswith(".old") and begin == f".{name}." and not os.path.lexists(target):
                 os.rename(path, target)
-            elif _age(path) > _DAY:
+            elif _age(path) > _STALE_SECONDS:
                 remove(path)
 
 
 def _age(path: str) -> float:
-    """The seconds since a file, or a folder or one in it, has changed."""
+    """The seconds since a file, or a folder or any folder in it, has changed."""
     found = [os.lstat(x) for x in (path, *(folder for folder, _, _ in os.walk(path)))]
     return time.time() - max(max(status.st_mtime, status.st_ctime) for status in found)
 
 
 def signature(path: str) -> tuple[int, ...] | None:
-    """What changes with a file or folder at a path; None where there is nothing."""
+    """Numbers that change with the file or folder at a path; None if there is none."""
     try:
         status = os.lstat(path)
     except FileNotFoundError:
@@ -302,7 +302,7 @@ def signature(path: str) -> tuple[int, ...] | None:
 
 
 def _link(source: str, target: str) -> None:
-    """A hard link, or a copy where the system has no hard links."""
+    """Create a hard link, or a copy if the system has no hard links."""
     try:
         os.link(source, target, follow_symlinks=False)
     except OSError:
@@ -324,11 +324,11 @@ def exchange_folders(a: str, b: str) -> None:
     remove(aside)
 
 
-_LONGEST = 200  # bytes
+_MAX_NAME_BYTES = 200  # of at most 255, so that affixes fit
 
 
 def _short(name: str) -> str:
-    """The beginning of a file name, short enough for an affix: a name has at most 255 bytes. Characters stay whole."""
-    while len(os.fsencode(name)) > _LONGEST:
+    """The beginning of a file name that fits with an affix, without splitting a character."""
+    while len(os.fsencode(name)) > _MAX_NAME_BYTES:
         name = name[:-1]
     return name

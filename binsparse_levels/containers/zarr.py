@@ -1,7 +1,7 @@
-"""Zarr, versions 3 and 2, in any store of zarr's: a group with a Zarr array for each array; the header is an attribute.
+"""Zarr, versions 3 and 2, in any Zarr store: a group with a Zarr array for each array; the header is an attribute.
 
-The header is nested twice, as other programs read it: attributes["binsparse"] = {"binsparse": {…}, the user's JSON}.
-A new store is written beside the old store, or in place with the header last.
+The header is nested twice, as other programs expect it: attributes["binsparse"] = {"binsparse": {…}, the user's JSON}.
+A new store is written next to the old one, or in place with the header last.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from zarr.storage import LocalStore, MemoryStore, StorePath
 from ..arrays import Pieces
 from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
-from .base import Storage, is_url, names_in, touching
+from .base import Storage, is_url, names_in, wrap_errors
 from .checksums import of_header
 from .direct import open_zip
 from .objects.chunks import chunks_in
@@ -54,10 +54,10 @@ __all__ = ["AT", "ROOT", "ZarrWriter", "list_groups", "mark", "new_metadata", "o
 
 
 class ZarrWriter:
-    """A group that is being filled. Chunks of zeros are stored too, so that a missing chunk is detected.
+    """A group to be filled. Chunks of zeros are stored too, so that a missing chunk is detected.
 
-    ours: no other program will change the arrays. Only such arrays have a mark and a fill value, which a change would
-    make wrong.
+    ours: no other program will change the arrays. Only such arrays get a mark and a fill value, which a change by
+    another program would invalidate.
     """
 
     def __init__(self, group: zarr.Group, storage: Storage, *, ours: bool = True) -> None:
@@ -73,11 +73,11 @@ class ZarrWriter:
             raise PathExistsError(Problem(f"{self.group.path}/{name}", "already exists, and is no array of a tensor"))
         compression = self._storage.of("compression", name) or "blosc"
         layout = self._version_2 if self.group.metadata.zarr_format == 2 else self._version_3
-        with touching(name):
+        with wrap_errors(name):
             self.made[name] = self.group.create_array(
                 name,
                 shape=(length,),
-                dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr knows one of two C names of a type
+                dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr accepts only one of the C names of a type
                 fill_value=_sentinel(name, dtype) if self._ours else 0,
                 config={"write_empty_chunks": True},
                 attributes={COMPLETE: True} if self._ours else {},
@@ -88,7 +88,7 @@ class ZarrWriter:
     def write(self, name: str, pieces: Pieces) -> None:
         created = self.create(name, pieces.length, pieces.dtype)
         chunks = chunks_in(_metadata_of(created), created.path)
-        assert chunks is not None  # what is written is of the plainest kind
+        assert chunks is not None  # our own metadata is always supported
         write_array(objects_in(created.store), chunks, pieces)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
@@ -108,7 +108,7 @@ class ZarrWriter:
         if self._storage.checksum is not False:
             codecs.append({"name": "crc32c"})
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
-        options["dimension_names"] = [f"dim_{name}"]  # without a name xarray refuses the group
+        options["dimension_names"] = [f"dim_{name}"]  # xarray refuses a group with unnamed dimensions
         if shard or length > chunk:
             options["shards"] = (-(-min(shard or SHARD, max(length, 1)) // chunk) * chunk,)
         return options
@@ -122,12 +122,12 @@ def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
 def _commit(
     group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, sizes: bool = True
 ) -> None:
-    """Write the header, and beside it the metadata of its arrays, and their sizes where they are stored already."""
+    """Write the header, the metadata of its arrays, and their sizes if they are stored already."""
     nodes = {name: _metadata_of(array) for name, array in arrays.items()}
     sizes = sizes and group.store.supports_listing
     taken = {name: stored_size(array.store_path) for name, array in arrays.items()} if sizes else {}
     listed = {"header": of_header(header), "arrays": nodes, "bytes": taken}
-    with touching(str(group.store_path)):
+    with wrap_errors(str(group.store_path)):
         group.update_attributes({ATTRIBUTE: dict(header), ARRAYS: listed})
 
 
@@ -147,13 +147,13 @@ def writing(
     storage: Storage,
     *,
     zarr_format: int = 3,
-    beside: Others | None = None,
+    list_others: Others | None = None,
 ) -> Iterator[ZarrWriter]:
-    """A group of a new store, or of a copy of the store. It replaces the old store when the block ends well.
+    """A group of a new store, or of a copy of the store. It replaces the old store if the block succeeds.
 
-    Other stores than local folders and zip files are written in place, the header last. Where that fails, the store
-    is restored. There, and with a group, everything but the tensor is kept.
-    beside: lists what a folder holds beside what is written. Raises PathExistsError, OptionError.
+    Local folders and zip files are replaced. Other stores are written in place, the header last, and restored if that
+    fails. In these, and with a group, everything but the tensor is kept.
+    list_others: lists the members of a folder that are not part of the tensor. Raises PathExistsError, OptionError.
     """
     if isinstance(path, zarr.Group):
         check_store(path.store)
@@ -161,12 +161,12 @@ def writing(
         with writing(store, inner, overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
             yield writer
         fresh = zarr.open_group(path.store_path, mode="r", use_consolidated=False).attrs.asdict()
-        path.metadata.attributes.clear()  # else what is set next through this group would take the header away
+        path.metadata.attributes.clear()  # else the next attribute set through this group would remove the header
         path.metadata.attributes.update(fresh)
         object.__setattr__(path.metadata, "consolidated_metadata", None)
         return
     if NAMES & set((group or "").split("/")):
-        raise ContainerError(Problem(str(group), "no group has the name of what Zarr keeps"))
+        raise ContainerError(Problem(str(group), "no group has the name of a metadata file of Zarr"))
     more = ("shards",) if zarr_format == 3 else ()
     storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=CODECS)
     if type(path) is LocalStore and not path.read_only:
@@ -180,16 +180,16 @@ def writing(
         with _restoring(place, str(path), group or "", limits), filling(place) as writer:
             yield writer
         return
-    beside = beside or others
-    keep = keeps(path, group, overwrite, beside)
+    list_others = list_others or others
+    keep = keeps(path, group, overwrite, list_others)
     if not path.lower().endswith(".zip"):
-        with replacing_folder(path, overwrite, keep=keep, others=beside) as part:
+        with replacing_folder(path, overwrite, keep=keep, others=list_others) as part:
             with filling(StorePath(Folder(part))) as writer:
                 yield writer
             _unconsolidate_above(path)
         return
-    # A key of a zip file cannot be written twice, and attributes are: a folder is filled, and zipped at the end.
-    with replacing(path, overwrite, keep=keep, others=beside) as part:
+    # Attributes are written twice, but a key of a zip file only once: a folder is filled, and zipped at the end.
+    with replacing(path, overwrite, keep=keep, others=list_others) as part:
         folder, inner = f"{part}.d", ""
         try:
             os.mkdir(folder)
@@ -205,7 +205,7 @@ def writing(
 
 
 def _within(group: zarr.Group) -> tuple[Any, str]:
-    """The store of an open group, and the path in it. If the root of the store is no group, the group is it."""
+    """The store of an open group, and the path in it. If the root of the store is no group, the group is the store."""
     store, path = group.store, group.path
     there = node_at(StorePath(store)) is not None
     if type(store) is LocalStore:
@@ -217,8 +217,8 @@ def _within(group: zarr.Group) -> tuple[Any, str]:
 def _filling(
     place: StorePath, called: str, group: str, overwrite: bool, limits: Limits, storage: Storage, zarr_format: int
 ) -> Iterator[ZarrWriter]:
-    """A group below a place, without the tensor that it had. called: the path of the store."""
-    with _settled(), touching(called):
+    """A group below a place, after its old tensor was removed. called: the path of the store."""
+    with _awaiting_writes(), wrap_errors(called):
         _unconsolidate(place / group)
         if node_at(place) is None:
             zarr.create_group(place, zarr_format=zarr_format)  # type: ignore[arg-type]
@@ -232,10 +232,10 @@ def _filling(
             _clear(target, _names(target.store_path, limits))
     writer = ZarrWriter(target, storage)
     try:
-        with _settled():
+        with _awaiting_writes():
             yield writer
     except BaseException:
-        for name in writer.made:  # so that a second try finds nothing in its way
+        for name in writer.made:  # so that a second attempt can succeed
             with contextlib.suppress(Exception):
                 del target[name]
         raise
@@ -260,7 +260,7 @@ def _clear(group: zarr.Group, names: set[str]) -> None:
 
 @contextlib.contextmanager
 def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Iterator[None]:
-    """Where the block fails, restore the tensor in a group of a store: its bytes are kept in memory meanwhile."""
+    """Restore the tensor in a group of a store if the block fails. Its bytes are kept in memory during the block."""
     store, target = place.store, place / group
     check_store(store)
     above = target.path.split("/") if target.path else []
@@ -279,19 +279,19 @@ def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Ite
                 lost.append(key)
         return lost
 
-    with touching(called):
+    with wrap_errors(called):
         before = sync(kept(_names(target, limits)))
     try:
         yield
     except BaseException as error:
         if lost := sync(restore()):
-            what = f"{len(lost)} keys could not be put back, such as {lost[0]}; write it to another place"
+            what = f"{len(lost)} keys could not be restored, such as {lost[0]}; write it to another place"
             raise ContainerError(Problem(called, what)) from error
         raise
 
 
 def _unconsolidate(place: StorePath) -> None:
-    """Remove metadata that are consolidated at a group or above it: they are no longer true."""
+    """Remove consolidated metadata at a group or above it: they are out of date."""
     path = ""
     for part in ["", *place.path.split("/")]:
         path = f"{path}/{part}".strip("/")
@@ -303,7 +303,7 @@ def _unconsolidate(place: StorePath) -> None:
 
 
 def _unconsolidate_above(path: str) -> None:
-    """The same for the folders above a store, which may be groups of a larger one."""
+    """Do the same for the folders above a store, which may be groups of a larger one."""
     folder = os.path.dirname(real_path(path))
     while any(os.path.isfile(os.path.join(folder, key)) for key in (ROOT, ".zgroup")):
         _unconsolidate(StorePath(LocalStore(folder)))
@@ -311,8 +311,8 @@ def _unconsolidate_above(path: str) -> None:
 
 
 @contextlib.contextmanager
-def _settled() -> Iterator[None]:
-    """After a fault, wait for pending writes of zarr: they would write into a folder that is being removed."""
+def _awaiting_writes() -> Iterator[None]:
+    """After an error, wait for pending writes of zarr: they would write into a folder that is being removed."""
 
     async def settle() -> None:
         await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
@@ -325,7 +325,7 @@ def _settled() -> Iterator[None]:
 
 
 def _zip(folder: str, target: str) -> None:
-    """Store the files of a folder in a zip file, sorted and without times: equal folders give equal bytes."""
+    """Store the files of a folder in a zip file, sorted and without times, so equal folders give equal bytes."""
     files = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
     with zipfile.ZipFile(target, "w") as archive:
         for file in files:

@@ -1,8 +1,8 @@
-"""What this package uses of zarr that zarr does not call public, and what would do instead.
+"""Functions of zarr that are not public.
 
-`sync` runs a coroutine on zarr's event loop: stores are asynchronous, and zarr offers no other way to call them from
-plain code. `default_buffer_prototype` is an argument of `Store.get`: a default there would do. `range_in` gives the
-first and the last byte that a request for a range means, for stores that have whole objects.
+`sync` runs a coroutine on zarr's event loop: stores are asynchronous, and zarr has no public function that calls them
+from synchronous code. `default_buffer_prototype` is a required argument of `Store.get`. `range_in` gives the first and
+the last byte of a request for a range, for stores that send whole objects only.
 """
 
 from __future__ import annotations

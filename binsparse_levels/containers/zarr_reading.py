@@ -1,4 +1,4 @@
-"""Read Zarr. The metadata of all arrays beside the header, or consolidated at the root, save requests to far stores."""
+"""Read Zarr. Metadata of all arrays, next to the header or consolidated at the root, save requests to remote stores."""
 
 from __future__ import annotations
 
@@ -30,26 +30,26 @@ from ..errors import (
 from ..formats.json import RESERVED, load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..parallel import each
-from .base import Storage, asked_for, bounded_chunk, named_by, touching
+from .base import Storage, bounded_chunk, grown_chunk, named_by, wrap_errors
 from .checksums import of_header
 from .direct import refuse_links
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
 from .zarr_internals import sync
-from .zarr_stores import NAMES, Far, Folder, is_near, objects_in, opened, stored
+from .zarr_stores import NAMES, Folder, RemoteStore, is_local, objects_in, opened, stored
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
-ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays beside the header: one request opens a tensor
-AT = f"{RESERVED}at"  # the prefix below which the arrays of a group are that a build has written into a bucket
+ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays, next to the header: one request opens a tensor
+AT = f"{RESERVED}at"  # the prefix of the arrays of a group that a build has written into a bucket
 COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 CHUNK = 2**16  # items: a small slice reads little
-SMALL_CHUNK = 2**11  # items, in an object store: 50 values at scattered coordinates of 2.5 M take 1.3 MB, else 25
-SHARD = 2**20  # items: a large array makes few files
-_METADATA = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
-_MOST_CHUNKS = 2**22  # of one array, read by zarr one by one
-_AT_ONCE = 16  # nodes of which the metadata is asked for
+SMALL_CHUNK = 2**11  # items, in an object store: 25 MB → 1.3 MB for 50 values at scattered coordinates of 2.5 M
+SHARD = 2**20  # items: a large array needs few files
+_METADATA_LIMITS = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
+_MAX_CHUNKS = 2**22  # of an array that zarr reads, one chunk after the other
+_MAX_OPEN_REQUESTS = 16  # for metadata
 
 # The codecs that may run; those of version 2 by their numcodecs names.
 _CODECS = {*CODECS, "bytes", "transpose", "sharding_indexed", "zlib", "lz4", "crc32c", "shuffle"}
@@ -57,12 +57,12 @@ _TEXTS = {"vlen-utf8"}  # in groups without a header, such as those of AnnData
 
 
 def node_at(place: StorePath) -> dict[str, Any] | None:
-    """The metadata of the group or array at a place, with its attributes; None where there is neither.
+    """The metadata of the group or array at a place, with its attributes; None if there is neither.
 
-    Raises ContainerError for a near node with metadata of both versions, of which programs take one or the other.
+    Raises ContainerError for a local node with metadata of both versions, of which programs choose different ones.
     """
     node = _json(place, ROOT)
-    if node is None or is_near(place.store):
+    if node is None or is_local(place.store):
         for kind in ("group", "array"):
             older = _json(place, f".z{kind}")
             if older is not None and node is not None:
@@ -73,10 +73,10 @@ def node_at(place: StorePath) -> dict[str, Any] | None:
 
 
 def _json(place: StorePath, key: str) -> dict[str, Any] | None:
-    """The stored JSON of a key. zarr itself accepts duplicate keys."""
+    """The JSON object stored at a key. Unlike zarr, it refuses duplicate keys."""
     text = stored(place, key)
     try:
-        found = None if text is None else load_json(text, _METADATA, constants=True)
+        found = None if text is None else load_json(text, _METADATA_LIMITS, constants=True)
     except DescriptorError as error:
         raise ContainerError(Problem(f"{place}/{key}", error.problems[0].message)) from None
     if not isinstance(found, dict | None):
@@ -85,14 +85,14 @@ def _json(place: StorePath, key: str) -> dict[str, Any] | None:
 
 
 class Group(zarr.Group):
-    """A group whose members are listed by their metadata, so that one that zarr does not know stops nothing."""
+    """A group that lists its members by their metadata, so that a member unknown to zarr is no error."""
 
     def keys(self) -> Generator[str, None]:
         yield from members(self.store_path)
 
 
 def group_of(place: StorePath, node: Mapping[str, Any]) -> Group:
-    """The group with these metadata. What is consolidated in them another program may have made untrue."""
+    """The group with these metadata, without consolidated ones, which may be out of date."""
     known = {"zarr_format": node["zarr_format"], "attributes": node.get("attributes", {})}
     return Group(zarr.AsyncGroup.from_dict(place, known))
 
@@ -107,27 +107,27 @@ class ZarrReader:
         self._limits = limits
         self._chunks: dict[str, Chunks] = {}
         self._objects = Objects(objects_in(place.store), limits)
-        #: The group that has the arrays, for modules that read another layout.
+        #: The group with the arrays, for modules that read another layout.
         self.group = group_of(place / _prefix_in(self._attributes), node)
 
     def read_header(self) -> Any:
         if ATTRIBUTE not in self._attributes:
-            with touching(self._place.path):
+            with wrap_errors(self._place.path):
                 listed = members(self._place) if self._place.store.supports_listing else {}
             if any(node["node_type"] == "array" for node in listed.values()):  # the header is written last
                 raise IncompleteError(Problem(str(self._place), "arrays without a header; write it again"))
             raise ContainerError(Problem(self._place.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
         header = self._attributes[ATTRIBUTE]
         header = load_json(header if isinstance(header, str) else json.dumps(header), self._limits)
-        # The text of the specification does not say where the JSON lives: single and double are both in use.
+        # The specification does not say where the JSON is stored: single and double nesting are both in use.
         if isinstance(header, dict) and ATTRIBUTE not in header and "version" in header and "format" in header:
             return {ATTRIBUTE: header}
         return header
 
     @functools.cached_property
     def _listed(self) -> Mapping[str, Any]:
-        """What is listed beside the header: metadata and sizes of the arrays. Near stores are asked for the arrays."""
-        listed: Any = self._attributes.get(ARRAYS) if isinstance(self._place.store, Far) else None
+        """Metadata and sizes of the arrays that are listed next to the header, if the store is remote."""
+        listed: Any = self._attributes.get(ARRAYS) if isinstance(self._place.store, RemoteStore) else None
         match listed:
             case {"header": sum, "arrays": dict(), "bytes": dict()}:
                 # Another program that replaced the header did not know of the list.
@@ -136,7 +136,7 @@ class ZarrReader:
         return {"arrays": {}, "bytes": {}}
 
     def array(self, name: str) -> LazyArray | None:
-        with touching(name):
+        with wrap_errors(name):
             place = self.group.store_path / name
             node = self._listed["arrays"].get(name) or node_at(place)
             if node is None:
@@ -168,8 +168,8 @@ class ZarrReader:
         @functools.cache
         def check() -> None:
             bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
-            if array.nchunks > _MOST_CHUNKS:
-                raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MOST_CHUNKS}"))
+            if array.nchunks > _MAX_CHUNKS:
+                raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MAX_CHUNKS}"))
             if isinstance(array.store, Folder):
                 refuse_links(str(array.store.root), f"{array.path}/c")
             if array.attrs.get(COMPLETE) and array.nchunks_initialized < array.nchunks:
@@ -177,7 +177,7 @@ class ZarrReader:
 
         def read(start: int, stop: int) -> Array:
             self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
-            with touching(name):
+            with wrap_errors(name):
                 check()
                 return np.asarray(array[start:stop])
 
@@ -185,27 +185,27 @@ class ZarrReader:
 
     @property
     def kind(self) -> str:
-        """The kind of file. Both versions are read alike."""
+        """The kind of file. Both versions are read the same way."""
         return "zarr2" if self.group.metadata.zarr_format == 2 else "zarr"
 
     def storage(self, name: str) -> Storage:
-        """How an array is stored, as options for a writer. Precondition: `array` was called."""
+        """The storage options of an array, for a writer. Precondition: `array` was called."""
         found = self._chunks.get(name)
         if found is None:
             return Storage()
         newer = self.group.metadata.zarr_format == 3
-        chunks = asked_for(found.chunk, found.length, usual_chunk(self._place.store) if newer else SHARD)
-        shards = asked_for(found.per_file, found.length, SHARD) if found.indexed else None
+        chunks = grown_chunk(found.chunk, found.length, usual_chunk(self._place.store) if newer else SHARD)
+        shards = grown_chunk(found.per_file, found.length, SHARD) if found.indexed else None
         return Storage(found.compression, chunks, shards, False if newer and not found.checksum else None)
 
 
 def stored_size(place: StorePath) -> int:
-    """The bytes that an array takes in a store that lists its keys."""
-    return int(sync(place.store.getsize_prefix(f"{place.path}/")))  # zarr takes indices_1 for a prefix of indices_10
+    """The stored size of an array in bytes, in a store that lists its keys."""
+    return int(sync(place.store.getsize_prefix(f"{place.path}/")))  # indices_1 is a prefix of indices_10
 
 
 def _codec_names(codecs: Iterable[Any]) -> Iterator[str]:
-    """The names of codecs in metadata of version 3, or 2, and of the codecs in them."""
+    """The names of codecs in metadata of version 3 or 2, and of nested codecs."""
     for codec in codecs:
         yield str(codec["name" if "name" in codec else "id"])
         settings = codec.get("configuration") or {}
@@ -213,14 +213,14 @@ def _codec_names(codecs: Iterable[Any]) -> Iterator[str]:
 
 
 def usual_chunk(store: Store) -> int:
-    return CHUNK if is_near(store) else SMALL_CHUNK
+    return CHUNK if is_local(store) else SMALL_CHUNK
 
 
 @contextlib.contextmanager
 def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader]:
-    """Open a group of a store: a path, a URL, a zip file, any store of zarr's, or an open group."""
+    """Open a group of a store: a path, a URL, a zip file, any Zarr store, or an open group."""
     with opened(path) as root:
-        with touching(str(path)):
+        with wrap_errors(str(path)):
             node = _group_at(root, group)
             if node is None or node.get("node_type") != "group":
                 where = f"{path}:{group}" if group else str(path)
@@ -232,40 +232,40 @@ def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader
 def _group_at(root: StorePath, group: str | None) -> dict[str, Any] | None:
     """The metadata of a group below a place.
 
-    An object store is asked for no more metadata of another layout than ours, which has its own list, where they are
-    consolidated at that place and agree with the attributes of each group that tells the shape of a matrix.
+    In a remote store without our header, consolidated metadata replace further requests. They are dropped if they
+    differ from the stored attributes of a group with the shape of a matrix.
     """
-    place, far = root / (group or ""), root.store
+    place, store = root / (group or ""), root.store
     node = node_at(place)
     attributes = (node or {}).get("attributes", {})
-    if not isinstance(far, Far) or ATTRIBUTE in attributes:
+    if not isinstance(store, RemoteStore) or ATTRIBUTE in attributes:
         return node
-    if far.believed is None and node is not None:
-        far.believed = _consolidated(root, newer=node["zarr_format"] == 3)
-    if far.believed and group and (node is None or ("shape" in attributes and not _agrees(far, place, node))):
-        far.believed = {}
+    if store.consolidated is None and node is not None:
+        store.consolidated = _consolidated(root, newer=node["zarr_format"] == 3)
+    if store.consolidated and group and (node is None or ("shape" in attributes and not _agrees(store, place, node))):
+        store.consolidated = {}
         return node_at(place)
     return node
 
 
 def _consolidated(root: StorePath, *, newer: bool) -> dict[str, Any]:
-    """The metadata that are consolidated at a group, by key."""
+    """The consolidated metadata at a group, by key."""
     top = _json(root, ROOT if newer else ".zmetadata") or {}
     nodes = ((top.get("consolidated_metadata") or {}) if newer else top).get("metadata") or {}
     return {(root / path / (ROOT if newer else "")).path: node for path, node in nodes.items()}
 
 
-def _agrees(far: Far, place: StorePath, node: Mapping[str, Any]) -> bool:
-    """Whether the stored attributes of a group are those that are believed."""
+def _agrees(store: RemoteStore, place: StorePath, node: Mapping[str, Any]) -> bool:
+    """Return True if the stored attributes of a group equal the consolidated ones."""
     newer = node["zarr_format"] == 3
     key = (place / (ROOT if newer else ".zattrs")).path
-    text, listed = sync(far.asked(key)), (far.believed or {}).get(key, {})
-    there = {} if text is None else load_json(text.to_bytes(), _METADATA, constants=True)
+    text, listed = sync(store.stored_metadata(key)), (store.consolidated or {}).get(key, {})
+    there = {} if text is None else load_json(text.to_bytes(), _METADATA_LIMITS, constants=True)
     return bool(there.get("attributes", {}) == listed.get("attributes", {}) if newer else there == listed)
 
 
 def _prefix_in(attributes: Mapping[str, Any]) -> str:
-    """The prefix that a build has written a group's arrays below, if any."""
+    """The prefix of the arrays of a group, if a build has written it."""
     at = attributes.get(AT)
     return at if isinstance(at, str) and re.fullmatch("[0-9a-f]{16}", at) else ""
 
@@ -273,10 +273,10 @@ def _prefix_in(attributes: Mapping[str, Any]) -> str:
 def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
     """The first of these names that an attribute of a group has; None for a group that is damaged, or has a header.
 
-    Raises ContainerError where there is nothing, or an array without any of these attributes.
+    Raises ContainerError if there is nothing, or an array without any of these attributes.
     """
     node: Any = {}
-    with opened(path) as root, contextlib.suppress(BinsparseError), touching(str(path)):
+    with opened(path) as root, contextlib.suppress(BinsparseError), wrap_errors(str(path)):
         node = _group_at(root, group)
     attributes = (node or {}).get("attributes", {})
     found = None if ATTRIBUTE in attributes else next((name for name in among if name in attributes), None)
@@ -286,11 +286,11 @@ def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
 
 
 def others(path: str, there: Collection[str] | None = None) -> set[str]:
-    """The names of what lies in a folder or zip file beside a tensor at its root, or beside what a build has begun.
+    """The members of a folder or zip file that belong neither to a tensor at its root nor to an unfinished build.
 
-    there: the names, where the caller has listed them. Raises ContainerError.
+    there: the names of all members, if the caller has listed them. Raises ContainerError.
     """
-    with opened(path) as root, touching(path):
+    with opened(path) as root, wrap_errors(path):
         names = _names_at(root) if there is None else there
         node = node_at(root)
         attributes = {} if node is None else node.get("attributes", {})
@@ -304,7 +304,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
 
 def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group], bool]] = ()) -> list[str]:
     """The groups of a store that have a header, or that a function of `claims` accepts. The root is an empty string."""
-    with opened(path) as root, touching(str(path)):
+    with opened(path) as root, wrap_errors(str(path)):
         if not root.store.supports_listing:
             raise ContainerError(Problem(str(path), "a web server lists no groups; name a group, as in URL:GROUP"))
         node = node_at(root)
@@ -320,14 +320,14 @@ def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group
 
 
 def members(place: StorePath) -> dict[str, dict[str, Any]]:
-    """The metadata of the groups and arrays in a group, by name; not what is neither."""
+    """The metadata of the groups and arrays in a group, by name."""
     names = [name for name in _names_at(place) if name not in NAMES]
-    nodes = each(lambda name: node_at(place / name), names, 1 if is_near(place.store) else _AT_ONCE)
+    nodes = each(lambda name: node_at(place / name), names, 1 if is_local(place.store) else _MAX_OPEN_REQUESTS)
     return {name: x for name, x in zip(names, nodes, strict=True) if x and x.get("node_type") in ("array", "group")}
 
 
 def _names_at(place: StorePath) -> list[str]:
-    """The names of all that is right in a place."""
+    """The names directly below a place."""
 
     async def listed() -> list[str]:
         return [name async for name in place.store.list_dir(place.path)]

@@ -1,4 +1,4 @@
-"""The stores of zarr's that groups lie in: folders, zip files, web servers, clouds."""
+"""The Zarr stores of groups: folders, zip files, web servers, clouds."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, Stor
 
 from ..errors import ContainerError, Problem, needing
 from . import remote
-from .base import is_url, touching
+from .base import is_url, wrap_errors
 from .direct import DIRECT, open_zip, refuse_links
 from .objects import folder, requests
 from .objects.stores import PartStore
@@ -27,7 +27,7 @@ NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
 
 @contextlib.contextmanager
 def opened(path: Any) -> Iterator[StorePath]:
-    """The place in a store of zarr's that is at a path, for reading.
+    """The place in a Zarr store for a path, for reading.
 
     The block closes a zip file, unless it was open before. The store of a folder follows no links.
     """
@@ -41,47 +41,47 @@ def opened(path: Any) -> Iterator[StorePath]:
         if type(place.store) is LocalStore:
             yield StorePath(Folder(os.path.abspath(place.store.root), read_only=True), place.path)
         else:
-            near = isinstance(place.store, Far) or is_near(place.store)
-            yield place if near else StorePath(Far(place.store, path if is_url(path) else ""), place.path)
+            known = isinstance(place.store, RemoteStore) or is_local(place.store)
+            yield place if known else StorePath(RemoteStore(place.store, path if is_url(path) else ""), place.path)
 
 
 def place_of(path: Any) -> StorePath:
-    """The place in a store of zarr's that is at a path, a URL, a store or a group, as zarr opens it."""
+    """The place in a Zarr store for a path, a URL, a store or a group, as zarr opens it."""
     if isinstance(path, zarr.Group):
         return path.store_path
     if isinstance(path, Store | StorePath):
         return path if isinstance(path, StorePath) else StorePath(path)
     if not isinstance(path, str):
-        raise TypeError(f"expected a path, a store or a group of zarr's, got {type(path).__name__}")
+        raise TypeError(f"expected a path, a store or a group of zarr, got {type(path).__name__}")
     return StorePath(_store_at(path) if is_url(path) else LocalStore(os.path.abspath(path)))
 
 
 def _store_at(url: str) -> Store:
-    """The store at a URL: obstore's for web servers and for clouds where obstore is installed, else fsspec's."""
-    with touching(url), needing("remote"):
+    """The store at a URL: obstore's for web servers, and for clouds if obstore is installed, else fsspec's."""
+    with wrap_errors(url), needing("remote"):
         store = remote.store_at(url)
         if store is None:
             return FsspecStore.from_url(url)
         return ObjectStore(store, read_only=remote.is_web(url))
 
 
-class Far(WrapperStore[Store]):
-    """A store whose requests take time, for reading: every key of metadata is asked for once.
+class RemoteStore(WrapperStore[Store]):
+    """A store with slow requests, for reading. Each key of metadata is fetched once.
 
-    url: what errors call it. believed: all metadata, by key, where they are consolidated and not found untrue.
+    url: its name in errors. consolidated: all metadata by key, if they are consolidated and not out of date.
     """
 
     def __init__(self, store: Store, url: str = "") -> None:
         super().__init__(store)
         self._url = url
         self._known: dict[str, Any] = {}
-        self.believed: dict[str, Any] | None = None
+        self.consolidated: dict[str, Any] | None = None
 
     def __str__(self) -> str:
         return self._url or str(self._store)
 
-    async def asked(self, key: str) -> Any:
-        """Metadata as they are stored, whatever is believed."""
+    async def stored_metadata(self, key: str) -> Any:
+        """The stored metadata of a key, not the consolidated ones."""
         if key not in self._known:
             self._known[key] = await self._store.get(key, default_buffer_prototype())
         return self._known[key]
@@ -99,9 +99,9 @@ class Far(WrapperStore[Store]):
                     raise
             whole = await self._store.get(key, prototype)  # from a web server that sends no ranges
             return None if whole is None else whole[slice(*range_in(whole, byte_range))]
-        if key in self._known or not self.believed:
-            return await self.asked(key)
-        node = self.believed.get(key)
+        if key in self._known or not self.consolidated:
+            return await self.stored_metadata(key)
+        node = self.consolidated.get(key)
         return None if node is None else prototype.buffer.from_bytes(json.dumps(node).encode())
 
     async def getsize_prefix(self, prefix: str) -> int:
@@ -109,7 +109,7 @@ class Far(WrapperStore[Store]):
 
 
 class Folder(LocalStore):
-    """A local folder in which zarr follows no symbolic link."""
+    """A local folder in which zarr does not follow symbolic links."""
 
     async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
         refuse_links(str(self.root), key)
@@ -139,13 +139,13 @@ def _in_zip(archive: zipfile.ZipFile) -> StorePath:
 
 
 def folder_of(names: Iterable[str]) -> str:
-    """The only folder at the root of a zip file, where a Zarr store was zipped with its folder; else an empty text."""
+    """The only folder at the root of a zip file, if a Zarr store was zipped with its folder; else an empty string."""
     tops = {name.partition("/")[0] for name in names} - {"__MACOSX"}  # which the Finder adds
     return tops.pop() if len(tops) == 1 and not tops & NAMES else ""
 
 
-def is_near(store: Store) -> bool:
-    """Whether a request takes no time worth counting."""
+def is_local(store: Store) -> bool:
+    """Return True for stores on this machine, whose requests are fast."""
     return isinstance(store, LocalStore | MemoryStore | ZipStore)
 
 
@@ -155,16 +155,16 @@ def check_store(store: Store) -> None:
         what = "is open for reading only; open it for writing, or give another place"
         raise ContainerError(Problem(str(store), what))
     if not store.supports_deletes:
-        raise ContainerError(Problem(str(store), "cannot take back what is written; give the path of the file"))
+        raise ContainerError(Problem(str(store), "cannot undo writes; pass the path of the file"))
 
 
 def objects_in(store: Store) -> PartStore:
-    """The objects of a store of zarr's."""
+    """The objects of a Zarr store."""
     return folder.Folder(str(store.root)) if isinstance(store, LocalStore) and DIRECT else requests.Requests(store)
 
 
 def stored(place: StorePath, key: str) -> bytes | None:
-    """The value of a key at a place, or None. A folder is read without zarr, which takes 0.3 ms a key."""
+    """The value of a key at a place, or None. A folder is read without zarr, which takes 0.3 ms for each key."""
     if not isinstance(place.store, LocalStore):
         buffer = sync((place / key).get())
         return None if buffer is None else buffer.to_bytes()

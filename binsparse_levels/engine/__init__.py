@@ -1,1 +1,1 @@
-"""Entries ⇄ trees: sorting, packing, selecting, joining. Knows levels and arrays; no file, no fill value's meaning."""
+"""Entries ⇄ trees: sorting, packing, selecting, joining. Independent of files and of the meaning of a fill value."""

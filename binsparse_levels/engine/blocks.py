@@ -1,7 +1,7 @@
-"""A tree piece by piece: its entries a block at a time, and trees of consecutive entries joined into one.
+"""The entries of a tree, a block at a time.
 
-A block is a run of positions of the last level. From there the levels are walked upwards, so that it does not matter
-how the entries are spread over the fibers: also one fiber of all entries is read in parts.
+A block is a range of positions of the last level. From there the levels are walked upwards, so blocks are independent
+of the distribution of entries over fibers: even a single fiber is read in parts.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .tree import Tree, at_name, index_dtype
 
 
 class Block(NamedTuple):
-    """Some entries of a tree: those at positions of the last level. Where positions are shared, some of those entries:
-    they are numbered by position, then in stored order.
+    """Some entries of a tree: those at a range of positions of the last level. If entries share positions, `entries`
+    selects some of them, numbered by position, then in stored order.
     """
 
     positions: range
@@ -32,14 +32,14 @@ class Block(NamedTuple):
 
     @property
     def size(self) -> int:
-        """The number of entries, or of positions, some of which may have none."""
+        """The number of entries, or of positions, some of which may be empty."""
         return len(self.positions if self.entries is None else self.entries)
 
 
 def blocks_of(tree: Tree, size: int, most: int | None = None) -> Iterator[Block]:
-    """All entries of a tree in blocks of at most `size`. Of levels that share positions, the arrays are read.
+    """All entries of a tree in blocks of at most `size`. The arrays of levels that share positions are read.
 
-    most: of a tree with more entries than that, only blocks of about so many together, at equal distances.
+    most: if the tree has more entries, only blocks at equal distances with about this number of entries in total.
     """
     each = max(-(-_count(tree, size) // most), 1) if most is not None else 1
     starts = range(0, len(tree.values), size)
@@ -48,29 +48,29 @@ def blocks_of(tree: Tree, size: int, most: int | None = None) -> Iterator[Block]
         if not tree.shares:
             yield Block(positions)
             continue
-        count = int(_multiplicity(_owners(tree, positions)).sum())
+        count = int(_entry_counts(_owners(tree, positions)).sum())
         yield from (Block(positions, range(k, min(k + size, count))) for k in range(0, count, size)[::each])
 
 
 def _count(tree: Tree, size: int) -> int:
-    """The number of entries, or of positions where these are not shared."""
+    """The number of entries, or of positions if they are not shared."""
     if not tree.shares:
         return len(tree.values)
     starts = range(0, len(tree.values), size)
     blocks = (range(start, min(start + size, len(tree.values))) for start in starts)
-    return sum(int(_multiplicity(_owners(tree, block)).sum()) for block in blocks)
+    return sum(int(_entry_counts(_owners(tree, block)).sum()) for block in blocks)
 
 
 def read_block(tree: Tree, block: Block, dtype: Any = np.int64) -> tuple[list[Array], Array]:
     """The coordinates by stored dimension, and the values, of the entries in a block; checked.
 
-    Raises ArrayError for damaged arrays, LimitError for more entries than an integer counts.
+    Raises ArrayError for damaged arrays, LimitError for more entries than fit an integer.
     """
     levels, positions = _owners(tree, block.positions), block.positions
     values = np.asarray(tree.values[positions.start : positions.stop])
     if any(level.numbers is not None or np.any(np.not_equal(level.spans, 1)) for level in levels):
         _check_reached(tree, levels)
-        columns, at = _listed(levels, block.entries)
+        columns, at = _entries_at(levels, block.entries)
         return [x.astype(dtype, copy=False) for x in columns], values[at]
     parts = []
     for level in levels:
@@ -86,9 +86,9 @@ def read_blocks(tree: Tree, size: int) -> Iterator[tuple[list[Array], Array]]:
 
 
 def outermost(tree: Tree) -> Callable[[int], int]:
-    """A function that reads the outermost coordinate of the entry at a position. These ascend, as a search needs it.
+    """A function that reads the outermost coordinate of the entry at a position, for a binary search.
 
-    Raises ArrayError where they do not: the first level is read once, and checked.
+    Raises ArrayError if these coordinates do not ascend: the first level is read once, and checked.
     """
     raise_if(ArrayError, tree.outermost_problems)
     return lambda position: int(read_block(tree, Block(range(position, position + 1)))[0][0][0])
@@ -100,8 +100,8 @@ def _owners(tree: Tree, positions: range) -> list[Owners]:
     children = positions
     for place, arrays, n in reversed(list(tree.walk())):
         try:
-            none = Owners(range(0), 0, [np.empty(0, np.int64)] * place.level.rank)
-            owners.insert(0, place.level.above(arrays, place.dims, n, children) if len(children) else none)
+            empty = Owners(range(0), 0, [np.empty(0, np.int64)] * place.level.rank)
+            owners.insert(0, place.level.above(arrays, place.dims, n, children) if len(children) else empty)
         except ArrayError as error:
             raise ArrayError([at_name(problem, place) for problem in error.problems]) from None
         children = owners[0].fibers
@@ -109,7 +109,7 @@ def _owners(tree: Tree, positions: range) -> list[Owners]:
 
 
 def _check_reached(tree: Tree, levels: Sequence[Owners]) -> None:
-    """Raise ArrayError where a fiber has entries, and no entry of the levels above reaches it."""
+    """Raise ArrayError if a fiber has entries, but no entry of the levels above reaches it."""
     reached = np.ones(len(levels[0].fibers), bool)
     for place, level in zip(tree.places, levels, strict=True):
         owners = level.parents
@@ -121,25 +121,25 @@ def _check_reached(tree: Tree, levels: Sequence[Owners]) -> None:
         reached = stored & reached[owners]
 
 
-def _multiplicity(levels: Sequence[Owners]) -> Array:
-    """How many entries each position has."""
-    many = np.ones(len(levels[0].fibers), np.int64)
+def _entry_counts(levels: Sequence[Owners]) -> Array:
+    """The number of entries at each position."""
+    counts = np.ones(len(levels[0].fibers), np.int64)
     for level in levels:
-        many = times(many[level.parents], level.spans)
-        if many.dtype == object and many.sum() > INT64_MAX:
-            what = "runs that hold more entries than an integer of 64 bits counts; store the tensor in another format"
+        counts = times(counts[level.parents], level.spans)
+        if counts.dtype == object and counts.sum() > INT64_MAX:
+            what = "runs with more entries than a 64-bit integer can count; store the tensor in another format"
             raise LimitError(Problem("format", what))
-        many = many.astype(np.int64, copy=False)
-    return many
+        counts = counts.astype(np.int64, copy=False)
+    return counts
 
 
-def _listed(levels: Sequence[Owners], entries: range | None) -> tuple[list[Array], Array]:
-    """The coordinates of entries, and the places of their values, where positions have none, one or several."""
-    many = _multiplicity(levels)
-    ends = np.cumsum(many)
+def _entries_at(levels: Sequence[Owners], entries: range | None) -> tuple[list[Array], Array]:
+    """The coordinates of entries, and the indices of their values, for positions with any number of entries."""
+    counts = _entry_counts(levels)
+    ends = np.cumsum(counts)
     numbers = as_array(range(int(ends[-1])) if entries is None else entries)
     at = np.searchsorted(ends, numbers, side="right")
-    rest, child = numbers - (ends - many)[at], at
+    rest, child = numbers - (ends - counts)[at], at
     columns: list[Array] = []
     for level in reversed(levels):
         here = [x[child] for x in level.coords]
@@ -154,14 +154,14 @@ def _listed(levels: Sequence[Owners], entries: range | None) -> tuple[list[Array
 def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
     """Ranges of a stored dimension such that the arrays of each slab take at most `max_bytes`.
 
-    Along the outermost dimension a few entries tell where to cut. Along any other all entries are read once, a block at
-    a time. Raises LimitError where one coordinate alone takes more.
+    Along the outermost dimension, a binary search reads only a few entries. Along any other, all entries are read once,
+    a block at a time. Raises LimitError if a single coordinate takes more.
     """
     size, count = tree.dims[dimension], len(tree.values)
     number = max(dtype.itemsize for dtype in [index_dtype(tree.dims, count), *(x.dtype for x in tree.arrays.values())])
 
     def most_bytes(entries: int, width: int) -> int:
-        """The bytes that a slab of this width with this many entries takes at most."""
+        """The maximum size in bytes of a slab, from its width and its number of entries."""
         dims = [*tree.dims[:dimension], width, *tree.dims[dimension + 1 :]]
         fibers, numbers = 1, 0
         for place in places(tree.levels, dims):
@@ -174,7 +174,7 @@ def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
 
     at_most = bisect_right(range(1, count + 1), max_bytes, key=lambda entries: most_bytes(entries, 1))
     widest = bisect_right(range(1, size + 1), max_bytes, key=lambda width: most_bytes(min(count, 1), width))
-    before = _CountsBefore(tree, dimension, max(at_most, 1))
+    before = _EntriesBelow(tree, dimension, max(at_most, 1))
     start = 0
     while start < size:
         stop = size if count - before(start) <= at_most else before.last_below(before(start) + at_most)
@@ -188,13 +188,13 @@ def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
         start = stop
 
 
-class _CountsBefore:
-    """A function of x: the number of entries with a coordinate below x in a stored dimension."""
+class _EntriesBelow:
+    """A function of x that returns the number of entries with a coordinate below x in a stored dimension."""
 
     def __init__(self, tree: Tree, dimension: int, size: int) -> None:
         self._tree = tree
         self._known: dict[int, int] = {0: 0, tree.dims[dimension]: len(tree.values)}
-        self._counted: tuple[Array, Array] | None = None  # the coordinates that are there, and how many lie below each
+        self._counted: tuple[Array, Array] | None = None  # the distinct coordinates, and the number of entries below
         if dimension:
             there, counts = np.empty(0, np.int64), np.empty(0, np.int64)
             for columns, _ in read_blocks(tree, size):
@@ -224,16 +224,16 @@ class _CountsBefore:
         return outermost(self._tree)
 
 
-def read_slab(tree: Tree, dimension: int, wanted: range, size: int) -> tuple[list[Array], Array]:
-    """The entries in a range of a stored dimension, with coordinates that count from its start.
+def read_slab(tree: Tree, dimension: int, selected: range, size: int) -> tuple[list[Array], Array]:
+    """The entries in a range of a stored dimension, with coordinates relative to its start.
 
     At most `size` other entries are in memory at a time.
     """
     kept: list[list[Array]] = []
     for columns, values in read_blocks(tree, size):
         x = columns[dimension]
-        (there,) = np.nonzero((x >= wanted.start) & (x < wanted.stop))
-        columns[dimension] = x - wanted.start
+        (there,) = np.nonzero((x >= selected.start) & (x < selected.stop))
+        columns[dimension] = x - selected.start
         kept.append([c[there] for c in (*columns, values)])
     *columns, values = (np.concatenate(x) for x in zip(*kept, strict=True))
     return columns, values

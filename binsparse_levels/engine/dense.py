@@ -1,4 +1,4 @@
-"""Dense arrays and trees: marked cells become a tree, the entries of a tree are scattered over an array."""
+"""Dense arrays and trees: gather marked cells into a tree, scatter the entries of a tree into an array."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
 
-_GATHERED = 4  # bytes that the listing of a cell moves
+_CELL_BYTES = 4  # that are moved to list a cell
 
 
 def gather_tree(
@@ -23,15 +23,14 @@ def gather_tree(
 ) -> Tree:
     """A tree of the marked cells, where stored dimension k is dimension order[k] of the array.
 
-    The array is read once, in the order of its memory. The first tree has a sparse level below dense levels; it is
-    converted where other levels are wanted. Precondition: at least one dimension and one cell. Raises LimitError,
-    FormatError.
+    The array is read once, in memory order. The first tree has a sparse level below dense levels; it is converted to
+    other levels. Precondition: at least one dimension and one cell. Raises LimitError, FormatError.
     """
     here = order if array.transpose(order).flags.c_contiguous else tuple(range(array.ndim))
     array, mask = (np.ascontiguousarray(x.transpose(here)) for x in (array, mask))
     width = array.shape[-1]
     rows = mask.view(np.uint8).reshape(-1, width)
-    parts = [(begin // width, end // width) for begin, end in parallel.shares(mask.size, _GATHERED)]
+    parts = [(begin // width, end // width) for begin, end in parallel.shares(mask.size, _CELL_BYTES)]
     counts = np.zeros(len(rows), np.uint64)
     parallel.each(lambda share: kernels.dense.count_in_rows(rows, *share, counts), parts)
     count = int(counts.sum())
@@ -58,7 +57,7 @@ def gather_tree(
 
 
 def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank: Array) -> Array:
-    """An array of this shape with the value of every entry at the sum of coordinate * stride, and `blank` elsewhere.
+    """An array with the value of every entry at the sum of coordinate * stride, and `blank` elsewhere.
 
     strides: by stored dimension, in items of the flat array. blank: an array without dimensions, of the values' type.
     """
@@ -69,7 +68,7 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
         starts = repeat_to(starts, fibers, len(reached)) + _linear(upper, strides[place.depth :], len(reached))
     steps, values, flat = strides[last.depth :], items_at(tree.values, positions), dense.reshape(-1)
     columns, step = (coords[0], steps[0]) if len(coords) == 1 else (_linear(coords, steps, len(values)), 1)
-    if not kernels.worth(len(values)) or values.itemsize not in (1, 2, 4, 8):
+    if not kernels.pays_off(len(values)) or values.itemsize not in (1, 2, 4, 8):
         flat[repeat_to(starts, pointers, len(values)) + _linear([columns], [step], len(values))] = values
         return dense
     word = f"u{values.itemsize}"
@@ -79,7 +78,7 @@ def scatter_tree(tree: Tree, strides: Sequence[int], shape: Sequence[int], blank
 
 
 def _linear(coords: Sequence[Array], steps: Sequence[int], count: int) -> Array:
-    """The sum of coordinate * step of each of `count` entries."""
+    """The sum of coordinate * step for each of `count` entries."""
     total = np.zeros(count, np.int64)
     for x, step in zip(coords, steps, strict=False):
         total += x.astype(np.int64, copy=False) * step

@@ -1,7 +1,7 @@
 """The fused pass: entries in any order → all arrays of a chain of dense and sparse levels, a sorted run at a time.
 
-A chain is a code for each dimension: DENSE, SPARSE for the first of a sparse level, CONTINUED for the others of the
-same level. `engine.packing` builds few entries level by level.
+A chain is a code for each dimension: DENSE, SPARSE for the first dimension of a sparse level, CONTINUED for the others.
+`engine.packing` builds small trees level by level.
 """
 
 from __future__ import annotations
@@ -24,15 +24,15 @@ from .tree import index_dtype
 Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
 
 _NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without an entry
-# Values of these types are summed inside the records. Numpy sums others.
+# Values of these types are summed in the records. numpy sums others.
 _SUMMED = {np.dtype(code) for code in "?bhilqBHILQfdF"}
 
 
 @dataclass
 class Chain:
-    """The arrays of a chain, by stored dimension; an array that a dimension lacks is empty.
+    """The arrays of a chain, by stored dimension; an array that a dimension does not have is empty.
 
-    positions: the number of positions of the last level. entries: how many entries have been emitted.
+    positions: the number of positions of the last level. entries: the number of emitted entries.
     """
 
     pointers: list[Array]
@@ -46,8 +46,8 @@ class Chain:
 class _Plan:
     """The arguments of the kernels for a chain; see `kernels.emission`.
 
-    dense_below: whether a dense level lies below a sparse level. lists: as `emit` takes it. first: the positions before
-    the first entry, which are 0 where a level has one entry at most, because no bit of the key tells two entries apart.
+    dense_below: True if a dense level is below a sparse level. lists: as for `emit`. first: the positions before the
+    first entry, which are 0 if a level has at most one entry, because its entries do not differ in any bit of the key.
     """
 
     codes: tuple[int, ...]
@@ -70,10 +70,10 @@ def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
             ends[d] = ends[d + 1]
     keep = tuple(zip(*(layout.from_bit(end) for end in ends), strict=True))
     sparse = [int(code != DENSE) for code in codes]
-    holds = [_NOTHING if code == SPARSE and d > 0 else 0 for d, code in enumerate(codes)]
+    has_pointers = [_NOTHING if code == SPARSE and d > 0 else 0 for d, code in enumerate(codes)]
     low = layout.words - 1
     fields = [field[word] for word in (0, low) for field in layout.fields]
-    chain = np.array([*fields, keep[0], keep[low], sparse, holds, (0, *dims[1:])], np.uint64).T.copy()
+    chain = np.array([*fields, keep[0], keep[low], sparse, has_pointers, (0, *dims[1:])], np.uint64).T.copy()
     dense_below = SPARSE in codes and DENSE in codes[codes.index(SPARSE) :]
     first = tuple(_NOTHING if any(word[d] for word in keep) else 0 for d in range(len(codes)))
     shared = any(is_sparse and min(word[d] for word in keep) != _NOTHING for d, is_sparse in enumerate(sparse))
@@ -81,7 +81,7 @@ def _plan(codes: tuple[int, ...], dims: tuple[int, ...]) -> _Plan:
 
 
 def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Chain:
-    """All arrays of a chain for these entries; of iso entries no values. Precondition: there is at least one entry.
+    """All arrays of a chain for these entries; no values for iso entries. Precondition: there is at least one entry.
 
     pad: the value of cells without an entry. Raises OutOfRange, Repeated, ArrayError, LimitError.
     """
@@ -89,26 +89,26 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     layout, low_bits = plan.layout, plan.layout.low_bits(entries.ordered_dims)
     in_order_below = entries.trusted and layout.words == 1 and low_bits == layout.ends[0]
     if in_order_below and codes == (DENSE, SPARSE):
-        return _placed(plan, entries, pad, limits)
+        return _emit_placed(plan, entries, pad, limits)
     summed = duplicates == "sum"
-    cargo = None if values is None else _Cargo(values)
-    payload = cargo.words() if cargo else None
-    partition = sorting.Sorting(entries.columns, payload, layout, low_bits, entries.trusted, plan.dense_below)
+    payload = None if values is None else _Payload(values)
+    words = payload.words() if payload else None
+    partition = sorting.Sorting(entries.columns, words, layout, low_bits, entries.trusted, plan.dense_below)
 
     def prepared(run: sorting.UnsortedRun) -> sorting.SortedRun:
         records, count, repeats = partition.sort(run)
         if repeats and duplicates != "error":
             typed = records.view(values.dtype) if summed and values is not None else None
-            how = typed, duplicates == "last", layout.tag
-            count, repeats = int(kernels.sorting.join_equal(records, *how, count)), False
+            arguments = typed, duplicates == "last", layout.tag
+            count, repeats = int(kernels.sorting.join_equal(records, *arguments, count)), False
         return records, count, repeats
 
     runs: list[sorting.SortedRun] | None = None
     counts = [entries.count] * len(codes)
-    if plan.dense_below:  # what lies there can only be allocated when the fibers above it are counted
+    if plan.dense_below:  # its arrays can only be allocated after the fibers above are counted
         runs = parallel.each(prepared, partition.runs)
-        counts = _counted(plan, runs)
-    writing = _Writing(plan, _allocate(plan, counts, limits), cargo, pad, refuse=duplicates == "error")
+        counts = _count_fibers(plan, runs)
+    writing = _Writing(plan, _allocate(plan, counts, limits), payload, pad, refuse=duplicates == "error")
     if runs is None:
         parallel.in_turn(prepared, writing.write, partition.runs)
     for run in runs or ():
@@ -116,49 +116,49 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     return writing.finish()
 
 
-def _placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
-    """`emit` for the entries of a matrix that are in order but for the first dimension. No fiber needs to be sorted."""
+def _emit_placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
+    """`emit` for the entries of a matrix that are in order in all but the first dimension: no fiber needs sorting."""
     count, columns = entries.count, entries.columns
-    cargo = None if entries.iso else _Cargo(entries.values)
-    payload = cargo.words() if cargo else None
+    payload = None if entries.iso else _Payload(entries.values)
+    words = payload.words() if payload else None
     chain = _allocate(plan, [count] * 2, limits)
-    chain.entries, out = count, cargo.room(count, False, pad) if cargo else None
+    chain.entries, out = count, payload.allocate(count, False, pad) if payload else None
     word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
     pointers, indices = chain.pointers[1].view(word), chain.indices[1].view(word)
-    parts = parallel.shares(count, sorting.MOVED, len(pointers))  # each counts the entries of all fibers
+    parts = parallel.shares(count, sorting.RECORD_BYTES, len(pointers))  # each part counts the entries of all fibers
     others = np.zeros((len(parts) - 1, len(pointers) - 1), word)
     cursors = [*others, pointers[1:]]  # the last entry of a fiber moves its cursor to the next pointer
     parallel.each(lambda k: kernels.placing.count(columns[0], *parts[k], cursors[k]), range(len(parts)))
     kernels.placing.to_cursors(others, cursors[-1])
     parallel.each(
-        lambda k: kernels.placing.place(*columns, payload, *parts[k], cursors[k], indices, out), range(len(parts))
+        lambda k: kernels.placing.place(*columns, words, *parts[k], cursors[k], indices, out), range(len(parts))
     )
-    if cargo and out is not None:
-        chain.values = cargo.unloaded(out, pad)
+    if payload and out is not None:
+        chain.values = payload.values(out, pad)
     return chain
 
 
 def _fill_gaps(pointers: Array) -> None:
     """Replace each pointer that is still 0 by the previous pointer."""
-    if kernels.worth(len(pointers)):
+    if kernels.pays_off(len(pointers)):
         kernels.fibers.fill_gaps(pointers)
     else:
         np.maximum.accumulate(pointers, out=pointers)
 
 
-def hold_dense(n: int, entries: int, limits: Limits) -> None:
-    """Raise LimitError where dense levels make too many positions. Each position takes at least a word."""
+def check_dense(n: int, entries: int, limits: Limits) -> None:
+    """Raise LimitError if dense levels have too many positions. Each position takes at least one word."""
     if n > entries + 1:
-        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of what the dense levels make")
+        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels")
 
 
 def sums(values: Array) -> bool:
-    """Whether the records of the fused pass add up values of this type."""
+    """Return True if the fused pass sums values of this type in its records."""
     return values.dtype in _SUMMED
 
 
 def add_groups(values: Array, new: Array) -> Array:
-    """The sum of each group of values, which begins where `new` is true. Booleans are joined by or; integers wrap."""
+    """The sum of each group of values. A group begins where `new` is true. Booleans are joined by or; integers wrap."""
     if values.dtype.kind not in "biufc":
         raise ArrayError(
             Problem("values", f"values of type {values.dtype} cannot be summed; pass duplicates='first' or 'last'")
@@ -171,8 +171,8 @@ def add_groups(values: Array, new: Array) -> Array:
     return total
 
 
-class _Cargo:
-    """The payload of the records: the value as a word, or the number of the entry where the value needs more."""
+class _Payload:
+    """The payload of the records: the value as a word, or the number of the entry if the value is larger."""
 
     def __init__(self, values: Array) -> None:
         self._by_number = values.dtype.itemsize not in (1, 2, 4, 8)
@@ -186,22 +186,22 @@ class _Cargo:
         bits = np.ascontiguousarray(self._values).view(f"u{self._values.dtype.itemsize}")
         return bits.astype(np.uint64, copy=False)
 
-    def room(self, positions: int, padded: bool, pad: Any) -> Array:
-        """Words for this many positions. padded: some positions have no entry, so all are filled first."""
+    def allocate(self, positions: int, padded: bool, pad: Any) -> Array:
+        """Words for a number of positions. padded: some positions have no entry, so all are filled first."""
         out = np.empty(positions, np.uint64)
         if padded:
-            out[:] = _NOTHING if self._by_number else _Cargo(np.full(1, pad, self._values.dtype))._bits()
+            out[:] = _NOTHING if self._by_number else _Payload(np.full(1, pad, self._values.dtype))._bits()
         return out
 
-    def unloaded(self, words: Array, pad: Any) -> Array:
-        """The values that the words stand for."""
+    def values(self, words: Array, pad: Any) -> Array:
+        """The values of payload words."""
         dtype = self._values.dtype
         if not self._by_number:
             return words.astype(f"u{dtype.itemsize}", copy=False).view(dtype)
-        taken = np.full(len(words), pad, dtype)
+        out = np.full(len(words), pad, dtype)
         there = np.flatnonzero(words != _NOTHING)
-        taken[there] = self._values[words[there]]
-        return taken
+        out[there] = self._values[words[there]]
+        return out
 
 
 def _first_repeat(records: Array, count: int, layout: sorting.Layout) -> tuple[int, ...]:
@@ -210,35 +210,35 @@ def _first_repeat(records: Array, count: int, layout: sorting.Layout) -> tuple[i
     return layout.coords(keys[at].tolist())
 
 
-def _counted(plan: _Plan, runs: Sequence[sorting.SortedRun]) -> list[int]:
+def _count_fibers(plan: _Plan, runs: Sequence[sorting.SortedRun]) -> list[int]:
     """The number of entries of the level of each dimension."""
     rank, width = len(plan.codes), plan.layout.words
     state = np.zeros(rank + 2, np.uint64)
-    state[rank:] = _before(runs[0][0][:width])
+    state[rank:] = _key_before(runs[0][0][:width])
     for records, count, _ in runs:
         kernels.emission.count_fibers(records, count, plan.keep, state)
     return [max(int(c), 1) for c in state[:rank]]
 
 
-def _before(first: Array) -> Array:
-    """A key that differs from the first key in every bit: its high and low word, equal where there is one word."""
+def _key_before(first: Array) -> Array:
+    """A key that differs from the first key in every bit: its high and low word, equal if there is one word."""
     return ~first[[0, -1]]
 
 
 def _allocate(plan: _Plan, counts: Sequence[int], limits: Limits) -> Chain:
-    """Arrays for `counts[d]` entries of each level. Arrays that are not needed take a single store of the kernel."""
+    """Arrays for `counts[d]` entries of each level. Unused arrays have room for a single store of the kernel."""
     dtype = index_dtype(plan.dims, max(counts))
     pointers: list[Array] = []
     indices: list[Array] = []
     n, above = 1, None
     for d, code in enumerate(plan.codes):
         is_level = code == SPARSE and d > 0
-        # Each fiber below a sparse level has entries, whose pointers are written; below a dense level there are gaps.
+        # Each fiber below a sparse level has entries, so all pointers are written; below a dense level there are gaps.
         pointers.append((np.zeros if above == DENSE else np.empty)(n + 1 if is_level else 2, dtype))
         pointers[d][0], above = 0, code
         if code == DENSE:
             n *= plan.dims[d]
-            hold_dense(n, counts[d], limits)
+            check_dense(n, counts[d], limits)
         elif code == SPARSE:
             n = counts[d]
         indices.append(np.empty(0 if code == DENSE else n, dtype))
@@ -251,15 +251,15 @@ class _Writing:
 
     plan: _Plan
     chain: Chain
-    cargo: _Cargo | None
+    payload: _Payload | None
     pad: Any
     refuse: bool
     state: Array | None = None
 
     def __post_init__(self) -> None:
-        self.above = np.empty(kernels.emission.ROOM, np.uint64)
-        chain, cargo = self.chain, self.cargo
-        self.out = cargo.room(chain.positions, self.plan.codes[-1] == DENSE, self.pad) if cargo else None
+        self.above = np.empty(kernels.emission.BLOCK_ENTRIES, np.uint64)
+        chain, payload = self.chain, self.payload
+        self.out = payload.allocate(chain.positions, self.plan.codes[-1] == DENSE, self.pad) if payload else None
         word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
         self.pointers, self.indices = (tuple(x.view(word) for x in group) for group in (chain.pointers, chain.indices))
 
@@ -270,21 +270,21 @@ class _Writing:
             raise sorting.Repeated(_first_repeat(records, count, plan.layout))
         if self.state is None:
             self.state = np.array([*plan.first, 0, 0], np.uint64)
-            self.state[rank:] = _before(records[: plan.layout.words])
+            self.state[rank:] = _key_before(records[: plan.layout.words])
         place = (self.state, self.pointers, self.indices, self.out)
         kernels.emission.emit(records, count, plan.layout.tag, plan.lists, plan.chain, self.above, *place)
         self.chain.entries += count
 
     def finish(self) -> Chain:
-        """Fill the gaps in the pointers, and cut every array to the items that were written."""
+        """Fill the gaps in the pointers, and truncate every array to its written items."""
         codes, chain = self.plan.codes, self.chain
         assert self.state is not None
         reached = [int(at) + 1 if code != DENSE else 0 for at, code in zip(self.state.tolist(), codes, strict=False)]
         for d in range(1, len(codes)):
             if codes[d] == SPARSE and codes[d - 1] == DENSE:
                 _fill_gaps(self.pointers[d])
-        self.pointers = self.indices = ()  # so that the arrays may change their size
-        n = 0  # entries of the sparse level right above
+        self.pointers = self.indices = ()  # so that the arrays can be resized
+        n = 0  # entries of the sparse level directly above
         for d, code in enumerate(codes):
             if code == SPARSE:
                 if d > 0 and codes[d - 1] != DENSE:
@@ -294,7 +294,7 @@ class _Writing:
                 chain.indices[d].resize(n, refcheck=False)
         if codes[-1] != DENSE:
             chain.positions = n
-        if self.cargo and self.out is not None:
+        if self.payload and self.out is not None:
             self.out.resize(chain.positions, refcheck=False)
-            chain.values = self.cargo.unloaded(self.out, self.pad)
+            chain.values = self.payload.values(self.out, self.pad)
         return chain

@@ -16,7 +16,7 @@ from .blocks import Block, read_block
 from .packing import Entries, build, unpack_tree
 from .tree import Tree
 
-AT_ONCE = 2**20  # items of an array that are joined at once
+PIECE_ITEMS = 2**20  # of a joined array
 
 Reading: TypeAlias = Callable[[int, str, int, int], Array]
 
@@ -25,9 +25,9 @@ class Parts(NamedTuple):
     """Trees of consecutive entries of a larger tree, in order. Each has at least one entry, and a row in every table.
 
     levels: of each tree. sizes: of its stored dimensions. origin: its offset in the larger tree. A dimension is cropped
-    only where all dimensions before have size 1. first, last: the coordinates of the first and the last entry, in the
-    larger tree. lengths: of the arrays by stored name, among them `values`. read: items a … b - 1 of the array of that
-    name of part k, by (k, name, a, b).
+    only if all dimensions before have size 1. first, last: the coordinates of the first and the last entry, in the
+    larger tree. lengths: of the arrays by stored name, including `values`. read(k, name, a, b): returns items a … b - 1
+    of an array of part k.
     """
 
     levels: tuple[Level, ...]
@@ -40,15 +40,15 @@ class Parts(NamedTuple):
 
 
 def by_arrays(levels: Sequence[Level]) -> bool:
-    """Whether trees of these levels are joined array by array, so that each array begins with that of the first.
+    """Return True if trees of these levels are joined array by array.
 
-    Such trees have no arrays but indices, pointers and values, a value for each position, in the order of the entries.
+    Such trees have only indices, pointers and values, a value for each position, in the order of the entries.
     """
     return all(level.join() is not None for level in levels)
 
 
 def levels_of_parts(levels: tuple[Level, ...]) -> tuple[Level, ...]:
-    """The levels of parts that are to be joined: these levels, or a list of coordinates where they need the entries."""
+    """The levels of parts to be joined: these levels, or a list of coordinates if joining needs the entries."""
     return levels if by_arrays(levels) else listing(sum(level.rank for level in levels))
 
 
@@ -59,11 +59,11 @@ def joined(
 
     dtype: the type of indices and pointers. values: the type of the values. pad: the value of positions without an
     entry. Precondition: the parts are in order, and have no entry in common. Raises FormatError for entries that a kind
-    cannot hold, LimitError for positions beyond 2**63.
+    cannot store, LimitError for positions beyond 2**63.
     """
     if parts.levels == levels and by_arrays(levels):
         return _joined_arrays(levels, dims, parts, pad, dtype, values)
-    tree = _through_entries(levels, dims, parts, pad, dtype, values, limits)
+    tree = _joined_entries(levels, dims, parts, pad, dtype, values, limits)
     made = {**tree.arrays, "values": tree.values}
     return {name: lazy(len(x), x.dtype, lambda a, b, x=x: x[a:b]) for name, x in made.items()}  # type: ignore[misc]
 
@@ -78,7 +78,7 @@ def joined_trees(
     values: Any,
     limits: Limits,
 ) -> dict[str, LazyArray]:
-    """`joined`, for sound trees behind each other along the outermost dimension, where each starts at a coordinate."""
+    """`joined` for valid trees, concatenated along the outermost dimension. starts: the first coordinate of each."""
     filled = [(tree, start) for tree, start in zip(trees, starts, strict=True) if len(tree.values)]
     stored = [{**tree.arrays, "values": tree.values} for tree, _ in filled]
     tables = np.zeros((4, len(filled), len(dims)), np.int64)
@@ -94,10 +94,10 @@ def joined_trees(
     return joined(levels, dims, parts, pad, dtype, values, limits)
 
 
-def _through_entries(
+def _joined_entries(
     levels: tuple[Level, ...], dims: Sequence[int], parts: Parts, pad: Any, dtype: Any, values: Any, limits: Limits
 ) -> Tree:
-    """The whole tree, in memory."""
+    """The whole tree, in memory, built from the entries."""
     pieces: list[list[Array]] = [[np.empty(0, t) for t in (*[dtype] * len(dims), values)]]
     for k, (sizes, origin) in enumerate(zip(parts.sizes.tolist(), parts.origin, strict=True)):
         arrays = {name: parts.read(k, name, 0, int(lengths[k])) for name, lengths in parts.lengths.items()}
@@ -124,7 +124,7 @@ def _joined_arrays(
         if place.level.join() == "cells":
             n *= cells(place.dims)
             if n > INT64_MAX:
-                raise LimitError(Problem("format", f"numpy cannot count {n} positions; take a sparse level"))
+                raise LimitError(Problem("format", f"numpy cannot count {n} positions; use a sparse level"))
             at = at.through_dense(parts, here, place.dims)
             continue
         counts = next(parts.lengths[spec.name] for spec in place.arrays.values() if spec.dimension == 0)
@@ -149,8 +149,8 @@ def _joined_arrays(
 class _Positions(NamedTuple):
     """The positions of parts at one level.
 
-    base: the position in the whole tree of each part's position 0. first, last: the part's positions of its first and
-    its last entry.
+    base: the position of each part's position 0 in the whole tree. first, last: the positions in each part of its first
+    and its last entry.
     """
 
     base: Array
@@ -174,7 +174,7 @@ def _ravel(total: Any, coords: Iterable[Array], sizes: Iterable[Any]) -> Array:
 
 
 def _concatenated(read: Reading, name: str, begin: Array, lengths: Array, add: Array, dtype: Any) -> LazyArray:
-    """Items of each part from `begin` on, behind each other, with a number added."""
+    """The items of each part from `begin` on, plus a number for each part, concatenated."""
 
     def segment(k: int, start: int, stop: int) -> Array:
         piece = read(k, name, int(begin[k]) + start, int(begin[k]) + stop).astype(dtype, copy=False)
@@ -184,8 +184,8 @@ def _concatenated(read: Reading, name: str, begin: Array, lengths: Array, add: A
 
 
 def _with_gaps(read: Reading, name: str, at: _Positions, length: int, fill: Array, add: Array, dtype: Any) -> LazyArray:
-    """The items of each part at its place in an array of `length`. The gap before part k is filled with fill[k], or
-    with the only item of `fill`; the last gap follows the last part. A position of two parts is read from the first.
+    """The items of each part at its position in an array of `length`. The gap before part k is filled with fill[k], or
+    with the only item of `fill`; the last gap is after the last part. A position of two parts is read from the first.
 
     In an array of pointers, a fiber that parts share begins in the first, and fibers in a gap are empty.
     """
@@ -207,7 +207,7 @@ def _with_gaps(read: Reading, name: str, at: _Positions, length: int, fill: Arra
 
 
 def of_segments(lengths: Array, segment: Callable[[int, int, int], Array], dtype: Any) -> LazyArray:
-    """An array of segments behind each other. segment: items a … b - 1 of segment k, by (k, a, b)."""
+    """A concatenation of segments. segment(k, a, b): returns items a … b - 1 of segment k."""
     ends = np.cumsum(lengths)
 
     def read(start: int, stop: int) -> Array:

@@ -1,7 +1,7 @@
 """Entries → tree, tree → entries, tree → tree.
 
-Sorted entries become levels in turn, each through its `build`. A chain of dense and sparse levels takes the fused
-pass instead, which gives the same.
+Sorted entries become one level after the other, by `build` of each. A chain of dense and sparse levels is built by the
+fused pass instead, with the same result.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .sorting import Entries as Entries
 from .tree import Tree, index_dtype, same, shared_dtype
 
 _NUMBERS = np.dtype(np.int32), np.dtype(np.int64)
-_RAVELLED = 64  # dimensions, of which np.ravel_multi_index takes fewer
+_MAX_RAVEL_RANK = 64  # np.ravel_multi_index accepts fewer dimensions
 
 
 class RepeatedError(ArrayError):
@@ -53,19 +53,19 @@ class RepeatedError(ArrayError):
 
 
 def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits) -> Tree:
-    """A tree of entries in any order. pad: the value of positions that a level stores though they were no entries.
+    """A tree of entries in any order. pad: the value of positions that a level stores without an entry.
 
-    Raises ArrayError for coordinates out of range or repeated, FormatError for entries that a kind cannot hold,
+    Raises ArrayError for coordinates out of range or repeated, FormatError for entries that a kind cannot store,
     LimitError.
     """
     if entries.iso and duplicates == "last":
-        duplicates = "first"  # which is the same, and leaves an entry for each key
+        duplicates = "first"  # the same for equal values
     if entries.iso and duplicates == "sum":
         try:
             return pack_entries(levels, entries, pad, "error", limits)
         except RepeatedError:
             entries = entries.expanded()
-    by_kernels = entries.count and kernels.worth(entries.count) and sorting.layout(entries.dims)
+    by_kernels = entries.count and kernels.pays_off(entries.count) and sorting.layout(entries.dims)
     if not by_kernels or (duplicates == "sum" and not emission.sums(entries.values)):
         return build(levels, _sort_in_numpy(entries, duplicates), pad, limits)
     try:
@@ -79,7 +79,7 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
 def _pack_by_kernels(
     levels: tuple[Level, ...], entries: Entries, pad: Any, duplicates: Duplicates, limits: Limits
 ) -> Tree:
-    """`pack_entries` of many entries. Raises OutOfRange, Repeated, LimitError, FormatError."""
+    """`pack_entries` for many entries. Raises OutOfRange, Repeated, LimitError, FormatError."""
     if not entries.ordered_dims and sorting.in_order(entries):
         return _with_own_arrays(build(levels, entries, pad, limits), entries)
     codes = [level.fused() for level in levels]
@@ -103,7 +103,7 @@ def _pack_by_kernels(
 
 
 def _with_own_arrays(tree: Tree, entries: Entries) -> Tree:
-    """The tree, with a copy of each array that is still that of the entries."""
+    """The tree, with a copy of each array that it shares with the entries."""
     given = (*entries.coords, entries.values)
 
     def own(array: Array) -> Array:
@@ -114,9 +114,9 @@ def _with_own_arrays(tree: Tree, entries: Entries) -> Tree:
 
 
 def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:
-    """A tree of entries that are sorted and unique, built level by level. Coordinates of type `dtype` are not copied.
+    """A tree of sorted and unique entries, built level by level. Coordinates of type `dtype` are not copied.
 
-    Raises FormatError for entries that a kind cannot hold, LimitError.
+    Raises FormatError for entries that a kind cannot store, LimitError.
     """
     dtype = index_dtype(entries.dims, entries.count) if dtype is None else dtype
     codes = [level.fused() for level in levels]
@@ -126,25 +126,25 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         return Tree(levels, entries.dims, arrays, values, entries.iso)
     coords: Sequence[Array] = entries.coords
     parents: Positions = np.broadcast_to(np.int64(0), entries.count)
-    order: Array | None = None  # the entry that each child stands for; None: the entries in their own order
+    order: Array | None = None  # the entry of each child; None: the entries in their original order
     arrays = {}
     n = 1
     for place in places(levels, entries.dims):
         level, below = place.level, place.depth + place.level.rank
         children = level.children(place.dims, n, 0)
         least = level.nbytes(place.dims, n, 0, root=not place.depth, itemsize=1)  # without entries
-        emission.hold_dense(max(n, children or 0, (least or 0) // 8), entries.count, limits)
+        emission.check_dense(max(n, children or 0, (least or 0) // 8), entries.count, limits)
         here, more = _as_stored(place, coords[place.depth : below], dtype), {}
         if level.shares:
             values = entries.values if entries.iso or order is None else entries.values[order]
-            starts, more["same"] = _alike_below([as_array(parents), *here], coords[below:], values)
-        if not level.specified:  # a kind may take differences of coordinates, which have a sign
+            starts, more["same"] = _equal_subtrees([as_array(parents), *here], coords[below:], values)
+        if not level.specified:  # a kind may subtract coordinates, so they must be signed
             here = [x.view(f"i{x.dtype.itemsize}") for x in here]
         made, reached = level.build(place.dims, parents, here, n, **more)
         parents = as_positions(reached)
         arrays |= {place.arrays[role].name: x for role, x in narrowed(place, made, dtype).items()}
         n = level.size(made, place.dims, n)
-        if level.shares:  # of what is shared, the first stands for all
+        if level.shares:  # keep the entries of the first of equal subtrees
             child = as_array(parents)
             new = np.ones(len(starts), bool)
             new[1:] = child[starts[1:]] != child[starts[:-1]]
@@ -155,9 +155,9 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             again = np.argsort(as_array(parents), kind="stable")
             coords, parents = [x[again] for x in coords], as_array(parents)[again]
             order = again if order is None else order[again]
-    emission.hold_dense(n, entries.count, limits)
+    emission.check_dense(n, entries.count, limits)
     count = len(parents)
-    # Values without an entry are padding, or lie in a gap. A scalar without an entry has the fill value.
+    # Values without an entry are padding, or in a gap. A scalar without an entry has the fill value.
     padded = any(level.padded for level in levels) or not any(level.gaps for level in levels)
     if entries.iso and (n == count or not padded or alike(pad, entries.values[0])):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, n), True)
@@ -172,7 +172,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
 
 
 def narrowed(place: Place, made: Mapping[str, Array], dtype: np.dtype[Any]) -> dict[str, Array]:
-    """The arrays that a level made, by role; integers of type `dtype` where it holds them."""
+    """The arrays of a level by role; integer arrays in type `dtype` if their values fit."""
 
     def narrow(array: Array, holds: str) -> Array:
         wide = array.dtype != dtype and holds in INTEGERS and array.max(initial=0) <= np.iinfo(dtype).max
@@ -186,7 +186,7 @@ def _split(
 ) -> tuple[dict[str, Array], Array | None]:
     """The arrays of levels by name, of type `dtype`, and pointers to the entries of each position of the last level.
 
-    None stands for pointers where each position has one entry.
+    The pointers are None if each position has one entry.
 
     Precondition: the entries are sorted and unique, and there is at least one level; each has a fused pass.
     """
@@ -196,7 +196,7 @@ def _split(
     for place in levels:
         assert entries is not None
         below, n = place.depth + place.level.rank, len(entries) - 1
-        emission.hold_dense(place.level.children(place.dims, n, count) or n, count, limits)
+        emission.check_dense(place.level.children(place.dims, n, count) or n, count, limits)
         here = _as_stored(place, coords[place.depth : below], dtype)
         made, entries = place.level.split(place.dims, entries, here, distinct=below == len(coords))
         arrays |= {spec.name: made[role] for role, spec in place.arrays.items()}
@@ -204,17 +204,16 @@ def _split(
 
 
 def _as_stored(place: Place, coords: Sequence[Array], dtype: np.dtype[Any]) -> Sequence[Array]:
-    """The coordinates of a level, of type `dtype` where it stores any: to cast 1 M takes as long as to count them."""
+    """The coordinates of a level, in type `dtype` if it stores them; else a cast would double the time."""
     if not place.arrays and all(x.dtype in _NUMBERS for x in coords):
         return coords
     return [x.astype(dtype, copy=False) for x in coords]
 
 
-def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) -> tuple[Array, Array]:
-    """Group entries by the columns `above`: where each group begins, and a number for each entry.
+def _equal_subtrees(above: Sequence[Array], below: Sequence[Array], values: Array) -> tuple[Array, Array]:
+    """Group entries by the columns `above`. Returns the start of each group, and a number for each entry.
 
-    Neighbouring groups get the same number where their subtrees are equal: all columns `below`, and the values bit for
-    bit.
+    Neighbouring groups get the same number if their subtrees are equal: all columns `below`, and the bits of values.
     """
     count, new = len(above[0]), _firsts(above)
     (starts,) = new.nonzero()
@@ -223,7 +222,7 @@ def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) 
     differs = np.zeros(len(starts), bool)
     differs[:1] = True
     differs[1:] = sizes[1:] != sizes[:-1]
-    before = np.arange(count) - sizes[group]  # the entry at the same place in the group before
+    before = np.arange(count) - sizes[group]  # the entry with the same index in the group before
     (comparable,) = (~differs[group]).nonzero()
     bits = np.ascontiguousarray(values).view(np.uint8).reshape(len(values), values.dtype.itemsize)
     columns = [*below, *(bits.T if len(values) == count else ())]
@@ -234,23 +233,23 @@ def _alike_below(above: Sequence[Array], below: Sequence[Array], values: Array) 
 
 
 def alike(a: Any, b: Any) -> bool:
-    """Whether two scalars are equal, the sign of zero included."""
+    """Return True if two scalars are equal, including the sign of zero."""
     return same(a, b) and repr(a) == repr(b)
 
 
 def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
-    """The entries, sorted and unique: for few entries, and for keys of more than two words."""
+    """The entries, sorted and unique. Used for few entries, and for keys of more than two words."""
     coords, count = entries.coords, entries.count
     if not count:
         return entries
     bits = count.bit_length()
-    if 0 < len(coords) < _RAVELLED and cells(entries.dims) <= INT64_MAX >> bits:
+    if 0 < len(coords) < _MAX_RAVEL_RANK and cells(entries.dims) <= INT64_MAX >> bits:
         try:
             number = np.ravel_multi_index(coords, entries.dims)
-        except ValueError:  # it checks the range, and does not tell the place
+        except ValueError:  # a coordinate is out of range
             raise ArrayError(list(_range_problems(entries))) from None
         number <<= bits
-        number |= np.arange(count)  # to sort these is stable, and takes half the time of argsort
+        number |= np.arange(count)  # so the sort is stable, and takes half the time of argsort
         number.sort()
         order = number & (1 << bits) - 1
         new = None if entries.trusted else _firsts([number >> bits])
@@ -274,7 +273,7 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
 
 
 def _firsts(columns: Sequence[Array]) -> Array:
-    """Which entries differ from the one before them in any column."""
+    """A mask of the entries that differ from the one before in any column."""
     first, *others = columns
     new = np.empty(len(first), bool)
     new[:1] = True
@@ -285,8 +284,8 @@ def _firsts(columns: Sequence[Array]) -> Array:
 
 
 def _any_outside(x: Array, size: int) -> bool:
-    """Whether a coordinate is negative or not below `size`. Precondition: at least one."""
-    unsigned = words(x)  # in which negative numbers are large
+    """Return True if a coordinate is negative or not below `size`. Precondition: at least one."""
+    unsigned = words(x)  # negative numbers become large
     return bool(unsigned.max() >= (size if x.dtype.kind == "u" else min(size, 2 ** (8 * unsigned.itemsize - 1))))
 
 
@@ -314,9 +313,8 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Children]:
     """The coordinates of the entries by stored dimension, in stored order, and the positions of their values.
 
-    dtype: of the coordinates. None stands for the stored types, and for the narrowest where a level stores none.
-    window: of the stored dimensions; by default all of them. Index arrays of type `dtype` that have an item for each
-    entry are not copied.
+    dtype: of the coordinates. None keeps the stored types, or the narrowest type if a level stores none. window: of the
+    stored dimensions; by default all of them. Index arrays of type `dtype` with an item for each entry are not copied.
     """
     levels = list(expand_levels(tree, window))
     positions = levels[-1][3] if levels else range(1)
@@ -329,7 +327,7 @@ def coords_of_entries(
 ) -> list[Array]:
     """The coordinates of `count` entries, from the coordinates of each level and pointers to those of each fiber."""
     columns: list[Array] = []
-    below: Array | None = None  # where the entries of each child of the level begin
+    below: Array | None = None  # the first entry of each child of the level
     for coords, pointers in reversed(levels):
         here = [x.astype(dtype, copy=False) if dtype else x for x in coords]
         one_each = below is None or (len(below) == count + 1 and bool((below[1:] > below[:-1]).all()))
@@ -371,7 +369,7 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
 
 
 def pack_ordered(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:
-    """`pack_entries` of unique entries whose `ordered_dims` say what is in order already."""
+    """`pack_entries` for unique entries that are in order in their last `ordered_dims` dimensions."""
     if entries.ordered_dims == len(entries.dims):
         return build(levels, entries, pad, limits, dtype)
     return pack_entries(levels, entries, pad, "error", limits)
@@ -393,9 +391,9 @@ def count_prefixes(dims: Sequence[int], coords: Sequence[Array], order: Sequence
 
 @lru_cache
 def ordered_dims(order: tuple[int, ...]) -> int:
-    """How many last dimensions of the new order need no sorting, because radix sorts are stable.
+    """The number of last dimensions of the new order that need no sorting, because radix sorts are stable.
 
-    They are the longest tail of the new order that ascends.
+    They are the longest ascending tail of the new order.
 
     >>> ordered_dims((1, 0, 2))
     2

@@ -1,6 +1,6 @@
-"""Parts of a level in a file: only the fibers that are needed are read.
+"""Parts of a level in a file: only the required fibers are read.
 
-They are checked, as a level of their own, before anything is indexed with them.
+They are checked, as a separate level, before anything is indexed with them.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def listed(
 def part_of(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
 ) -> tuple[dict[str, Array], Children | None, Positions]:
-    """The part of a level in a file that these fibers need, read and checked; of a tree in memory, the level.
+    """The part of a level in a file with these fibers, read and checked; the whole level of a tree in memory.
 
     Returns its arrays; its children, as positions of the whole level (None: the part is the whole level); and the
     positions of the fibers in the part.
@@ -54,7 +54,7 @@ def part_of(
 
 
 def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
-    """A problem of a part, with the fibers in place of the number of the item, which counts from the part's start."""
+    """A problem of a part, with the fibers in place of the item's number, which is relative to the part."""
     named = at_name(problem, place)
     path, bracket, _ = named.path.partition("[")
     if not bracket or not len(positions):
@@ -75,20 +75,20 @@ def through(children: Children | None, below: Children) -> Children:
 
 
 def check_in_parts(tree: Tree, size: int, dimensions: Sequence[int]) -> Iterator[Problem]:
-    """`Tree.check` of a tree in a file, with about `size` items of each array in memory at a time.
+    """`Tree.check` for a tree in a file, with about `size` items of each array in memory at a time.
 
-    Values are not checked. `Level.check_in_parts` and `Level.above` tell which kinds are read whole.
+    Values are not checked. Some kinds are read whole; see `Level.check_in_parts` and `Level.above`.
     """
     above: list[_Step] = []
-    sound = True
+    valid = True
     try:
         for place, arrays, n in tree.walk():
             problems = list(place.level.check_in_parts(arrays, place.dims, n, size))
-            if sound and not problems and not place.level.padded and any(upper.level.gaps for upper, _, _ in above):
+            if valid and not problems and not place.level.padded and any(upper.level.gaps for upper, _, _ in above):
                 problems = _unreached_in_parts(tree, above, (place, arrays, n), size)
             yield from (at_name(problem, place, dimensions) for problem in problems)
-            sound = sound and not problems
-            if not sound and known_children(place, arrays, n) is None:  # the sizes below mean nothing
+            valid = valid and not problems
+            if not valid and known_children(place, arrays, n) is None:  # the sizes below are unknown
                 return
             above.append((place, arrays, n))
     except ArrayError as error:
@@ -96,7 +96,7 @@ def check_in_parts(tree: Tree, size: int, dimensions: Sequence[int]) -> Iterator
 
 
 def _unreached_in_parts(tree: Tree, above: list[_Step], step: _Step, size: int) -> list[Problem]:
-    """A problem for the first fiber of a level that has entries, but belongs to none in the levels above."""
+    """A problem for the first fiber of a level with entries that no entry of the levels above reaches."""
     place, arrays, n = step
     each = max(size * n // max(place.level.size(arrays, place.dims, n), 1), 1)
     for first in range(0, n, each):
@@ -109,7 +109,7 @@ def _unreached_in_parts(tree: Tree, above: list[_Step], step: _Step, size: int) 
 
 
 def _reached(above: list[_Step], children: range) -> Array:
-    """Whether an entry reaches each of these positions below some levels."""
+    """A mask of the positions below some levels that an entry reaches."""
     if not above or not children:
         return np.ones(len(children), bool)
     *upper, (place, arrays, n) = above

@@ -1,7 +1,7 @@
-"""The entries of views: what is read for them, and the tree that they become.
+"""The entries of views, read and built as a tree.
 
-Arrays may lie in a file: then only the fibers that are needed are read. They are checked, as a level of their own,
-before anything is indexed with them.
+If arrays are in a file, only the required fibers are read. They are checked, as a separate level, before anything is
+indexed with them.
 """
 
 from __future__ import annotations
@@ -39,19 +39,19 @@ from .views import Item, Selection
 def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Array]:
     """All pairs of an entry and a point with the same coordinates: the numbers of the entries and of the points.
 
-    columns: the coordinates of the entries by dimension; no two entries have the same. points: those of the points.
+    columns: the coordinates of the entries by dimension; entries are unique. points: those of the points.
     """
-    entries, wanted = np.arange(len(columns[0])), np.zeros(len(points[0]), np.int64)
-    ranks = np.zeros(len(entries), np.int64)  # of what the dimensions so far say, among the points
+    entries, point_ranks = np.arange(len(columns[0])), np.zeros(len(points[0]), np.int64)
+    ranks = np.zeros(len(entries), np.int64)  # of the entries' coordinates so far, among those of the points
     for x, point in zip(columns, points, strict=True):
         there, coordinate = np.unique(point, return_inverse=True)
         place = np.searchsorted(there, x[entries])
-        known, wanted = np.unique(wanted * len(there) + coordinate, return_inverse=True)
+        known, point_ranks = np.unique(point_ranks * len(there) + coordinate, return_inverse=True)
         ranks = ranks * len(there) + place
         at = np.minimum(np.searchsorted(known, ranks), max(len(known) - 1, 0))
         kept = np.isin(x[entries], there) & (known[at] == ranks) if len(known) else np.zeros(len(entries), bool)
         entries, ranks = entries[kept], at[kept]
-    place, repeats = _own_coordinates(wanted, ranks)
+    place, repeats = _places_in(point_ranks, ranks)
     return (entries if repeats is None else entries[repeats]), place
 
 
@@ -59,13 +59,13 @@ def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Arr
 
 
 def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
-    """The positions of the entries at these stored coordinates, -1 where there is none. Precondition: in range.
+    """The positions of the entries at stored coordinates, -1 if there is no entry. Precondition: in range.
 
-    Of arrays in a file, the fibers of all entries are read at once, level by level.
+    For arrays in a file, the fibers of all entries are read together, level by level.
     """
     count = len(coords[0]) if coords else 1
     positions = np.zeros(count, np.int64)
-    left: Array | None = None  # the numbers of the entries that may be there; None for all
+    left: Array | None = None  # the coordinates that may have an entry; None for all
     for place, arrays, n in tree.walk() if count else ():
         here = coords[place.depth : place.depth + place.level.rank]
         here = here if left is None else [x[left] for x in here]
@@ -91,15 +91,15 @@ def locate_in(tree: Tree, coords: Sequence[Array]) -> Array:
 def _locate_in_file(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Array, coords: Sequence[Array]
 ) -> Array:
-    """`locate` of a level in a file: its fibers at these positions are read and checked."""
+    """`locate` for a level in a file: its fibers at these positions are read and checked."""
     fibers, number = np.unique(positions, return_inverse=True)
     among: Positions = fibers
     if not len(fibers):
         return positions
     if fibers[-1] - fibers[0] == len(fibers) - 1:
         among = range(int(fibers[0]), int(fibers[-1]) + 1)
-    local, children, held = part_of(tree, place, arrays, n, among, [np.unique(x) for x in coords])
-    reached = place.level.locate(local, place.dims, as_array(held)[number], coords)
+    local, children, local_fibers = part_of(tree, place, arrays, n, among, [np.unique(x) for x in coords])
+    reached = place.level.locate(local, place.dims, as_array(local_fibers)[number], coords)
     there = reached >= 0
     reached[there] = as_array(through(children, reached[there]))
     return reached
@@ -111,13 +111,13 @@ def _locate_in_file(
 class View:
     """The entries of a tree in selections that cut the same dimensions, and keep the same.
 
-    What such selections share is worked out once, since slices are taken in loops.
+    Everything that such selections share is computed once, because slices are often taken in loops.
 
-    format: of the view. order: the dimension of the whole tensor at each stored dimension; moved: whether they differ.
+    format: of the view. order: the dimension of the whole tensor at each stored dimension; moved: True if they differ.
     structure: of the tree; a view expands it. kept: the stored dimensions without those whose index is an integer.
-    restricted: the number of stored dimensions down to the last that is cut. whole: whether the view has all entries,
-    as they are stored. ordered: the stored dimensions whose coordinates have to ascend, if fibers are to be copied.
-    Those in memory are copied in any order, and as often as asked, where the level above them stores nothing.
+    restricted: the number of stored dimensions down to the last that is cut. whole: True if the view has all entries in
+    their stored form. ordered: the stored dimensions whose coordinates must ascend, if fibers are copied. Fibers in
+    memory are copied in any order, with repetitions, if the level above them stores nothing.
     """
 
     def __init__(self, tree: Tree, stored: Format, structure: str | None, selection: Selection) -> None:
@@ -137,39 +137,39 @@ class View:
         self.whole = not cut and structure is None and self.format.levels == tree.levels
 
     def _format(self, stored: Format, dimensions: Sequence[int]) -> Format:
-        """The format of the tree without the dimensions that are gone.
+        """The format of the tree without the removed dimensions.
 
-        Where a level that lacks coordinates is gone, the level above it, or else below it, becomes sparse. So a view
-        never stores more entries than the tree.
+        If a removed level lacked coordinates, the level above it, or else below it, becomes sparse. So a view never
+        stores more entries than the tree.
         """
         order = [dimensions.index(k) for k in self.kept]
         if len(order) == stored.rank and not any(level.refuses for level in stored.levels):
             return stored if order == list(self.order) else in_order(stored.levels, order)
         levels: list[Level] = []
-        gone = False
+        removed = False
         for place in self.tree.places:
             level, rank = place.level, _kept_rank(place, self.kept)
             if rank:
-                left = _left(level, rank)
-                levels += listing(rank) if left is None else (left,)
-                if gone and len(levels) == 1:
+                remaining = _remaining(level, rank)
+                levels += listing(rank) if remaining is None else (remaining,)
+                if removed and len(levels) == 1:
                     levels[0] = _unpadded(levels[0])
             elif place.arrays or not level.padded:
-                gone = True
+                removed = True
                 levels[-1:] = map(_unpadded, levels[-1:])
         return in_order(tuple(levels), order)
 
     @functools.cached_property
     def steps(self) -> list[_Step] | None:
-        """What is done with each level; None where entries have to be selected one by one.
+        """The treatment of each level; None if entries must be selected one by one.
 
-        That is where a fiber could become empty, where positions have gaps, and where a kind has no `part`.
+        That is so if a fiber could become empty, if positions have gaps, and if a kind has no `part`.
         """
         made = self.format.levels
         if self.structure is not None or any(level.gaps or not level.ascending for level in (*self.tree.levels, *made)):
             return None
         steps = []
-        targets = list(places(made, [0] * len(self.kept)))  # no name of an array depends on a size
+        targets = list(places(made, [0] * len(self.kept)))  # names of arrays do not depend on sizes
         for place, arrays, n in self.tree.walk():
             level = place.level
             below, rank = place.depth + level.rank, _kept_rank(place, self.kept)
@@ -200,17 +200,17 @@ def _unpadded(level: Level) -> Level:
 
 
 def _kept_rank(place: Place, kept: Sequence[int]) -> int:
-    """How many dimensions of the level are among the stored dimensions `kept`."""
+    """The number of dimensions of the level that are among the stored dimensions `kept`."""
     return sum(place.depth <= k < place.depth + place.level.rank for k in kept)
 
 
 class _Step(NamedTuple):
-    """What is done with the fibers of a level of which a tree is loaded.
+    """The treatment of the fibers of a level when a view is loaded.
 
-    place, arrays, n: of `Tree.walk`. at: where the indices of its dimensions are. window: everything, where nothing is
-    left out of a fiber, else None. target: the level that they become; None for a level that goes. names: of its
-    arrays, by role. how: "cells": nothing is stored; "part": the arrays are copied, "cut" in each dimension, too;
-    "listed": fibers are listed and built again.
+    place, arrays, n: of `Tree.walk`. at: the slice of its dimensions. window: all coordinates, if fibers are kept
+    whole, else None. target: the resulting level; None for a removed level. names: of its arrays, by role. how:
+    "cells": nothing is stored; "part": the arrays are copied; "cut": also cut in each dimension; "listed": fibers are
+    expanded and built again.
     """
 
     place: Place
@@ -226,7 +226,7 @@ class _Step(NamedTuple):
 def load(view: View, selected: Sequence[Item], pad: Any, limits: Limits) -> Tree:
     """The entries of a view at these indices, one for each dimension of the tensor, as a tree of the view's format.
 
-    Raises ArrayError for damaged arrays in a file, FormatError for entries that a kind cannot hold, LimitError.
+    Raises ArrayError for damaged arrays in a file, FormatError for entries that a kind cannot store, LimitError.
     """
     items = [selected[k] for k in view.order] if view.moved else selected
     dims = tuple(map(len, items if len(view.kept) == len(items) else [items[k] for k in view.kept]))  # type: ignore[arg-type]
@@ -259,7 +259,7 @@ def _whole(view: View) -> Tree:
 
 
 def _selected(view: View, items: Sequence[Item]) -> tuple[list[Array], Array, bool]:
-    """The selected entries of a view by its stored dimensions, and whether they are in order."""
+    """The selected entries of a view by its stored dimensions, and True if they are in order."""
     columns, values = _in_window(view.tree, list(map(_in_order, items)))
     if view.structure is not None:
         columns, values = _with_mirrored(view, items, columns, values)
@@ -268,7 +268,7 @@ def _selected(view: View, items: Sequence[Item]) -> tuple[list[Array], Array, bo
     for k, item in enumerate(items):
         if isinstance(item, int):
             continue
-        x, repeats = _own_coordinates(item, columns[k])
+        x, repeats = _places_in(item, columns[k])
         if repeats is not None:
             columns, values = [c[repeats] for c in columns], values[repeats]
             coords = [c[repeats] for c in coords]
@@ -297,7 +297,7 @@ def _with_mirrored(view: View, items: Sequence[Item], columns: list[Array], valu
     return columns, np.concatenate((values, mirrored))
 
 
-def _as_it_stands(item: Item) -> Positions:
+def _coordinates(item: Item) -> Positions:
     """The coordinates of an item."""
     if isinstance(item, range):
         return item if item.step > 0 else as_array(item) if item else range(0)
@@ -305,10 +305,10 @@ def _as_it_stands(item: Item) -> Positions:
 
 
 def _in_order(item: Item) -> Positions:
-    """The coordinates of an item, ascending and each once."""
+    """The distinct coordinates of an item, ascending."""
     if isinstance(item, range):
         return item if item.step > 0 else item[::-1] if item else range(0)
-    return _as_it_stands(item) if _ascends(item) else np.unique(np.asarray(item))
+    return _coordinates(item) if _ascends(item) else np.unique(np.asarray(item))
 
 
 def _ascends(item: Item) -> bool:
@@ -317,9 +317,9 @@ def _ascends(item: Item) -> bool:
     return isinstance(item, int) or bool((item[1:] > item[:-1]).all())
 
 
-def _own_coordinates(item: range | Array, x: Array) -> tuple[Array, Array | None]:
-    """The place of each coordinate in `item`. Where `item` repeats coordinates, also the numbers of the entries to
-    repeat, else None.
+def _places_in(item: range | Array, x: Array) -> tuple[Array, Array | None]:
+    """The index of each coordinate in `item`. If `item` repeats coordinates, also the numbers of the entries to repeat,
+    else None.
     """
     if isinstance(item, range):
         if item.step != 1:
@@ -344,10 +344,10 @@ def _in_window(tree: Tree, window: Window) -> tuple[list[Array], Array]:
     return columns, np.asarray(items_at(tree.values, positions))
 
 
-def _left(level: Level, rank: int) -> Level | None:
-    """What an index leaves of a level, when it keeps `rank` of the dimensions, at least one; None: a list.
+def _remaining(level: Level, rank: int) -> Level | None:
+    """A level with only `rank` dimensions, at least one; None for a list of coordinates.
 
-    That is so for a rank that the kind cannot have, and for a kind that may refuse a part of what it holds.
+    None is returned for a rank that the kind cannot have, and for a kind that may refuse a part of its entries.
     """
     try:
         return None if level.refuses else replace(level, rank=rank)
@@ -356,14 +356,14 @@ def _left(level: Level, rank: int) -> Level | None:
 
 
 def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims: tuple[int, ...]) -> Tree | None:
-    """A tree whose lower levels are copied fiber by fiber; None where a level refuses."""
+    """A tree whose lower levels are copied fiber by fiber; None if a level refuses."""
     tree = view.tree
     positions: Children = range(1)
     made: dict[str, Array] = {}
     for place, arrays, n, at, window, target, names, how in steps:
         level, positions = place.level, as_positions(positions)
         if window is None:
-            window = list(map(_as_it_stands if how == "cells" else _in_order, items[at]))
+            window = list(map(_coordinates if how == "cells" else _in_order, items[at]))
         if how == "cells":
             positions = level.reached(arrays, place.dims, positions, window)
             continue
@@ -371,13 +371,13 @@ def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims
             pointers, coords, positions = listed(tree, place, arrays, n, positions, window)
             if target is not None:
                 columns = [
-                    _own_coordinates(item, x)[0].astype(x.dtype, copy=False)
+                    _places_in(item, x)[0].astype(x.dtype, copy=False)
                     for item, x in zip(items[at], coords, strict=True)
                     if not isinstance(item, int)
                 ]
                 sizes = dims[target.depth : target.depth + target.level.rank]
                 stored = columns[0] if place.pointer is None else arrays[place.pointer]
-                dtype = stored.dtype  # coordinates that are computed are int64
+                dtype = stored.dtype  # computed coordinates are int64
                 split, _ = target.level.split(sizes, fitted(pointers, dtype), columns, distinct=True)
                 local = packing.narrowed(target, split, dtype)
             elif not (np.diff(pointers) == 1).all():

@@ -1,4 +1,4 @@
-"""Entries in any order → records in the order of their keys, one run at a time, to be emitted from the cache.
+"""Entries in any order → records in the order of their keys, one run at a time, small enough for the cache.
 
 `kernels.sorting` describes the words of a key and the passes. This module lays out the bits of the keys and chooses the
 buckets.
@@ -20,24 +20,24 @@ from ..levels.base import Array
 from ..limits import INT32_MAX
 
 Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, a number for each dimension
-# The records of a run; how many they are; whether keys repeat.
+# The records of a run; their number; True if keys repeat.
 SortedRun: TypeAlias = tuple[Array, int, bool]
-# Records, where the buckets of a run start among them, and below which bit their keys may differ.
+# Records, the starts of the buckets of a run, and the number of low bits in which the keys of a bucket may differ.
 UnsortedRun: TypeAlias = tuple[Array, Array, int]
 
 _ALL = 2**64 - 1
-# How many streams a pass writes to, and how much it works on: small enough for an L2 of 1 MiB.
-_SPLITS = 10  # bits that a partition splits by, at most
-_BUCKET = 3_000  # records that a bucket should have, or half as many
-_RUN = 2**15  # records that are sorted and emitted together: 512 KiB, which stay in the L2 cache
-_HEAD = 64  # first entries, which show that most others are in no order
-MOVED = 64  # bytes that a record moves: a coordinate of each dimension, a line of a bucket
-_SCRATCH = threading.local()  # 1.6 MB at most, which each thread keeps
-MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, and compile for longer with each
+# The output streams and the data of a pass are small enough for an L2 cache of 1 MiB.
+_MAX_SPLIT_BITS = 10  # of a partition
+_BUCKET_RECORDS = 3_000  # of a bucket, or half of that
+_RUN_RECORDS = 2**15  # that are sorted and emitted together: 512 KiB, which stay in the L2 cache
+_HEAD_ENTRIES = 64  # that are checked for order before the others
+RECORD_BYTES = 64  # that are moved for a record: a coordinate of each dimension, a line of a bucket
+_SCRATCH = threading.local()  # at most 1.6 MB for each thread
+MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, so compilation takes longer with each
 
 
 class OutOfRange(Exception):
-    """A coordinate lies outside its dimension. The caller finds out which coordinate."""
+    """A coordinate is outside its dimension. The caller determines which one."""
 
 
 class Repeated(Exception):
@@ -66,17 +66,17 @@ class Entries:
 
     @cached_property
     def columns(self) -> tuple[Array, ...]:
-        """The coordinates as kernels take them."""
+        """The coordinates as arguments of kernels."""
         return unsigned(self.coords, self.dims)
 
     def expanded(self) -> Entries:
-        """The same entries with a value for each."""
+        """The same entries, with one value for each."""
         return replace(self, values=np.repeat(self.values, self.count), iso=False) if self.iso else self
 
 
 @dataclass(frozen=True, eq=False)
 class Layout:
-    """Where each dimension lies in the words of a key; see `kernels.keys`."""
+    """The bits of each dimension in the words of a key; see `kernels.keys`."""
 
     bits: int
     ends: tuple[int, ...]  # the lowest bit of each dimension, counted from the end of the key
@@ -89,16 +89,16 @@ class Layout:
 
     @property
     def tag(self) -> tuple[np.uint64, ...]:
-        """A tuple as long as there are words, which tells kernels their number as a constant."""
+        """A tuple with an item for each word. Its length makes their number a constant in kernels."""
         return (np.uint64(0),) * self.words
 
     def low_bits(self, dims: int) -> int:
-        """How many bits the last `dims` dimensions have."""
+        """The number of bits of the last `dims` dimensions."""
         return self.ends[-dims - 1] if dims else 0
 
     @property
     def spill(self) -> int:
-        """How many bits the last of two words holds."""
+        """The number of bits in the last of two words."""
         return self.bits - 64 if self.words == 2 else 0
 
     def coords(self, key: Sequence[int]) -> tuple[int, ...]:
@@ -109,14 +109,14 @@ class Layout:
         )
 
     def from_bit(self, end: int) -> tuple[np.uint64, ...]:
-        """For each word a mask of the bits of the key from `end` up."""
+        """For each word, a mask of the bits of the key from `end` up."""
         starts = (self.spill, 0)[: self.words]
         return tuple(np.uint64(_ALL >> k << k & _ALL if (k := max(end - start, 0)) < 64 else 0) for start in starts)
 
 
 @lru_cache(256)
 def layout(dims: tuple[int, ...]) -> Layout | None:
-    """The layout of the keys, or None where they need more than two words or the kernels would be unrolled too far."""
+    """The layout of the keys, or None if they need more than two words, or the kernels too many dimensions."""
     widths = [max(size - 1, 0).bit_length() for size in dims]
     bits = sum(widths)
     if bits > 128 or len(dims) > MAX_FUSED_RANK or not dims:
@@ -128,7 +128,7 @@ def layout(dims: tuple[int, ...]) -> Layout | None:
         rows: list[tuple[int, int, int]] = []
         for end, width in zip(ends, widths, strict=True):
             low, high = max(end, start), min(end + width, stop)
-            # A dimension of size 1 has no bits: any shift that is allowed will do.
+            # A dimension of size 1 has no bits: any valid shift will do.
             rows.append((low - start, low - end, (1 << high - end) - (1 << low - end)) if high > low else (0, 0, 0))
         for field, column in zip(fields, zip(*rows, strict=True), strict=True):
             field.append(tuple(map(np.uint64, column)))
@@ -144,21 +144,21 @@ def part(keys: Layout, dims: tuple[int, ...]) -> tuple[tuple[Words, ...], tuple[
 
 
 def unsigned(coords: Sequence[Array], dims: Sequence[int]) -> tuple[Array, ...]:
-    """The coordinates as kernels take them, all of one unsigned type, in which negative numbers are out of range."""
+    """The coordinates as arguments of kernels, all of one unsigned type, in which negative numbers are out of range."""
     narrow = max(dims, default=0) <= INT32_MAX and all(x.dtype.kind in "iu" and x.dtype.itemsize == 4 for x in coords)
     types = {"i": np.int32, "u": np.uint32} if narrow else {"i": np.int64, "u": np.uint64}
     return tuple(kernels.readable(x, types[x.dtype.kind]).view(types["u"]) for x in coords)
 
 
 def in_order(entries: Entries) -> bool:
-    """Whether the entries are sorted and unique. Raises OutOfRange where they are, and a coordinate is out of range.
+    """Return True if the entries are sorted and unique. Raises OutOfRange if so, but a coordinate is out of range.
 
     Precondition: there is a layout of their keys.
     """
     keys = layout(entries.dims)
     assert keys is not None
-    head = entries.columns[0][:_HEAD]
-    if (head[1:] < head[:-1]).any():  # mostly; then the kernel need not be compiled, which takes half a second
+    head = entries.columns[0][:_HEAD_ENTRIES]
+    if (head[1:] < head[:-1]).any():  # the usual case, in which the kernel need not be compiled, which takes 0.5 s
         return False
     descents, repeats, out_of_range = kernels.sorting.scan(entries.columns, keys.fields, keys.sizes)
     if out_of_range and not descents:
@@ -167,12 +167,12 @@ def in_order(entries: Entries) -> bool:
 
 
 class Sorting:
-    """Entries as records, partitioned into buckets by the first bits of their keys; `runs` of buckets are sorted in
-    turn, each as large as stays in the cache until it has been emitted. Equal keys never lie in two runs.
+    """Entries as records, partitioned into buckets by the first bits of their keys. `runs` of buckets are sorted one
+    after the other, each small enough to stay in the cache until it is emitted. Equal keys are in the same run.
 
-    low_bits: among entries that agree above so many lowest bits, these are in order already. trusted: coordinates
-    are known to be unique and in range. keep: the sorted records outlive the sorting of the next run by the same
-    thread. Raises OutOfRange.
+    low_bits: the number of lowest bits that are in order already, among entries that agree in the others. trusted:
+    coordinates are known to be unique and in range. keep: the sorted records remain valid after the thread sorts its
+    next run. Raises OutOfRange.
     """
 
     def __init__(
@@ -185,13 +185,13 @@ class Sorting:
         n = len(coords[0])
         upper = keys.bits - keys.spill  # bits of the first word
         varying = keys.bits - low_bits
-        splits = max(min(_wanted_splits(n, varying), varying, upper), upper - 63)
+        splits = max(min(_split_bits(n, varying), varying, upper), upper - 63)
         top = np.uint64(upper - splits)
         records = np.empty(n * (keys.words + 1), np.uint64)
         # Only the first dimensions have bits in the number of a bucket.
         leading = max(sum(end > upper - splits for end in (keys.bits, *keys.ends[:-1])), 1)
         heads, (fields, _) = coords[:leading], part(keys, tuple(range(leading)))
-        shares = parallel.shares(n, MOVED)
+        shares = parallel.shares(n, RECORD_BYTES)
         counts = np.zeros((len(shares), 1 << splits), np.uint64)
 
         def count(k: int) -> None:
@@ -212,20 +212,20 @@ class Sorting:
         parallel.each(move, range(len(shares)))
         starts = np.append(begins[:, 0], np.uint64(n)).astype(np.int64)
         self.runs = list(self._runs(records, starts, upper - splits))
-        # What is freed goes back to the system: to touch it again takes as long as to sort (50,000: 2 ms against 0.9).
-        usual = all(starts[-1] - starts[0] <= _RUN for _, starts, _ in self.runs)
+        # Scratch is kept: allocating it again takes longer than sorting (2 ms and 0.9 ms for 50,000 records).
+        usual = all(starts[-1] - starts[0] <= _RUN_RECORDS for _, starts, _ in self.runs)
         self._scratch = _SCRATCH if usual else threading.local()
 
     def _runs(self, records: Array, starts: Array, top: int) -> Iterator[UnsortedRun]:
         first = 0
         while first < len(starts) - 1:
-            last = max(int(np.searchsorted(starts, starts[first] + _RUN, side="right")) - 1, first + 1)
+            last = max(int(np.searchsorted(starts, starts[first] + _RUN_RECORDS, side="right")) - 1, first + 1)
             if starts[first] < starts[last]:
                 yield records, starts[first : last + 1], top
             first = last
 
     def sort(self, run: UnsortedRun) -> SortedRun:
-        """The records of a run in order, in an array that may be longer; how many they are; whether keys repeat."""
+        """The records of a run in order, in an array that may be longer; their number; True if keys repeat."""
         records, starts, top = run
         width = len(self._tag) + 1
         begin, end = int(starts[0]), int(starts[-1])
@@ -244,7 +244,7 @@ class Sorting:
         return target, end - begin, repeats
 
     def _room(self, words: int, more: int, new: bool) -> tuple[Array, Array, Array]:
-        """Scratch of this thread, which its next run uses again, unless it is new because the caller keeps it."""
+        """Scratch of this thread, which its next run reuses. new: the caller keeps it, so it is not reused."""
         arrays: tuple[Array, Array, Array] | None = None if new else getattr(self._scratch, "arrays", None)
         if arrays is None or len(arrays[0]) < words or len(arrays[1]) < more:
             sizes = (words, more) if arrays is None else (max(words, len(arrays[0])), max(more, len(arrays[1])))
@@ -255,12 +255,12 @@ class Sorting:
         return arrays
 
 
-def _wanted_splits(n: int, bits: int) -> int:
-    """How many bits should partition n records whose keys differ in so many bits: one more where that saves a pass."""
-    pieces = n // _BUCKET
+def _split_bits(n: int, bits: int) -> int:
+    """The number of bits by which to partition n records with keys of `bits` bits; one more if it saves a pass."""
+    pieces = n // _BUCKET_RECORDS
     if pieces < 2:
         return 0
-    splits = min(pieces.bit_length(), _SPLITS)
+    splits = min(pieces.bit_length(), _MAX_SPLIT_BITS)
     return splits + int(bits - splits == kernels.sorting.DIGIT + 1)
 
 

@@ -15,10 +15,10 @@ from ..levels.base import Counted, wrong_type
 from ..levels.positions import Array, Positions, as_array, as_pointers
 from ..limits import INT32_MAX
 
-_AT_ONCE = 2**18  # items of an array that are in memory while a level is checked
+_CHECKED_ITEMS = 2**18  # of an array in memory while a level is checked
 
 
-class Stored(Protocol):
+class ArrayMetadata(Protocol):
     """The shape and the type of an array, which are known before it is read."""
 
     @property
@@ -27,14 +27,14 @@ class Stored(Protocol):
     def dtype(self) -> np.dtype[Any]: ...
 
 
-@dataclass(eq=False)  # a frozen one takes a microsecond more to make, twice in each slice
+@dataclass(eq=False)  # creating a frozen one takes a microsecond longer, twice in each slice
 class Tree:
     """Levels over `dims`, the sizes of the stored dimensions. `values` has an item for each position of the last level.
 
-    The arrays of every level pass its `check` for the positions that the level above gives.
+    The arrays of every level pass its `check` for the positions of the level above.
 
-    iso: all positions have the same value, and `values` is a read-only broadcast of it. lazy: the arrays lie in a file,
-    unchecked, and are read where they are sliced.
+    iso: all positions have the same value, and `values` is a read-only broadcast of it. lazy: the arrays are in a file,
+    unchecked, and read on demand.
     """
 
     levels: tuple[Level, ...]
@@ -51,15 +51,15 @@ class Tree:
 
     @cached_property
     def regular(self) -> bool:
-        """Whether every level lists its fibers in order, and every position is that of one entry."""
+        """True if every level lists its fibers in order, and every position has exactly one entry."""
         return all(level.ascending and not level.gaps and not level.shares for level in self.levels)
 
     @cached_property
     def outermost_problems(self) -> list[Problem]:
-        """Faults of the levels down to the first that has a dimension, which are read once, a part at a time."""
+        """The faults of the levels down to the first with a dimension, which are read once, a part at a time."""
         problems: list[Problem] = []
         for place, arrays, n in self.walk():
-            found = place.level.check_in_parts(arrays, place.dims, n, _AT_ONCE)
+            found = place.level.check_in_parts(arrays, place.dims, n, _CHECKED_ITEMS)
             problems += [at_name(problem, place) for problem in found]
             if place.dims or problems:
                 break
@@ -68,7 +68,7 @@ class Tree:
     def walk(self) -> Iterator[tuple[Place, dict[str, Array], int]]:
         """Each level with its arrays by role and its number of positions.
 
-        Raises ArrayError where an array is shorter or longer than those positions ask for.
+        Raises ArrayError if the length of an array does not match the number of positions.
         """
         return iter(self._steps)
 
@@ -77,14 +77,14 @@ class Tree:
         return tuple(walk(self.places, self.arrays))
 
     def reached(self) -> Positions:
-        """The positions of the last level that have an entry, each once. Precondition: the levels are sound."""
+        """The distinct positions of the last level that have an entry. Precondition: the levels are valid."""
         positions: Positions = range(1)
         for place, arrays, _ in self.walk():
             positions = place.level.reached(arrays, place.dims, positions, list(map(range, place.dims)))
         return positions
 
     def count(self) -> int:
-        """The number of entries; none is listed. Precondition: the levels are sound."""
+        """The number of entries, without listing them. Precondition: the levels are valid."""
         if not self.gaps and not self.shares:
             return len(self.values)
         below: int | Array = 1
@@ -94,17 +94,17 @@ class Tree:
 
     @property
     def padded(self) -> bool:
-        """Whether the last level stores coordinates that were not entries."""
+        """True if the last level stores coordinates that were not entries."""
         return bool(self.levels) and self.levels[-1].padded
 
     @property
     def shares(self) -> bool:
-        """Whether several entries may have one position."""
+        """True if several entries may share a position."""
         return any(level.shares for level in self.levels)
 
     @property
     def gaps(self) -> bool:
-        """Whether there may be positions that no entry has."""
+        """True if there may be positions without an entry."""
         return any(level.gaps for level in self.levels)
 
     def blanked(self) -> Tree:
@@ -135,13 +135,13 @@ class Tree:
         called = dimensions if dimensions is not None else range(len(self.dims))
         has_gaps = True in [level.gaps for level in self.levels[:-1]]
         reached: Positions = range(1)
-        n, sound = 1, True
+        n, valid = 1, True
         try:
             for place in self.places:
                 arrays = {role: self.arrays[spec.name] for role, spec in place.arrays.items()}
                 known = known_children(place, arrays, n)
                 problems = list(place.level.check(arrays, place.dims, n, order=order))
-                if has_gaps and sound and not problems:
+                if has_gaps and valid and not problems:
                     if not place.level.padded and len(reached) < n:
                         rest = np.delete(np.arange(n), as_array(reached))
                         problems = unreached_problems(place, arrays, rest, rest)
@@ -149,8 +149,8 @@ class Tree:
                         reached = place.level.reached(arrays, place.dims, reached, list(map(range, place.dims)))
                 for problem in problems:
                     yield at_name(problem, place, called)
-                sound = sound and not problems
-                if not sound and known is None:  # the sizes below this level mean nothing
+                valid = valid and not problems
+                if not valid and known is None:  # the sizes below this level are unknown
                     return
                 n = _size(place, arrays, n) if known is None else known
             yield from value_problems(n, len(self.values))
@@ -159,7 +159,7 @@ class Tree:
 
 
 def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple[Place, dict[str, Array], int]]:
-    """`Tree.walk`, of places and arrays. Precondition: `length_problems` finds nothing."""
+    """`Tree.walk` for places and arrays. Precondition: `length_problems` finds nothing."""
     n = 1
     for place in places:
         here = {role: arrays[spec.name] for role, spec in place.arrays.items()}
@@ -168,10 +168,10 @@ def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple
         n = _size(place, here, n) if children is None else children
 
 
-def known_children(place: Place, arrays: Mapping[str, Stored], n: int) -> int | None:
-    """The number of child positions, as far as the lengths of the arrays tell it. Raises ArrayError for wrong lengths.
+def known_children(place: Place, arrays: Mapping[str, ArrayMetadata], n: int) -> int | None:
+    """The number of child positions, if the lengths of the arrays determine it. Raises ArrayError for wrong lengths.
 
-    `length_problems` compares them too, but knows no n below a level whose size only the data tell.
+    `length_problems` compares them too, but does not know n below a level whose size depends on its data.
     """
     children, problems = _by_lengths(place.level, place.dims, n, *[(role, x.shape[0]) for role, x in arrays.items()])
     if problems:
@@ -179,19 +179,19 @@ def known_children(place: Place, arrays: Mapping[str, Stored], n: int) -> int | 
     return children
 
 
-@lru_cache(256)  # reading, checking and each walk ask
+@lru_cache(256)  # called by reading, checking and each walk
 def _by_lengths(level: Level, dims: Sequence[int], n: int | None, *lengths: tuple[str, int]) -> Counted:
-    """`Level.lengths` of arrays of these lengths by role."""
+    """`Level.lengths` for the lengths of arrays by role."""
     return level.lengths(dict(lengths), dims, n)
 
 
 def count_positions(
     levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Array], values: int | None
 ) -> int:
-    """The number of positions of the last level. Raises ArrayError for what does not fit; see `length_problems`."""
+    """The number of positions of the last level. Raises ArrayError for the faults of `length_problems`."""
     problems, n = length_problems(levels, dims, arrays, values)
     raise_if(ArrayError, problems)
-    if n is None:  # only the arrays tell
+    if n is None:  # it depends on the data
         *_, (place, here, above) = walk(places(levels, dims), arrays)
         n = _size(place, here, above)
         raise_if(ArrayError, value_problems(n, n if values is None else values))
@@ -208,18 +208,18 @@ def _size(place: Place, arrays: dict[str, Array], n: int) -> int:
 
 
 def value_problems(n: int, values: int) -> list[Problem]:
-    """A problem where the number of values is not n, the number of positions of the last level."""
+    """A problem if the number of values is not n, the number of positions of the last level."""
     what = f"expected a length of {n}, one for each position of the last level, got {values}"
     return [Problem("values", what)] if n != values else []
 
 
 def length_problems(
-    levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, Stored], values: int | None
+    levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, ArrayMetadata], values: int | None
 ) -> tuple[list[Problem], int | None]:
-    """Problems that metadata alone shows: arrays that are missing, not one-dimensional, of a wrong type or length.
+    """The faults of metadata: arrays that are missing, not one-dimensional, of a wrong type or length.
 
-    values: the number of values, or None where it is unknown. Returns also the number of positions of the last level,
-    or None where metadata does not tell it.
+    values: the number of values, or None if it is unknown. Returns also the number of positions of the last level, or
+    None if it depends on the data.
     """
     n: int | None = 1
     for place in places(levels, dims):
@@ -231,8 +231,8 @@ def length_problems(
             array = arrays[name]
             if len(array.shape) != 1:
                 problems.append(Problem(name, f"expected one dimension, got shape {array.shape}"))
-            elif wanted := wrong_type(holds, array.dtype):
-                problems.append(Problem(name, f"expected {wanted}, got {array.dtype}"))
+            elif expected := wrong_type(holds, array.dtype):
+                problems.append(Problem(name, f"expected {expected}, got {array.dtype}"))
             else:
                 lengths.append((role, array.shape[0]))
         if not problems:
@@ -244,7 +244,7 @@ def length_problems(
 
 
 def unreached_problems(place: Place, arrays: Mapping[str, Array], rest: Array, at: Positions) -> list[Problem]:
-    """A problem for the first of the fibers `rest` that has entries, where no entry reaches any of them.
+    """A problem for the first fiber with entries among the fibers `rest`, which no entry reaches.
 
     at: the positions of these fibers in `arrays`.
     """
@@ -259,7 +259,7 @@ def unreached_problems(place: Place, arrays: Mapping[str, Array], rest: Array, a
 def at_name(problem: Problem, place: Place, dimensions: Sequence[int] = ()) -> Problem:
     """The problem with the stored name of the array for its role, and the number of the dimension for "its dimension".
 
-    dimensions: what the stored dimensions of the whole tree are called.
+    dimensions: the numbers of the stored dimensions of the whole tree in messages.
     """
     role, bracket, rest = problem.path.partition("[")
     spec, message = place.arrays.get(role), problem.message
@@ -271,12 +271,12 @@ def at_name(problem: Problem, place: Place, dimensions: Sequence[int] = ()) -> P
 
 
 def same(a: Any, b: Any) -> bool:
-    """Equal, where NaN equals NaN."""
+    """Return True if two scalars are equal; NaN equals NaN."""
     return bool(a == b or (a != a and b != b))
 
 
 def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
-    """The integer type of the arrays that the package makes: int32 where every dimension and count fits, else int64.
+    """The integer type of the arrays that the package makes: int32 if every dimension and count fits, else int64.
 
     >>> str(index_dtype((3, 2**40), 5))
     'int64'
@@ -284,12 +284,12 @@ def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
     return np.dtype(np.int32 if max([*dims, count, 0]) <= INT32_MAX else np.int64)
 
 
-def shared_dtype(arrays: Mapping[str, Stored], dims: Sequence[int], count: int) -> np.dtype[Any]:
-    """The integer type of all these arrays, where it is the same and wide enough, else the package's own."""
+def shared_dtype(arrays: Mapping[str, ArrayMetadata], dims: Sequence[int], count: int) -> np.dtype[Any]:
+    """The integer type of the arrays, if they share a type that is wide enough, else that of `index_dtype`."""
     types = {array.dtype for array in arrays.values() if array.dtype.kind != "b"}
-    wanted = index_dtype(dims, count)
+    usual = index_dtype(dims, count)
     if len(types) == 1:
         dtype = types.pop()
-        if dtype.kind in "iu" and dtype.isnative and dtype.itemsize >= wanted.itemsize:
+        if dtype.kind in "iu" and dtype.isnative and dtype.itemsize >= usual.itemsize:
             return dtype
-    return wanted
+    return usual

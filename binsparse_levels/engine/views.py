@@ -1,4 +1,4 @@
-"""Views: a selection of the entries of a tensor, and the keys that make a selection of a selection.
+"""Selections of the entries of a tensor, and the parsing of keys that narrow a selection.
 
 A selection has an index for each dimension (an integer, a range or an array), so creating it is O(ndim).
 """
@@ -15,15 +15,15 @@ from ..formats.dtypes import is_masked_array, sound_booleans
 from ..levels.base import Array
 from ..limits import as_integer
 
-Item: TypeAlias = "int | range | Array"  # of a dimension: a coordinate, some of any step, any in any order
+Item: TypeAlias = "int | range | Array"  # of a dimension: a coordinate, a range of any step, or any coordinates
 
 
 class Selection(NamedTuple):
     """Some cells of a tensor.
 
     items: the index of each dimension of the tensor. dimensions: the dimension of the tensor at each dimension of the
-    selection; a dimension whose index is an integer is not among them. cut: the dimensions of the tensor of which not
-    all is selected, in the order in which they were cut.
+    selection, without those whose index is an integer. cut: the dimensions of the tensor that are not selected whole,
+    in the order in which they were cut.
     """
 
     items: tuple[Item, ...]
@@ -39,7 +39,7 @@ class Selection(NamedTuple):
         return self._replace(dimensions=tuple(self.dimensions[k] for k in axes))
 
     def distinct(self) -> tuple[Selection, dict[int, Array]]:
-        """The same cells, each once; for each dimension of the selection that repeats some, how often each is there."""
+        """The distinct cells; for each dimension of the selection with repetitions, the count of each coordinate."""
         items, times = list(self.items), {}
         for dimension, k in enumerate(self.dimensions):
             if isinstance(item := items[k], np.ndarray):
@@ -57,7 +57,7 @@ class Selection(NamedTuple):
         return whole
 
 
-@functools.lru_cache(256)  # each slice asks
+@functools.lru_cache(256)  # called by each slice
 def all_of(shape: tuple[int, ...]) -> Selection:
     """All cells of a tensor."""
     return Selection(tuple(map(range, shape)), tuple(range(len(shape))), ())
@@ -69,11 +69,11 @@ _ALL = slice(None)
 
 
 def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
-    """An index for each dimension (an int, a slice, or an array of integers in range), as numpy reads the key.
+    """An index for each dimension (an int, a slice, or an array of integers in range), with numpy's rules.
 
-    A mask of several dimensions becomes an array for each. The second answer tells whether a slice or an ellipsis
-    stands between integers and arrays, which numpy treats differently. Raises IndexError where numpy would, and for
-    keys that would add dimensions.
+    A mask of several dimensions becomes an array for each. The second result is True if a slice or an ellipsis
+    separates integers and arrays, which numpy treats differently. Raises IndexError where numpy does, and for keys that
+    would add dimensions.
 
     >>> parse_key((..., -1), (2, 3))
     ([slice(None, None, None), -1], False)
@@ -85,7 +85,7 @@ def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
     if len(gaps) > 1:
         raise IndexError("an index has one ellipsis at most")
     together = [k for k, item in enumerate(items) if item is not Ellipsis and not isinstance(item, slice)]
-    apart = bool(together) and together[-1] - together[0] >= len(together)
+    separated = bool(together) and together[-1] - together[0] >= len(together)
     missing = len(shape) - sum((_is_mask(item) and item.ndim) or 1 for item in items) + len(gaps)
     if missing < 0:
         raise IndexError(f"too many indices: the tensor has {len(shape)} dimensions, {len(shape) - missing} are given")
@@ -100,7 +100,7 @@ def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
             indices += item.nonzero()
         else:
             indices.append(_in_range(item, len(indices), sizes[0]) if isinstance(item, np.ndarray) else item)
-    return indices, apart
+    return indices, separated
 
 
 def _is_mask(item: Any) -> bool:
@@ -121,7 +121,7 @@ def _parse_item(item: Any) -> Any:
         raise IndexError(f"an index that is no array: {error}") from None
     if item is None or (array.ndim == 0 and array.dtype.kind == "b"):
         raise IndexError(f"{item!r} would add a dimension, which a view cannot; index the result of to_dense()")
-    if not array.size and not isinstance(item, np.ndarray):  # a list of nothing tells no type
+    if not array.size and not isinstance(item, np.ndarray):  # an empty list has no type
         return array.astype(np.int64)
     if array.dtype.kind not in "biu" or not array.ndim:
         raise IndexError(f"expected integers, slices, arrays of integers or a mask, got {array.dtype}")
@@ -129,7 +129,7 @@ def _parse_item(item: Any) -> Any:
 
 
 def _in_range(array: Array, dimension: int, size: int) -> Array:
-    """Coordinates of a dimension, none of them negative. Raises IndexError."""
+    """The coordinates of an index array, without negative ones. Raises IndexError."""
     if not array.size or (array.min() >= 0 and array.max() < size):
         return array.astype(np.int64, copy=False)
     outside = array[(array >= size) | (array < -size)]
@@ -151,14 +151,14 @@ def pick(item: Item, index: Any, dimension: int) -> Any:
     except IndexError:
         raise _out_of_bounds(index, dimension, len(item)) from None  # type: ignore[arg-type]
     if isinstance(picked, range):
-        if len(picked) < 2:  # its step may be larger than numpy's numbers
+        if len(picked) < 2:  # its step may exceed numpy's integers
             return range(picked[0], picked[0] + 1) if picked else range(0)
         return picked
     return int(picked) if isinstance(picked, np.integer) else picked
 
 
-def narrowed(selection: Selection, indices: Sequence[Any], *, apart: bool = False) -> Selection:
-    """The selection of a selection. Precondition: the arguments are of `parse_key`, with one array at most."""
+def narrowed(selection: Selection, indices: Sequence[Any], *, separated: bool = False) -> Selection:
+    """A selection of a selection. Precondition: the arguments are results of `parse_key`, with at most one array."""
     items, (_, dimensions, cut) = list(selection.items), selection
     for dimension, index in enumerate(indices):
         if index is _ALL:
@@ -178,9 +178,8 @@ def narrowed(selection: Selection, indices: Sequence[Any], *, apart: bool = Fals
                 dimensions = tuple([other for other in dimensions if other != k])
         if k not in cut:
             cut = (*cut, k)
-    # As numpy has it: integers beside an array are arrays too, and where something stands between them the dimension
-    # that they make together comes first.
-    arrays = [d for d, index in enumerate(indices) if isinstance(index, np.ndarray)] if apart else None
+    # As in numpy, integers next to an array count as arrays, and the common dimension of separated ones comes first.
+    arrays = [d for d, index in enumerate(indices) if isinstance(index, np.ndarray)] if separated else None
     if arrays:
         k = selection.dimensions[arrays[0]]
         dimensions = (k, *[other for other in dimensions if other != k])
@@ -188,7 +187,7 @@ def narrowed(selection: Selection, indices: Sequence[Any], *, apart: bool = Fals
 
 
 def broadcast(indices: Sequence[Any], shape: Sequence[int]) -> list[Array]:
-    """Arrays and integers broadcast against each other, as int64 arrays of one shape. Raises IndexError.
+    """Broadcast arrays and integers to int64 arrays of one shape. Raises IndexError.
 
     >>> [x.tolist() for x in broadcast([np.array([0, 1]), -1], (2, 3))]
     [[0, 1], [2, 2]]

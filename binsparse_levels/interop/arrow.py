@@ -70,7 +70,7 @@ def from_table(
     if not tables.is_table(table):
         hint = "pass a table of pandas, polars, pyarrow or duckdb"
         raise OptionError(f"expected a table with Arrow's C stream, got {qualified(table)}; {hint}")
-    rows = tables.Rows(dims, values, labels)
+    rows = tables.TableReader(dims, values, labels)
     chunks = list(rows.chunks(table))
     coords = [_joined(x) for x in zip(*(coords for coords, _ in chunks), strict=True)]
     stored = _joined([x for _, x in chunks])

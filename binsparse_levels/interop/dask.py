@@ -20,7 +20,7 @@ from ..formats.format import FormatLike
 from ..io import open as open_tensor
 from ..io.kinds import Place
 from ..levels.base import Array
-from ..levels.registry import Travelling, arrive, travelling
+from ..levels.registry import SentKind, register_sent, sent_kinds
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.foreign import as_tensor, qualified
 from ..tensors.tensor import Tensor
@@ -45,7 +45,7 @@ class Blocks:
         self.tensor = tensor._labelled(None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (type(self), travelling(), pickle.dumps(self.tensor))
+        return _arrived, (type(self), sent_kinds(), pickle.dumps(self.tensor))
 
     def __dask_tokenize__(self) -> str:
         return self.tensor.__dask_tokenize__()
@@ -71,9 +71,9 @@ class Blocks:
         return to_sparse(selected) if isinstance(selected, Tensor) else selected
 
 
-def _arrived(made: type[Blocks], kinds: Sequence[Travelling], pickled: bytes) -> Blocks:
+def _arrived(made: type[Blocks], kinds: Sequence[SentKind], pickled: bytes) -> Blocks:
     """Blocks in another process, which may load the level kinds that the first process knows."""
-    arrive(kinds)
+    register_sent(kinds)
     _keep_fill_values()
     with _UNPICKLING:
         return made(_unpickled(pickled))

@@ -1,4 +1,4 @@
-"""Tensors in files: which kind of file it is, reading, writing, appending, converting what is larger than memory."""
+"""Tensors in files: kinds of files, reading, writing, appending."""
 
 from .appending import append, concatenate
 from .kinds import KINDS, Kind, Place, register_kind

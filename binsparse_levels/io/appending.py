@@ -14,7 +14,7 @@ import numpy as np
 from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.replacing import Overwrite, hold_lock
-from ..engine.joining import AT_ONCE, joined_trees
+from ..engine.joining import PIECE_ITEMS, joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..limits import DEFAULT_LIMITS, Limits
@@ -30,7 +30,7 @@ from .kinds import Location, Place, in_place, name_of, resolved, split_place, ta
 from .reading import check_lazy
 from .writing import write_pieces
 
-_AT_ONCE = 2**20  # items that are checked at once
+_CHECKED_ITEMS = 2**20  # that are read together for a check
 
 
 @within_memory
@@ -43,18 +43,17 @@ def concatenate(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write the tensors at `sources`, one after the other along the outermost stored dimension, as one tensor to
-    `target`.
+    """Write the tensors at `sources` to `target`, concatenated along the outermost stored dimension.
 
-    All sources have the same format, data type, fill value and sizes in the other dimensions. Labels of the outermost
-    dimension are joined, too: all sources have some there, or none. In the other dimensions, labels are equal. Arrays
-    are checked in full before anything is written; they are read and written in pieces.
+    All sources must have the same format, data type, fill value and sizes in the other dimensions. Labels of the
+    outermost dimension are concatenated too: all sources must have some, or none. Labels of other dimensions must be
+    equal. Arrays are checked in full before anything is written; they are read and written in pieces.
 
     Parameters
     ----------
     sources, target: as the path of `read` and `write`.
     progress: called with "writing", the number of items written, and the total. True draws a bar on standard error,
-        where that is a terminal or a notebook.
+        if that is a terminal or a notebook.
     overwrite, limits: as for `write`.
     options: as for `write`, without `narrow` and `bitpacked`. By default, the target has checksums if one of the
         sources has them, and it packs the same arrays into bits as the first source. It has the first source's
@@ -77,33 +76,33 @@ def concatenate(
             raise OptionError(Problem("sources", "expected at least one tensor, got none"))
         opened = [reading.opened(location, limits) for location in locations]
         first, *others = [storage_of(x, location) for (_, x), location in zip(opened, locations, strict=True)]
-        tensors = [_apart(tensor, x, target) for (tensor, _), x in zip(opened, locations, strict=True)]
+        tensors = [_independent(tensor, x, target) for (tensor, _), x in zip(opened, locations, strict=True)]
         inherited = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
         header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, limits, values=in_place(target))
-        asked = {**inherited, **options}
-        write_pieces(target, header, pieces, progress=reporter(progress), overwrite=overwrite, limits=limits, **asked)
+        options = {**inherited, **options}
+        write_pieces(target, header, pieces, progress=reporter(progress), overwrite=overwrite, limits=limits, **options)
 
 
 @within_memory
 def append(path: Place, tensor: Any, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
-    """Add a tensor after the one at `path` along a dimension, in the format of the file. Its labels join those of the
-    file, as in `concatenate`.
+    """Append a tensor to the one at `path` along a dimension, in the format of the file, with its labels, as in
+    `concatenate`.
 
     The stored tensor is checked in full, then replaced atomically: the stored items are copied in pieces. Checksums,
     bit-packing, compression and chunks are kept. A compression that `write` does not offer becomes gzip in HDF5.
 
-    Rows at coordinates of their own are merged into a tensor by `write_from([tensor, table], …)`.
+    To merge entries at given coordinates into a tensor, use `write_from([tensor, table], …)`.
 
     Appends to the same local path wait for each other, for at most a minute; then they raise ContainerError. Mappings,
-    other stores and file systems without locks have no such protection.
+    other stores and file systems without locks are not protected.
 
     Parameters
     ----------
     path : as for `write`.
     tensor : as for `write`, in any format.
-    axis : the dimension, by number or name. A format grows along its outermost stored dimension alone: CSC along 1.
+    axis : the dimension, by number or name. A format can only grow along its outermost stored dimension: CSC along 1.
     limits : as for `read`.
     options : as for `write`; they replace the stored ones.
 
@@ -120,10 +119,10 @@ def append(path: Place, tensor: Any, *, axis: Dimension = 0, limits: Limits = DE
         tensor = as_tensor(tensor, copy=False).without_map()  # of blocks
     with _locked(path), resolved(path) as location:
         if location.kind.tensors:
-            raise OptionError(Problem(str(path), "this kind of file is not appended to; convert it first"))
+            raise OptionError(Problem(str(path), "this kind of file cannot be appended to; convert it first"))
         there, loading = reading.opened(location, limits)
         stored = storage_of(loading, location)
-        there = _apart(there, path, path)
+        there = _independent(there, path, path)
         mapped = there.map is not None or tensor.map is not None  # which `_joined` refuses
         outer = there.format.order[:1]
         if not mapped and there.ndim == tensor.ndim and outer and dimension_of(there, axis) != outer[0]:
@@ -136,7 +135,7 @@ def append(path: Place, tensor: Any, *, axis: Dimension = 0, limits: Limits = DE
         write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
 
 
-def _apart(tensor: Tensor, source: Place, target: Place) -> Tensor:
+def _independent(tensor: Tensor, source: Place, target: Place) -> Tensor:
     """Load the tensor into memory if the write would overwrite its own arrays in place."""
     one, other = (getattr(place, "store", place) for place, _ in map(split_place, (source, target)))
     return tensor.load() if in_place(target) and one == other else tensor
@@ -155,11 +154,11 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
     """Raise FormatError or ArrayError for tensors that cannot be joined. names: for errors."""
     first = tensors[0]
     if not first.format.order or first.structure is not None:
-        what = "a scalar, or a matrix with a structure, is not concatenated; expand it first"
+        what = "a scalar, or a matrix with a structure, cannot be concatenated; expand it first"
         raise FormatError(Problem(names[0], what))
     for tensor, name in zip(tensors, names, strict=True):
         if tensor.map is not None:
-            what = "is stored through a map, and is not concatenated; convert it without_map() first"
+            what = "is stored through a map, and cannot be concatenated; convert it without_map() first"
             raise FormatError(Problem(name, what))
         for what in ("dtype", "structure", "fill value"):
             mine, other = (str(x._pad() if what == "fill value" else getattr(x, what)) for x in (first, tensor))
@@ -181,10 +180,10 @@ def _joined(
     *,
     values: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
-    """The header and the arrays of these tensors behind each other along the outermost stored dimension, checked.
+    """The header and the arrays of the tensors concatenated along the outermost stored dimension, checked.
 
-    names: for errors. wrappers: of arrays that are to be bit-packed. values: check all values before the target is
-    changed; by default they are checked when they are copied.
+    names: for errors. wrappers: of arrays to bit-pack. values: check all values before the target is changed; by
+    default they are checked when they are copied.
     """
     _check_alike(tensors, names)
     first, outer = tensors[0], tensors[0].format.order[0]
@@ -195,8 +194,8 @@ def _joined(
         check_lazy(tree, name, tensor.format.order)
         if tensor._metadata.labels is not None:
             tensor._metadata.labels.check()
-        for start in range(0, 1 if tree.iso else len(tree.values), _AT_ONCE) if values else ():
-            tree.values[start : start + _AT_ONCE]  # reading a faulty value raises
+        for start in range(0, 1 if tree.iso else len(tree.values), _CHECKED_ITEMS) if values else ():
+            tree.values[start : start + _CHECKED_ITEMS]  # reading a faulty value raises
         trees.append(tree)
         starts.append(at)
         at += tensor.shape[outer]
@@ -204,7 +203,7 @@ def _joined(
     dims = tuple(shape[k] for k in first.format.order)
     dtype = shared_dtype(first._source.arrays, dims, sum(len(tree.values) for tree in trees))
     arrays = joined_trees(first.format.levels, dims, trees, starts, first._pad(), dtype, first.dtype, limits)
-    pieces = {name: in_pieces(array, AT_ONCE) for name, array in arrays.items()}
+    pieces = {name: in_pieces(array, PIECE_ITEMS) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
     return encode_pieces(pieces, first.format, shape, metadata, iso_value=one, wrappers=wrappers)
 
@@ -215,28 +214,28 @@ def _joined(
 def joined_labels(tensors: Sequence[Tensor], names: Sequence[str], outer: int) -> Labels | None:
     """The labels of these tensors, concatenated along dimension `outer`, in memory.
 
-    names: of the tensors, for errors. Raises ArrayError for labels that differ in another dimension, and where one
-    tensor has labels of a dimension and another has none.
+    names: of the tensors, for errors. Raises ArrayError for labels that differ in another dimension, and if only some
+    tensors have labels of a dimension.
     """
-    held = [tensor._metadata.labels for tensor in tensors]
-    known = [(labels, name) for labels, name in zip(held, names, strict=True) if labels is not None]
+    every = [tensor._metadata.labels for tensor in tensors]
+    known = [(labels, name) for labels, name in zip(every, names, strict=True) if labels is not None]
     if not known:
         return None
     first, its = known[0]
     for labels, name in known:
         if labels.dims != first.dims:
-            what = f"has the dimensions {labels.dims}, and {its} has {first.dims}; name and order them alike"
+            what = f"has the dimensions {labels.dims}, and {its} has {first.dims}; use the same names in the same order"
             raise ArrayError(Problem(name, what))
     columns = {}
     for k, dim in enumerate(first.dims):
-        lacking = [labels is None or dim not in labels.columns for labels in held]
+        lacking = [labels is None or dim not in labels.columns for labels in every]
         if all(lacking):
             continue
         if any(lacking):
             has, lacks = names[lacking.index(False)], names[lacking.index(True)]
-            what = f"has no labels of dimension {dim!r}, and {has} has; make both by from_table, or both by pack"
+            what = f"has no labels of dimension {dim!r}, but {has} has; make both by from_table, or both by pack"
             raise ArrayError(Problem(lacks, what))
-        there = [labels.columns[dim].loaded() for labels in held if labels is not None]
+        there = [labels.columns[dim].loaded() for labels in every if labels is not None]
         for column, name in zip(there[1:], names[1:], strict=True):
             if column.type != there[0].type:
                 what = f"has labels of type {column.type} in dimension {dim!r}, and {names[0]} of {there[0].type}"
@@ -250,7 +249,7 @@ def joined_labels(tensors: Sequence[Tensor], names: Sequence[str], outer: int) -
 
 
 def _check_gaps(columns: Sequence[Column], sizes: Sequence[int], names: Sequence[str], dim: str) -> None:
-    """The last coordinates may have no labels, but none between others."""
+    """Raise ArrayError for coordinates without labels, except at the end of the last tensor."""
     counts = list(map(len, columns))
     for k, (count, size, name) in enumerate(zip(counts, sizes, names, strict=True)):
         if count < size and any(counts[k + 1 :]):
@@ -266,7 +265,7 @@ def _check_equal(column: Column, name: str, known: Column, its: str, dim: str) -
     for k, (a, b) in enumerate(itertools.zip_longest(labels, others)):
         if a != b and (a == a or b == b):
             mine, other = ("no label" if x is None else f"the label {str(x)!r:.40}" for x in (a, b))
-            what = f"has {mine} at coordinate {k} of dimension {dim!r}, and {its} {other}; select alike by sel"
+            what = f"has {mine} at coordinate {k} of dimension {dim!r}, and {its} {other}; select the same by sel"
             raise ArrayError(Problem(name, what))
 
 
@@ -283,7 +282,7 @@ def _concatenated(columns: Sequence[Column]) -> Column:
 
 def _locked(path: Place) -> contextlib.AbstractContextManager[None]:
     """Hold the lock of a local file or folder within the block; mappings and other stores have no lock. Raises
-    ContainerError where another process or thread holds it for long.
+    ContainerError if another process or thread does not release it in time.
     """
     store, _ = split_place(path)
     root = store if isinstance(store, str) and not is_url(store) else getattr(store, "root", None)
@@ -291,14 +290,14 @@ def _locked(path: Place) -> contextlib.AbstractContextManager[None]:
 
 
 class _Stored(NamedTuple):
-    """How a container stores a tensor: as options of `write_pieces`, and the wrappers of bit-packed arrays by name."""
+    """The storage of a tensor: options of `write_pieces`, and the wrappers of bit-packed arrays by name."""
 
     options: Mapping[str, Any] = {}
     wrappers: Mapping[str, str] = {}
 
 
 def storage_of(loading: Loading | None, location: Location) -> _Stored:
-    """How an opened tensor is stored; nothing of a file of another system, which has no header."""
+    """The storage of an opened tensor; empty for a file of another system, which has no header."""
     if loading is None:
         return _Stored()
     reader: Any = loading.reader
@@ -307,7 +306,7 @@ def storage_of(loading: Loading | None, location: Location) -> _Stored:
     kind = getattr(reader, "kind", location.name)
     usual = next((x for x in storages.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
     for name, storage in storages.items():
-        if storage == DEFAULT_STORAGE and 0 in arrays[name].shape:  # an empty array does not say how it is to grow
+        if storage == DEFAULT_STORAGE and 0 in arrays[name].shape:  # an empty array has no chunks to continue
             storages[name] = usual
     options: dict[str, Any] = {"kind": kind}
     for option in ("compression", "chunks", "shards"):

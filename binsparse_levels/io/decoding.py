@@ -24,7 +24,7 @@ from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
 from .file_tensors import FileTensor, guarded, loaded_tensor
 
-_AT_ONCE = 2**20  # items of which the checksum is computed at once
+_CHECKED_ITEMS = 2**20  # that are read together for a checksum
 
 
 class Loading:
@@ -45,35 +45,35 @@ class Loading:
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
         self.labels = self._parse_labels() if labels.KEY in self.descriptor.beside else None
         self.repairs = list(self.descriptor.repairs)
-        self.infos: dict[str, Sliceable] = {}  # only the metadata counts
-        self._held: dict[str, LazyArray] = {}  # by the container
-        self._count: int | None = None  # of positions of the last level, as far as metadata says
+        self.infos: dict[str, Sliceable] = {}  # used for their metadata only
+        self._stored_arrays: dict[str, LazyArray] = {}  # of the container
+        self._count: int | None = None  # of positions of the last level, if metadata determine it
         self._compare()
 
     # Metadata
 
     def _parse_labels(self) -> Labels:
-        """The labels beside the tensor, which are read when they are asked for. Raises DescriptorError, ArrayError."""
+        """The labels of the tensor, read on demand. Raises DescriptorError, ArrayError."""
         shape = (self.descriptor.map or self.descriptor).shape
-        return parse_labels(self.descriptor.beside[labels.KEY], shape, self._beside)
+        return parse_labels(self.descriptor.beside[labels.KEY], shape, self._label_array)
 
-    def _beside(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
-        """An array beside those of the tensor. Raises ArrayError where it is missing, or of another type."""
-        held = self.reader.array(name)
-        if held is None or len(held.shape) != 1 or held.dtype.newbyteorder("=") != dtype:
-            there = "nothing" if held is None else f"{held.dtype} of shape {held.shape}"
+    def _label_array(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
+        """An array of labels. Raises ArrayError if it is missing, or of another type."""
+        array = self.reader.array(name)
+        if array is None or len(array.shape) != 1 or array.dtype.newbyteorder("=") != dtype:
+            there = "nothing" if array is None else f"{array.dtype} of shape {array.shape}"
             raise ArrayError(Problem(name, f"expected {dtype} of one dimension, got {there}"))
-        return self._stored(name, held, dtype)
+        return self._stored(name, array, dtype)
 
     def _compare(self) -> None:
         """Raise ArrayError for missing arrays, and for ranks, types and lengths that differ from the descriptor."""
         descriptor, problems = self.descriptor, list[Problem]()
         for name, data_type in descriptor.data_types.items():
-            held = self.reader.array(name)
-            if held is not None:
-                self.infos[name] = self._held[name] = held
-            if held is None or len(held.shape) != 1 or held.dtype.newbyteorder("=") != data_type.stored:
-                problems += self._problems(name, data_type, held)
+            array = self.reader.array(name)
+            if array is not None:
+                self.infos[name] = self._stored_arrays[name] = array
+            if array is None or len(array.shape) != 1 or array.dtype.newbyteorder("=") != data_type.stored:
+                problems += self._problems(name, data_type, array)
         fill, values = descriptor.data_types.get("fill_value"), descriptor.data_types["values"]
         if fill is not None and fill.dtype != values.dtype:
             what = f"expected {DataType(values.dtype)} like the values, got {fill}"
@@ -82,32 +82,32 @@ class Loading:
             else:
                 problems.append(Problem("fill_value", what))
         raise_if(ArrayError, problems)
-        for name in self._held:
+        for name in self._stored_arrays:
             if descriptor.data_types[name].wrapper:
-                self._look_into(name)
+                self._unpack_metadata(name)
         count = descriptor.number_of_stored_values
         wrong, self._count = length_problems(descriptor.format.levels, descriptor.dims, self.infos, count)
         raise_if(ArrayError, wrong or list(self._value_length_problems(count)))
 
-    def _problems(self, name: str, data_type: DataType, held: LazyArray | None) -> Iterator[Problem]:
-        """The problems of an array that is not as declared. Lenient reading takes some for repairs."""
-        if held is None and self._lenient:  # some programs leave out arrays of length 0; the lengths will tell
+    def _problems(self, name: str, data_type: DataType, array: LazyArray | None) -> Iterator[Problem]:
+        """The problems of an array that differs from its declaration. Lenient reading repairs some of them."""
+        if array is None and self._lenient:  # some programs omit empty arrays; the lengths are checked later
             self.infos[name] = np.empty(0, data_type.stored)
             self.repairs.append(f"{name}: missing, taken as empty")
-        elif held is None:
+        elif array is None:
             yield Problem(name, "missing")
-        elif len(held.shape) != 1:
-            yield Problem(name, f"expected one dimension, got shape {held.shape}")
-        elif not _may_stand_for(held.dtype, data_type):
-            yield Problem(name, f"declared {data_type}, stored as {held.dtype}")
+        elif len(array.shape) != 1:
+            yield Problem(name, f"expected one dimension, got shape {array.shape}")
+        elif not _is_convertible(array.dtype, data_type):
+            yield Problem(name, f"declared {data_type}, stored as {array.dtype}")
         elif not self._lenient:
-            what = f"declared {data_type}, stored as {held.dtype}; read(…, lenient=True) converts it"
+            what = f"declared {data_type}, stored as {array.dtype}; read(…, lenient=True) converts it"
             yield Problem(name, what)
 
-    def _look_into(self, name: str) -> None:
-        """Replace the metadata of a bit-packed array by those of the numbers in it."""
+    def _unpack_metadata(self, name: str) -> None:
+        """Replace the metadata of a bit-packed array by those of its numbers."""
         data_type = self.descriptor.data_types[name]
-        words = self._stored(name, self._held[name], data_type.stored)
+        words = self._stored(name, self._stored_arrays[name], data_type.stored)
         packed = BitPacked(words, str(data_type.wrapper), data_type.dtype, name)
         self._limits.hold("array_bytes", len(packed) * packed.dtype.itemsize, name, "the size in bytes, unpacked,")
         self.infos[name] = packed
@@ -121,15 +121,15 @@ class Loading:
             if stored % parts:
                 yield Problem(name, f"expected {parts} numbers a value of {data_type}, got {stored}")
                 continue
-            wanted = 1 if iso or name == "fill_value" else count
+            expected = 1 if iso or name == "fill_value" else count
             empty = iso and count == 0 and not stored
-            spelled_out = iso and self._lenient and count is not None and stored == count * parts
-            if wanted is not None and stored != wanted * parts and not empty and not spelled_out:
-                yield Problem(name, f"expected a length of {wanted * parts} for {data_type}, got {stored}")
+            expanded = iso and self._lenient and count is not None and stored == count * parts
+            if expected is not None and stored != expected * parts and not empty and not expanded:
+                yield Problem(name, f"expected a length of {expected * parts} for {data_type}, got {stored}")
 
     def described(self) -> dict[str, ArrayInfo]:
-        """The metadata of the arrays, with the bytes that they take in the container."""
-        sizes = {name: array.nbytes for name, array in self._held.items()}
+        """The metadata of the arrays, with their stored sizes in the container."""
+        sizes = {name: array.nbytes for name, array in self._stored_arrays.items()}
         return {name: ArrayInfo(x.shape, x.dtype, sizes.get(name, 0)) for name, x in self.infos.items()}
 
     # The tensor
@@ -137,19 +137,19 @@ class Loading:
     def tensor(self, check: Check, duplicates: Duplicates = "error") -> Tensor:
         """Read, decode and check every array.
 
-        duplicates: what lenient reading does with duplicate entries. Raises ArrayError for invalid arrays.
+        duplicates: the treatment of duplicate entries by lenient reading. Raises ArrayError for invalid arrays.
         """
         if check == "none":
             self._sums.clear()
         return loaded_tensor(self.source(), self._limits, duplicates, check)
 
     def source(self) -> FileTensor:
-        """The content of the file: arrays that are read where they are sliced, repaired ones in memory.
+        """The content of the file: arrays read on demand, repaired ones in memory.
 
-        One value for all entries is read at once. Raises ArrayError.
+        One value for all entries is read immediately. Raises ArrayError.
         """
         known, count = self.descriptor, self._count
-        read = self._mended if self._lenient else self._array
+        read = self._repaired if self._lenient else self._array
         arrays: dict[str, Any] = {x: read(x) for x in known.data_types if x != "fill_value"}
         values, iso = arrays.pop("values"), known.data_types["values"].iso
         if not self._lenient:
@@ -163,7 +163,7 @@ class Loading:
         elif known.name in NO_EMPTY_FIBERS:
             self.repairs += map(str, self._empty_fiber_problems(arrays["pointers_to_1"]))
         own = dict(known.attributes)
-        own.pop("number_of_diagonal_elements", None)  # it is counted when the tensor is written
+        own.pop("number_of_diagonal_elements", None)  # counted again when the tensor is written
         return FileTensor(
             known.format, known.shape, arrays, values, known.user, {}, self.labels, self.fill_value(), known.structure,
             known.map, "", not self._lenient, own, count, self.repairs,
@@ -173,27 +173,24 @@ class Loading:
         """The fill value in its stored type, or None."""
         if not self.descriptor.fill:
             return None
-        return (self._mended if self._lenient else self._array)("fill_value")[:][0]
+        return (self._repaired if self._lenient else self._array)("fill_value")[:][0]
 
     # Arrays, strictly
 
-    def _stored(self, name: str, held: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
-        """An array in this machine's byte order. A whole array is compared with its checksum.
-
-        Where nothing is to be changed or compared, it is the array of the container.
-        """
+    def _stored(self, name: str, array: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
+        """An array in native byte order. A read of the whole array is compared with its checksum."""
         if self._unreplaced is not None:
-            held = guarded(held, self._unreplaced)
-        if held.dtype != dtype:
-            held = held.mapped(lambda x: x.astype(dtype), dtype)
-        return _sealed(name, held, self._sums, self._limits) if self._sums else held
+            array = guarded(array, self._unreplaced)
+        if array.dtype != dtype:
+            array = array.mapped(lambda x: x.astype(dtype), dtype)
+        return _sealed(name, array, self._sums, self._limits) if self._sums else array
 
     def _array(self, name: str) -> LazyArray:
-        """An array, decoded, under the checks of a predefined format where it has its own."""
+        """A decoded array, with the additional checks of its predefined format."""
         data_type = self.descriptor.data_types[name]
         decoded = self.infos[name]
         if not isinstance(decoded, BitPacked):
-            decoded = self._stored(name, self._held[name], data_type.stored)
+            decoded = self._stored(name, self._stored_arrays[name], data_type.stored)
             if data_type.stored != data_type.dtype:
                 decoded = decoded.mapped(lambda x: decode(x, data_type, name), data_type.dtype, data_type.parts)
         if name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS:
@@ -201,7 +198,7 @@ class Loading:
         return decoded
 
     def _without_empty_fibers(self, pointers: LazyArray) -> LazyArray:
-        """Pointers of which each is read with the next, which is larger."""
+        """Pointers, each read and compared with the next, which must be larger."""
 
         def read(start: int, stop: int) -> Array:
             part = pointers.part(start, min(stop + 1, len(pointers)))
@@ -216,8 +213,8 @@ class Loading:
 
     # Arrays, leniently
 
-    def _mended(self, name: str) -> Array:
-        """An array in memory, decoded, or an iso value, from the type that is stored."""
+    def _repaired(self, name: str) -> Array:
+        """A decoded array in memory, or an iso value, converted from its stored type."""
         data_type = self.descriptor.data_types[name]
         stored = self._converted(name, data_type.stored)
         if data_type.iso and len(stored) > data_type.parts:
@@ -231,25 +228,25 @@ class Loading:
         array = decode(stored, data_type, name)
         return array[:1].reshape(()) if data_type.iso and len(array) and name == "values" else array
 
-    def _converted(self, name: str, wanted: np.dtype[Any]) -> Array:
-        """The stored items, which the declared type can hold. Raises ArrayError."""
-        if name not in self._held:
+    def _converted(self, name: str, declared: np.dtype[Any]) -> Array:
+        """The stored items. Raises ArrayError if the declared type does not represent them."""
+        if name not in self._stored_arrays:
             return np.empty(0, self.infos[name].dtype)
-        array = self._held[name][:]
+        array = self._stored_arrays[name][:]
         checksums.check_array(name, [array], self._sums)
-        if array.dtype.newbyteorder("=") != wanted:
+        if array.dtype.newbyteorder("=") != declared:
             with np.errstate(all="ignore"):
-                there = array.astype(wanted)
+                there = array.astype(declared)
                 nan = (array != array) & (there != there)
                 lossless = bool(np.all((there.astype(array.dtype) == array) | nan))
             if not lossless:
-                raise ArrayError(Problem(name, f"{array.dtype} holds what the declared {wanted} cannot"))
-            self.repairs.append(f"{name}: declared {wanted}, stored as {array.dtype}")
+                raise ArrayError(Problem(name, f"{array.dtype} values do not fit the declared {declared}"))
+            self.repairs.append(f"{name}: declared {declared}, stored as {array.dtype}")
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _sealed(name: str, array: LazyArray, sums: dict[str, int], limits: Limits) -> LazyArray:
-    """The same array. The whole of it is compared with its checksum."""
+    """The same array. A read of the whole array is compared with its checksum."""
     length = len(array)
 
     def part(start: int, stop: int) -> Array:
@@ -261,14 +258,14 @@ def _sealed(name: str, array: LazyArray, sums: dict[str, int], limits: Limits) -
         return items
 
     def verify() -> None:
-        pieces = (array[start : start + _AT_ONCE] for start in range(0, max(length, 1), _AT_ONCE))
+        pieces = (array[start : start + _CHECKED_ITEMS] for start in range(0, max(length, 1), _CHECKED_ITEMS))
         checksums.check_array(name, pieces, sums)
 
     return lazy(length, array.dtype, part, at=array.at, verify=verify, chunk=array.chunk)
 
 
-def _may_stand_for(stored: np.dtype[Any], declared: DataType) -> bool:
-    """Whether lenient reading converts arrays of a stored type to the declared one."""
+def _is_convertible(stored: np.dtype[Any], declared: DataType) -> bool:
+    """Return True if lenient reading converts arrays of a stored type to the declared one."""
     if declared.wrapper:
         return False
     if declared.dtype.kind == "b":

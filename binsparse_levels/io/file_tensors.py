@@ -1,4 +1,4 @@
-"""A tensor in another system's file, made a tensor of this package: opened, or in memory."""
+"""Tensors from the content of files: opened, or in memory."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ Compression: TypeAlias = Literal["CSR", "CSC"]
 
 
 class FileTensor(NamedTuple):
-    """A tensor in an open file of another system, with lazy arrays by stored name.
+    """A tensor in an open file, with lazy arrays by stored name.
 
     Values without a dimension are one value for all entries. names: of the arrays in the file, for errors. labels:
-    read when they are asked for. map: from the tensor to the stored one, which has the shape. label: of the tensor, for
-    errors. ordered: whether the file promises the order of the entries. positions: how many the last level has, if that
-    is known. repairs: receives what loading repairs.
+    read on demand. map: from the tensor to the stored one; `shape` is that of the stored one. label: of the tensor, for
+    errors. ordered: True if the file promises the order of the entries. positions: their number in the last level, if
+    known. repairs: receives the repairs of loading.
     """
 
     format: FormatLike
@@ -56,7 +56,7 @@ class FileTensor(NamedTuple):
 
     @property
     def lazy(self) -> bool:
-        """Whether something of it is still to be read."""
+        """True if some array is not in memory."""
         return any(isinstance(x, LazyArray) for x in (*self.arrays.values(), self.values))
 
 
@@ -71,14 +71,14 @@ def compressed(
     cells: int = 1,
     **more: Any,
 ) -> FileTensor:
-    """A matrix in a file, of which only the number and the ends of the pointers are checked.
+    """A matrix in a file. Only the number and the ends of its pointers are checked.
 
-    names: of its pointers, indices and values in the file. labels: the names of its rows and columns. entries(n): the
-    indices and values, of which the first n count. cells: the number of values for each index. more: of FileTensor.
-    Raises ArrayError.
+    names: of its pointers, indices and values in the file. labels: the names of its rows and columns. entries(n):
+    returns the indices and values, of which the first n are used. cells: the number of values for each index. more:
+    fields of FileTensor. Raises ArrayError.
     """
     fibers = shape[format == "CSC"]
-    if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # so BPCells writes no rows or columns
+    if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # BPCells writes two pointers for zero fibers
         pointers = cut(pointers, 0, 1)
     if len(pointers) != fibers + 1:
         what = f"expected a length of {fibers + 1} for shape {shape[0]} × {shape[1]}, got {len(pointers)}"
@@ -97,7 +97,7 @@ def compressed(
 
 
 def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:
-    """The same array. Each reading is followed by a check of the place that it was read from."""
+    """The same array. `check` is called after each read."""
 
     def checked(read: Callable[..., Array]) -> Callable[..., Array]:
         def reading(*where: Any) -> Array:
@@ -114,7 +114,7 @@ def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:
 
 @contextlib.contextmanager
 def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
-    """Prefix errors with the label, and name arrays as in the file."""
+    """Prefix errors with the label, and use the names of arrays in the file."""
     try:
         yield
     except BinsparseError as error:
@@ -127,10 +127,7 @@ def named(names: Mapping[str, str], label: str = "") -> Iterator[None]:
 
 
 def opened_tensor(source: FileTensor, limits: Limits) -> Tensor:
-    """The tensor, whose arrays are read where they are sliced.
-
-    Raises ArrayError for lengths that do not fit, FormatError.
-    """
+    """The tensor, with arrays that are read on demand. Raises ArrayError for lengths that do not fit, FormatError."""
     format, shape = checked_format(source.format, source.shape, limits)
     values, iso = source.values, not source.values.shape
     values = np.asarray(values).reshape(1) if iso else values
@@ -141,10 +138,10 @@ def opened_tensor(source: FileTensor, limits: Limits) -> Tensor:
     count = source.positions
     if count is None:
         count = count_positions(format.levels, dims, source.arrays, None if iso else len(values))
-    held: Any = repeated(values, count) if iso else values
+    every: Any = repeated(values, count) if iso else values
     if values.dtype.kind == "b" and not iso:
-        held = values.mapped(sound_booleans) if isinstance(values, LazyArray) else sound_booleans(values)
-    stored = Stored(format, Tree(format.levels, dims, dict(source.arrays), held, iso, True), limits, source.structure)
+        every = values.mapped(sound_booleans) if isinstance(values, LazyArray) else sound_booleans(values)
+    stored = Stored(format, Tree(format.levels, dims, dict(source.arrays), every, iso, True), limits, source.structure)
     metadata = Metadata(fill, dict(source.attributes), dict(source.descriptor_attributes), source.labels)
     return Tensor._of(stored if source.map is None else Mapped(stored, source.map), metadata)
 
@@ -152,10 +149,10 @@ def opened_tensor(source: FileTensor, limits: Limits) -> Tensor:
 def loaded_tensor(
     source: FileTensor, limits: Limits, duplicates: Duplicates = "error", check: Check = "full"
 ) -> Tensor:
-    """The tensor in memory, in the format in which it is stored, decoded and checked.
+    """The tensor in memory, in its stored format, decoded and checked.
 
-    Entries of a fiber that are out of order are sorted, unless the file promises their order. Raises ContainerError,
-    ArrayError, LimitError.
+    Unordered entries of a fiber are sorted, unless the file promises their order. Raises ContainerError, ArrayError,
+    LimitError.
     """
     with named(source.names, source.label):
         arrays: dict[str, Any] = {}
@@ -172,7 +169,7 @@ def loaded_tensor(
                 raise
             tensor = opened_tensor(whole, limits)
             tensor._held.stored.load("trusted")
-            is_sorted = not any(tensor._held.stored.tree.check())  # then a diagonal is at fault, which `write` refuses
+            is_sorted = not any(tensor._held.stored.tree.check())  # then the fault is a diagonal, which `write` refuses
             if not is_sorted:
                 tensor = in_order(tensor, fault, duplicates, limits)
             if source.repairs is not None and not is_sorted:

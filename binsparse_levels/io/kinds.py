@@ -1,4 +1,4 @@
-"""Kinds of files: a row for each, and the location that a path is resolved to."""
+"""The table of kinds of files, and locations, to which paths are resolved."""
 
 from __future__ import annotations
 
@@ -17,15 +17,15 @@ from types import ModuleType
 from typing import IO, Any, NamedTuple, TypeAlias
 
 from ..containers import remote
-from ..containers.base import is_url, split_path, touching
+from ..containers.base import is_url, split_path, wrap_errors
 from ..containers.direct import open_zip
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
 from ..limits import DEFAULT_LIMITS
 
-PLUG_IN = "; a plug-in may know it: install the package that has it"
+PLUG_IN = "; a plug-in may support it: install its package"
 
-# What users name: a path, PATH:GROUP, a URL, a store of zarr's, an open group of h5py's or zarr's, a mapping.
+# A path, PATH:GROUP, a URL, a Zarr store, an open group of h5py or zarr, a mapping.
 Place: TypeAlias = Any
 
 
@@ -38,7 +38,7 @@ class Kind(NamedTuple):
     suffixes: endings of paths, in lower case.
     options: fixed options of the module's `writing` or `write`.
     reads, writes: names of the options of reading and writing. `duplicates` and `check` are for `read` alone.
-    named: a file holds several tensors by name, and a path names one of them behind the colon.
+    named: a file contains several tensors by name, and a path names one of them after the colon.
     tensors: the module reads and writes tensors, not headers and arrays; see `part`.
     signature: the first bytes of a file, or a tuple of alternatives.
     folder, zip: names of files in a folder, or of members of a zip file, by which it is recognised.
@@ -64,30 +64,30 @@ class Kind(NamedTuple):
     objects: str = ""
 
     def part(self, name: str) -> Any:
-        """A function of the module, or None where the module has none of this name in its `__all__`, if it has one.
+        """A function of the module, or None if its `__all__`, if any, has no such name.
 
-        A container has reading(file, group, limits) and writing(path, group, overwrite, limits, storage, **options),
-        blocks in which there is a Reader or a Writer. Another system's file has write(path, tensor, overwrite=…,
-        **writes), and one of these three ways in, each with the keywords limits=… and **reads:
+        A container has the context managers reading(file, group, limits) and writing(path, group, overwrite, limits,
+        storage, **options), which give a Reader or a Writer. Another system's file has write(path, tensor, overwrite=…,
+        **writes), and one of these readers, each with the keywords limits=… and **reads:
 
-        - look(file, closing): a FileTensor; what has to be closed is entered into the ExitStack `closing`
-        - streaming(file, whole=…): a block in which there is a Stream; whole: its chunks become one tensor in memory
+        - look(file, closing): a FileTensor; objects to close are entered into the ExitStack `closing`
+        - streaming(file, whole=…): a context manager of a Stream; whole: its chunks become one tensor in memory
         - read(file): a Tensor
 
         Each may have
 
-        - opened(file): a block in which the file is open, and what all other parts are given
-        - list_groups(file, limits, claims): the groups that hold tensors
-        - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that a group is marked by
-        - claims(group): whether a group with such a mark holds a tensor of this kind
-        - others(path): what else a container holds, which `write` does not replace
-        - write_all(path, tensors, …): all tensors by name, of a `named` kind
+        - opened(file): a context manager of the open file, which is passed to all other parts
+        - list_groups(file, limits, claims): the groups with tensors
+        - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that marks a group
+        - claims(group): True if a group with such a mark contains a tensor of this kind
+        - others(path): the rest of a container, which `write` does not replace
+        - write_all(path, tensors, …): writes tensors by name, for a `named` kind
         """
         module = _module(self.module)
         return getattr(module, name, None) if name in getattr(module, "__all__", (name,)) else None
 
     def marks(self) -> list[object]:
-        """Everything by which a file is recognised, which no other kind may have."""
+        """Everything by which a file is recognised. No two kinds may share it."""
         signatures = self.signature if isinstance(self.signature, tuple) else (self.signature,)
         fields = ("folder", "zip", "group", "zarr_group")
         return [*self.suffixes, *signatures, *((mark, field) for field in fields for mark in getattr(self, field))]
@@ -106,9 +106,9 @@ _SSCDF = Kind(
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
 _STORE = "zarr"  # which opens URLs and stores, and overwrites those in place
-_SAMPLE = re.compile(rb"[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?[ \t]+\d+:[-+\d.]")  # how text of svmlight begins
+_SAMPLE = re.compile(rb"[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?[ \t]+\d+:[-+\d.]")  # the beginning of text of svmlight
 
-# Where several rows fit, the first whose module claims the file is taken, or else the last one.
+# If several rows match, the first whose module claims the file is used, or else the last one.
 KINDS = {
     "sscdf": _SSCDF,
     "sscdf_json": _SSCDF._replace(suffixes=(), options={"dialect": "json"}, signature=(), objects=""),
@@ -185,10 +185,10 @@ def register_kind(name: str, kind: Kind) -> None:
 
 @dataclass(frozen=True)
 class Location:
-    """Where a tensor is, or is to be written.
+    """The location of a tensor, to read or to write.
 
-    path: text, or the open object that was given. name: of the kind in KINDS. handle: what the module is given: the
-    open file, where the file was opened to find its kind, else the path. version: of a file at a URL.
+    path: text, or the given open object. name: of the kind in KINDS. handle: the argument of the module: the open file,
+    if it was opened to find its kind, else the path. version: of a file at a URL.
     """
 
     path: Any
@@ -202,10 +202,10 @@ class Location:
         return KINDS[self.name]
 
     def within(self, group: str | None) -> Location:
-        """A group of this file, which may be of another kind by the marks that it has.
+        """A group of this file, which may be of another kind according to its marks.
 
-        The first kind that claims the group is taken, or else the last whose mark is there: it says what is wrong. An
-        array has the marks of the group that it is in.
+        It is the first kind that claims the group, or else the last whose mark is present, which reports the fault. An
+        array has the marks of its group.
         """
         kind = self.kind
         if not kind.inner:
@@ -231,18 +231,18 @@ class Location:
             return found
         return found or self.name
 
-    def options(self, asked: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
-        """The options that are not None, with the group or the object's name from the path. Raises OptionError for one
-        that is not known.
+    def options(self, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
+        """The options that are not None, with the group or the object's name from the path. Raises OptionError for an
+        unknown one.
         """
-        asked = {"group": self.group, **asked}
-        name = asked.pop("name", None) if self.kind.named else None
+        given = {"group": self.group, **given}
+        name = given.pop("name", None) if self.kind.named else None
         if name is not None and self.group is not None:
             what = f"names the object {self.group!r:.40}, and name={name!r:.40}; leave one out"
             raise OptionError(Problem(self.path, what))
-        asked |= {"group": name} if name is not None else {}
-        refuse(self.path, **{name: value for name, value in asked.items() if name not in known})
-        return {name: value for name, value in asked.items() if value is not None}
+        given |= {"group": name} if name is not None else {}
+        refuse(self.path, **{name: value for name, value in given.items() if name not in known})
+        return {name: value for name, value in given.items() if value is not None}
 
 
 def refuse(path: Any, **options: Any) -> None:
@@ -254,17 +254,17 @@ def refuse(path: Any, **options: Any) -> None:
 
 @contextlib.contextmanager
 def resolved(place: Place, *, whole: bool = False) -> Iterator[Location]:
-    """The location of what is there, recognised by its content, then by its suffix. A file that is opened for that
-    stays open within the block.
+    """The location of a tensor, recognised by its content, then by its suffix. A file that is opened for that stays
+    open within the block.
 
-    whole: the kind of the file; otherwise that of the group in it. Raises PathMissingError, ContainerError.
+    whole: the kind is that of the file; otherwise that of the group in it. Raises PathMissingError, ContainerError.
     """
     if isinstance(place, Location):
         yield place
         return
     path, group = split_place(place)
     with contextlib.ExitStack() as stack:
-        names, file = _fitting(path, stack)
+        names, file = _candidates(path, stack)
         opened = KINDS[names[-1]].part("opened")
         handle = path if opened is None else stack.enter_context(opened(file))
         name = next((name for name in names[:-1] if KINDS[name].part("claims")(handle)), names[-1])
@@ -273,14 +273,14 @@ def resolved(place: Place, *, whole: bool = False) -> Iterator[Location]:
 
 
 def claims_of_groups(inner: str) -> list[Callable[[Any], bool]]:
-    """What tells of a group whether it is of one of the kinds that groups are recognised as. inner: as of Kind."""
+    """The functions that recognise a group as a tensor of some kind. inner: a field of Kind."""
     claims = (kind.part("claims") for kind in KINDS.values() if getattr(kind, inner))
     return [claim for claim in claims if claim is not None]
 
 
 def target_at(place: Place, name: str | None) -> Location:
-    """The location to write to. name: of the kind; by default, the suffix says it. Raises OptionError, ContainerError,
-    PathMissingError for a folder that is missing.
+    """The location to write to. name: of the kind; by default that of the suffix. Raises OptionError, ContainerError,
+    PathMissingError for a missing folder.
     """
     if isinstance(place, Location):
         return place
@@ -290,7 +290,7 @@ def target_at(place: Place, name: str | None) -> Location:
     if not isinstance(path, str):
         usual = _of_object(path)[-1]
         if name is not None and KINDS[name].module != KINDS[usual].module:
-            raise OptionError(Problem("kind", f"{name} is written to a path, not to a {type(path).__name__}; give one"))
+            raise OptionError(Problem("kind", f"{name} is written to a path, not to a {type(path).__name__}; pass one"))
         return Location(path, group, name or usual, path)
     name = name or (_of_parent(path) if group else None) or _by_suffix(path)
     if name is None:
@@ -302,7 +302,7 @@ def target_at(place: Place, name: str | None) -> Location:
 
 
 def _of_parent(path: str) -> str | None:
-    """The kind of the file at a path, if groups in it have to be written as that kind, else None."""
+    """The kind of the file at a path, if groups in it must be written as that kind, else None."""
     with contextlib.suppress(BinsparseError), resolved(path) as location:
         return location.name if location.kind.tensors and "group" in location.kind.writes else None
     return None
@@ -316,37 +316,37 @@ def split_place(place: Place) -> tuple[Any, str | None]:
 
 
 def name_of(place: Place) -> str:
-    """What errors call a place: its path, or the type of the open object."""
+    """The name of a place in errors: its path, or the type of the open object."""
     return os.fspath(place) if isinstance(place, str | os.PathLike) else f"the {type(place).__name__}"
 
 
 def in_place(place: Place) -> bool:
-    """Whether a write overwrites the data where they are, as in stores that are no local files or folders."""
+    """Return True if a write overwrites data in place, as in stores other than local files and folders."""
     path, _ = split_place(place)
     return is_url(path) if isinstance(path, str) else _of_object(path)[-1] == _STORE
 
 
 def in_memory(place: Place) -> bool:
-    """Whether the arrays at a place are in memory already."""
+    """Return True if the arrays at a place are in memory already."""
     return not isinstance(place, str | os.PathLike) and _of_object(place)[-1] == "memory"
 
 
 def is_foreign(place: Place) -> bool:
-    """Whether a file is of another system, which does not say which cells of a dense array are stored."""
+    """Return True for a file of another system, in which zeros of a dense array are not marked as stored."""
     with resolved(place) as location:
         return location.kind.tensors
 
 
-def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
-    """The kinds that fit what is at a path, or an open object; and the path, or what was opened to find them."""
-    if hasattr(path, "full_name") and hasattr(path, "open"):  # a file of fsspec's, not open yet
+def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
+    """The possible kinds of a path or an open object; and the path, or the file that was opened to find them."""
+    if hasattr(path, "full_name") and hasattr(path, "open"):  # a file of fsspec, not open yet
         path = closing.enter_context(path.open())
     file, name = path, name_of(path)
     is_stream = hasattr(path, "readinto") and hasattr(path, "seek")
     if not is_stream and not isinstance(path, str):
         return _of_object(path), path
     if is_url(path):
-        # In zip://a.h5::https://b.zip?c, the first part with a path says what is read.
+        # In zip://a.h5::https://b.zip?c, the first part with a path is the file.
         plain = next(part for part in path.split("::") if "://" in part).partition("?")[0].lower()
         _refuse_tables(plain)
         usual = _by_suffix(plain)
@@ -354,18 +354,18 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
             return [_STORE], path
         file, is_stream = closing.enter_context(remote.file_at(path)), True
     elif not is_stream and os.path.isdir(path):
-        return _marked(path, "folder", os.listdir(path)), path
+        return _kinds_marked(path, "folder", os.listdir(path)), path
     head = _head(file, name)
     if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(file))
         there = archive.namelist()  # a store may be zipped with its folder
-        return _marked(name, "zip", [*there, *({x.partition("/")[2] for x in there} & {*_ZARR})]), archive
+        return _kinds_marked(name, "zip", [*there, *({x.partition("/")[2] for x in there} & {*_ZARR})]), archive
     names = [kind for kind in KINDS if KINDS[kind].signature and head.startswith(KINDS[kind].signature)]
     if not names and not is_stream:
-        import h5py  # texts whose kind is known do not need it
+        import h5py  # not needed for texts of a known kind
 
-        is_behind_a_block = h5py.is_hdf5(path)  # of the user, as in files of MuData
-        names = [kind for kind in KINDS if KINDS[kind].signature == _HDF5 and is_behind_a_block]
+        has_user_block = h5py.is_hdf5(path)  # before the signature, as in files of MuData
+        names = [kind for kind in KINDS if KINDS[kind].signature == _HDF5 and has_user_block]
     if is_stream and (not names or KINDS[names[-1]].part("opened") is None):
         what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"
         raise ContainerError(Problem(name, f"{what} is read from a local disk; download it, or convert it to .zarr"))
@@ -373,7 +373,7 @@ def _fitting(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
 
 
 def _known_by_suffix(path: str, head: bytes) -> str:
-    """The kind of a local file that its content does not tell. Raises ContainerError."""
+    """The kind of a local file without a signature. Raises ContainerError."""
     kind = _by_suffix(path) or ("svmlight" if _SAMPLE.match(head) else None)
     if kind is None:
         _refuse_tables(path)
@@ -386,12 +386,12 @@ def _known_by_suffix(path: str, head: bytes) -> str:
 def _refuse_tables(path: str) -> None:
     """Raise ContainerError for the path of a table, which does not say which columns are coordinates."""
     if path.lower().endswith((".parquet", ".arrow", ".feather", ".csv", ".tsv")):
-        what = "is a table, of which you choose columns: call build, from_table or write_from, or the command convert"
+        what = "is a table: choose columns by build, from_table or write_from, or the command convert"
         raise ContainerError(Problem(path, what))
 
 
 def _of_object(place: Any) -> list[str]:
-    """The kinds of an open object; a store of zarr's has many classes."""
+    """The kinds of an open object. Anything unknown is a Zarr store."""
     names: list[str] = []
     for name, kind in KINDS.items():
         module, _, cls = kind.objects.partition(":")
@@ -407,23 +407,23 @@ def _by_suffix(path: str) -> str | None:
     return next((name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)), None)
 
 
-def _marked(path: str, field: str, there: Sequence[str]) -> list[str]:
-    """The first kind with a mark that is there. field: of a kind, with its marks."""
+def _kinds_marked(path: str, field: str, there: Sequence[str]) -> list[str]:
+    """The first kind with a mark among the names `there`. field: of Kind, with the marks."""
     marks = {name: getattr(kind, field) for name, kind in KINDS.items()}
     names = [name for name in marks if not set(marks[name]).isdisjoint(there)]
     if not names:
         known = ", ".join(itertools.chain.from_iterable(marks.values()))
-        raise ContainerError(Problem(path, f"holds no tensor: none of {known} is there; choose another path"))
+        raise ContainerError(Problem(path, f"contains no tensor: none of {known} is there; choose another path"))
     return names[:1]
 
 
 def _head(file: str | IO[bytes], name: str) -> bytes:
-    """The first bytes of a file or a stream, unpacked where they are compressed by gzip."""
+    """The first bytes of a file or a stream, decompressed if they are gzip."""
     if not isinstance(file, str):
-        with touching(name):
+        with wrap_errors(name):
             file.seek(0)
             return file.read(2**7)
-    if not os.path.isfile(file) and os.path.exists(file):  # to open a pipe would block
+    if not os.path.isfile(file) and os.path.exists(file):  # opening a pipe would block
         raise ContainerError(Problem(name, "is no file; choose a file or a folder"))
     try:
         with open_file(file, "rb", buffering=0) as opened:

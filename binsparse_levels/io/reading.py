@@ -29,7 +29,7 @@ from .file_tensors import FileTensor, loaded_tensor, opened_tensor
 from .files.text_tables import Stream
 from .kinds import Location, Place, claims_of_groups, refuse, resolved
 
-_AT_ONCE = 2**20  # items that are checked at once
+_CHECKED_ITEMS = 2**20  # that are checked together
 
 
 @within_memory
@@ -47,11 +47,11 @@ def read(
 
     Parameters
     ----------
-    path: PATH[:GROUP], a URL, a store of zarr's, an open group of h5py's or zarr's, or a mapping.
+    path: PATH[:GROUP], a URL, a Zarr store, an open group of h5py or zarr, or a mapping.
     lenient: repair a fixed list of deviations of other programs. Each repair is reported by a DialectWarning.
     check: as for Tensor.
     shape: the shape of a .tns file, which does not store it. By default, the largest coordinates give the shape.
-    duplicates: as for `pack`, "error" by default. Text files may hold duplicates; other files only when read leniently.
+    duplicates: as for `pack`, "error" by default. Files other than text may contain duplicates only if read leniently.
     limits: bounds on sizes that a file may claim.
     options: options of one kind of file, such as `name` for sscdf or `order` for RawArray. The module in `io/files`
         documents them under `read`.
@@ -67,8 +67,8 @@ def read(
     with contextlib.ExitStack() as closing:
         location = closing.enter_context(resolved(path))
         if location.kind.tensors:
-            asked = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
-            return _read_foreign(location, asked | {"check": check if check != "full" else None}, limits, closing)
+            given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
+            return _read_foreign(location, given | {"check": check if check != "full" else None}, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
         unreplaced = closing.enter_context(same_folder(location.path))
         try:
@@ -78,16 +78,16 @@ def read(
             if unreplaced is not None:  # arrays of two folders may contradict each other
                 unreplaced()
     for repair in loading.repairs:
-        told = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
-        warnings.warn(told, DialectWarning, stacklevel=3)
+        message = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
+        warnings.warn(message, DialectWarning, stacklevel=3)
     return stored
 
 
 def _read_foreign(
-    location: Location, asked: Mapping[str, Any], limits: Limits, closing: contextlib.ExitStack
+    location: Location, options: Mapping[str, Any], limits: Limits, closing: contextlib.ExitStack
 ) -> Tensor:
     """A tensor of another system's file, in memory."""
-    kind, given = location.kind, location.options(asked, location.kind.reads)
+    kind, given = location.kind, location.options(options, location.kind.reads)
     if (read_whole := kind.part("read")) is not None:
         tensor: Tensor = read_whole(location.handle, limits=limits, **given)
         return tensor
@@ -103,11 +103,11 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """Open a tensor without reading its arrays: only the header and the metadata are read, and compared.
 
     A selection reads, copies and checks the items that it needs. The file stays open while the tensor or a view of it
-    exists. Do not change the file in place meanwhile. Writes of this package are safe, because they replace the file.
-    A text file has no header, so it is read whole.
+    exists. Do not change the file in place during that time. Writes of this package are safe, because they replace the
+    file. A text file has no header, so it is read whole.
 
     In a `with` block, the file is closed at its end. After that, reading from the tensor or a view raises
-    ContainerError; what `load` has read stays.
+    ContainerError; loaded tensors remain valid.
 
     Parameters
     ----------
@@ -127,7 +127,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
 
 
 def opened(path: Place, limits: Limits) -> tuple[Tensor, Loading | None]:
-    """The opened tensor, and what its header says; None for a file of another system."""
+    """The opened tensor, and its header with array metadata; None for a file of another system."""
     with contextlib.ExitStack() as stack:
         location = stack.enter_context(resolved(path))
         kind, loading, known = location.kind, None, None
@@ -151,11 +151,11 @@ def opened(path: Place, limits: Limits) -> tuple[Tensor, Loading | None]:
 
 
 class _Keep:
-    """What all arrays of a file refer to, so that the file is closed after the last of them."""
+    """An object that all arrays of a file refer to, so that the file is closed after the last of them."""
 
 
 def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
-    """Close the file when the last array of the tensor is gone. From then on, none is read."""
+    """Close the file when the last array of the tensor is deleted. After that, reading from an array fails."""
     tree, labels, keep = tensor._held.stored.tree, tensor._metadata.labels, _Keep()
     arrays: list[Any] = [*tree.arrays.values(), tree.values]
     arrays += [] if labels is None else labels.arrays().values()
@@ -167,18 +167,18 @@ def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
 
 
 def _close(arrays: Sequence[weakref.ref[LazyArray]]) -> None:
-    """Refuse to read these arrays from now on, if they are still there."""
+    """Close the arrays that still exist."""
     for array in arrays:
         if (there := array()) is not None:
             there.close()
 
 
 def _origin(location: Location, known: object) -> Origin | None:
-    """Where another process finds the tensor; None for an open object. known: what metadata say of the tensor.
+    """The origin of a tensor for other processes; None for an open object. known: the metadata of the tensor.
 
-    The token of a local file is what its system says of it, of a folder of the files right in it; of a file at a URL
-    what the server says; of Zarr at a URL the checksum of the header, so new arrays of the same lengths under the same
-    header are not noticed.
+    The token of a local file comes from its status, that of a folder from the files directly in it, that of a file at a
+    URL from the server. The token of Zarr at a URL is a checksum of the header, so it does not detect new arrays of the
+    same lengths under the same header.
     """
     path = location.path
     if not isinstance(path, str):
@@ -197,7 +197,7 @@ def _origin(location: Location, known: object) -> Origin | None:
 
 @contextlib.contextmanager
 def streamed(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream | None]:
-    """The entries of a text, which can be read within the block; None for what `open` opens."""
+    """The entries of a text, which can be read within the block; None for files that `open` opens."""
     with resolved(path) as location:
         streaming = location.kind.part("streaming")
         if streaming is None:
@@ -251,8 +251,8 @@ def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Rea
 
 
 class Description(NamedTuple):
-    """A tensor by its metadata: the descriptor, the metadata of the arrays, the repairs that lenient reading made, and
-    the fill value in its stored type.
+    """A tensor by its metadata: the descriptor, the metadata of the arrays, the repairs of lenient reading, and the
+    fill value in its stored type.
     """
 
     descriptor: Descriptor
@@ -265,8 +265,8 @@ class Description(NamedTuple):
 def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
     """Describe the tensor at PATH[:GROUP] from its header, which is compared with the metadata of the arrays.
 
-    No array is read but the fill value. A text file has no header, so it is read whole. lenient, limits: as for `read`.
-    Raises the errors of `read`.
+    Only the fill value is read. A text file has no header, so it is read whole. lenient, limits: as for `read`. Raises
+    the errors of `read`.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -285,7 +285,7 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
 
 
 def _described(tensor: Tensor) -> Description:
-    """A tensor of another system's file as Binsparse would describe it. No array is read."""
+    """The description of a tensor in another system's file, in terms of Binsparse. No array is read."""
     held, labels = tensor._held, tensor._metadata.labels
     stored, tree = held.stored, held.stored.tree
     arrays = {**tree.arrays, "values": tree.values}
@@ -307,8 +307,7 @@ def _described(tensor: Tensor) -> Description:
 
 @within_memory
 def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
-    """List the groups of a file, a store or an open group that hold a tensor, as PATH:GROUP takes them. The root is
-    "/".
+    """List the groups with a tensor in a file, a store or an open group, for use in PATH:GROUP. The root is "/".
 
     Only the presence of a header is checked.
 
@@ -335,7 +334,7 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
 
 
 def warn_of_others(place: Place) -> None:
-    """Warn of what a local file holds beside the tensor at its root, and what its conversion leaves out."""
+    """Warn if a local file contains more than the tensor at its root, which a conversion leaves out."""
     with resolved(place) as location:
         path, list_others = location.path, location.kind.part("others")
         if location.kind.tensors or location.group is not None or list_others is None or not isinstance(path, str):
@@ -348,16 +347,15 @@ def warn_of_others(place: Place) -> None:
 
 
 def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
-    """Check arrays in a file as `read` does, before they are read in parts: their checksums, and the levels against
-    each other.
+    """Check the checksums of arrays in a file, and their levels, before they are read in parts.
 
     name: for errors. order: the tensor's dimension at each stored one. Raises ArrayError, ContainerError.
     """
     if not tree.lazy:
         return
-    held: list[Any] = [*tree.arrays.values(), tree.values]
-    for array in held:
+    arrays: list[Any] = [*tree.arrays.values(), tree.values]
+    for array in arrays:
         if isinstance(array, LazyArray):
             array.verify()
-    problems = check_in_parts(tree, _AT_ONCE, order)
+    problems = check_in_parts(tree, _CHECKED_ITEMS, order)
     raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])

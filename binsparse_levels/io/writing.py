@@ -46,32 +46,32 @@ def write(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Write a tensor. Its map, if any, is stored beside the descriptor; another system's file receives the entries.
+    """Write a tensor. Its map, if any, is stored next to the descriptor; another system's file receives the entries.
 
     Parameters
     ----------
-    path: PATH[:GROUP], a URL, a store of zarr's, an open group of h5py's or zarr's, or a mapping.
-    tensor: a Tensor, or an array of another library, as `as_tensor` takes it.
-    overwrite: True replaces the tensor that is there. A file or folder that holds anything else is refused, with a list
-        of it, unless a group is named: `PATH:/` is the root. "file" replaces the whole file or folder.
+    path: PATH[:GROUP], a URL, a Zarr store, an open group of h5py or zarr, or a mapping.
+    tensor: a Tensor, or an array of another library that `as_tensor` accepts.
+    overwrite: True replaces an existing tensor. A file or folder with other contents is refused, and the error lists
+        them, unless the path has a group: `PATH:/` is the root. "file" replaces the whole file or folder.
     kind: one of KINDS. By default, the suffix of the path decides.
-    spec_version: the version that the descriptor names. Pass "0.1" for programs that read no other version.
-    compression: blosc, zstd, gzip or none, for all arrays or by name. HDF5, NetCDF and NPZ hold plain arrays by
+    spec_version: the version in the descriptor. Pass "0.1" for programs that read no other version.
+    compression: blosc, zstd, gzip or none, for all arrays or by name. HDF5, NetCDF and NPZ store uncompressed arrays by
         default; Zarr uses blosc.
     chunks, shards: their lengths in items, for all arrays or by name. The defaults of Zarr are 2**16 and 2**20.
     checksum: True also stores checksums of the header and of every array, so that `read` refuses a changed file.
-    narrow: store index and pointer arrays in the smallest unsigned integers that hold them. They are read as such.
-    bitpacked: store index and pointer arrays, or the integer arrays with these names, in as few bits as they need. They
+    narrow: store index and pointer arrays as the smallest sufficient unsigned integers. They are read with that type.
+    bitpacked: store index and pointer arrays, or the integer arrays with these names, in the fewest possible bits. They
         are read with their original type. Other programs cannot read them.
     dims, labels: names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
-    limits: bounds that `read` will apply.
+    limits: the bounds that `read` will apply.
     options: options of one kind of file. The module in `io/files` documents them under `write`.
 
     A local file or folder is replaced atomically. In another store, the header is written last. A write into a group,
     an open group or a mapping keeps everything else there, and restores a mapping or an open group if it fails.
 
     Raises FileExistsError unless `overwrite`; BinsparseError, before anything is changed, for a tensor that the kind of
-    file cannot hold; LimitError for a header that `read` would refuse; OptionError for an option that does not apply.
+    file cannot store; LimitError for a header that `read` would refuse; OptionError for an option that does not apply.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -89,11 +89,11 @@ def write(
         header, arrays = encode_tensor(tensor, spec_version, narrow, bitpacked)
         hold_header(header, limits)
         write_arrays(target, header, arrays, overwrite=overwrite, storage=storage, limits=limits)
-        _let_go(tensor)
+        _close_unused(tensor)
         return
     write_to = target.kind.part("write")
     if write_to is None:
-        raise OptionError(Problem(str(target.path), "this kind of file is only read; choose another kind"))
+        raise OptionError(Problem(str(target.path), "this kind of file is read-only; choose another kind"))
     refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None)
     if "storage" in target.kind.writes:
         options |= {"storage": storage, "limits": limits}
@@ -102,11 +102,11 @@ def write(
         options |= {"chunks": chunks}
     given = target.options(options, target.kind.writes)
     write_to(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
-    _let_go(tensor)
+    _close_unused(tensor)
 
 
-def _let_go(tensor: Tensor) -> None:
-    """Close the file of an opened tensor whose entries are in memory by now: keep its labels too."""
+def _close_unused(tensor: Tensor) -> None:
+    """Close the file of an opened tensor whose entries are in memory, after loading its labels."""
     if tensor._file is not None and not tensor._source.lazy:
         tensor.load()
 
@@ -146,9 +146,9 @@ def write_arrays(
         with writing as writer:
             for name, array in pieces.items():
                 writer.write(name, array)
-            # The header comes last: it marks all arrays as complete, and holds their checksums.
+            # The header comes last: it marks all arrays as complete, and contains their checksums.
             writer.write_header(sealed(header, sums) if storage.checksum else header)
-    except RuntimeError as error:  # so the HDF5 libraries say that the disk is full
+    except RuntimeError as error:  # of the HDF5 libraries if the disk is full
         raise ContainerError(Problem(str(target.path), f"cannot be written: {error}; is the disk full?")) from error
 
 
@@ -181,15 +181,15 @@ def write_pieces(
 
 
 def _storage(path: Place, options: Mapping[str, Any]) -> Storage:
-    """How pieces are stored. Raises OptionError for an option that they do not take, such as `narrow`."""
+    """The storage of pieces. Raises OptionError for other options, such as `narrow`."""
     known = {field.name for field in fields(Storage)}
     for name in options.keys() - known:
-        raise OptionError(Problem(str(path), f"{name} does not apply to what is written in pieces; leave it out"))
+        raise OptionError(Problem(str(path), f"{name} does not apply to a tensor written in pieces; leave it out"))
     return Storage(**options)
 
 
 def check_absent(path: Place, overwrite: Overwrite, kind: str | None = None) -> Location:
-    """The location of a tensor to write. Raises PathExistsError for a file or folder that is there, OptionError."""
+    """The location of a tensor to write. Raises PathExistsError for an existing file or folder, OptionError."""
     target = target_at(path, kind)
     if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
         refuse_existing(target.path, overwrite, target.kind.part("others"))
@@ -197,14 +197,14 @@ def check_absent(path: Place, overwrite: Overwrite, kind: str | None = None) -> 
 
 
 def check_target(path: Place, *, overwrite: Overwrite, kind: str | None = None, **options: Any) -> None:
-    """Raise the errors of `write_pieces` that are known before there are any."""
+    """Raise the errors of `write_pieces` that are known before there are pieces."""
     _storage(path, options)
     _of_pieces(check_absent(path, overwrite, kind))
 
 
 def _of_pieces(target: Location) -> Location:
     if target.kind.tensors:
-        raise OptionError(Problem(str(target.path), "this kind of file is not written in pieces; choose another kind"))
+        raise OptionError(Problem(str(target.path), "this kind of file cannot be written in pieces; choose another"))
     return target
 
 
@@ -226,7 +226,7 @@ def write_all(
     Parameters
     ----------
     path : of the file.
-    tensors : a tensor for each name, as `write` takes them.
+    tensors : a tensor for each name, as for `write`.
     overwrite, kind, compression, chunks, limits : as for `write`.
 
     Raises the errors of `write`.
@@ -238,7 +238,7 @@ def write_all(
     """
     target = target_at(path, kind)
     if not target.kind.named:
-        what = "is no kind of file that holds several by name; write each to PATH:GROUP"
+        what = "this kind of file does not contain several tensors by name; write each to PATH:GROUP"
         raise OptionError(Problem(str(target.path), what))
     refuse(target.path, group=target.group)
     if not isinstance(tensors, Mapping):
@@ -259,8 +259,8 @@ def repair(
 ) -> list[str]:
     """Read a file leniently, write the repaired tensor to a new file, and return the list of repairs.
 
-    Repaired are the order of entries, duplicates as `duplicates` says, integers stored wider or narrower than declared,
-    and the deviations of other programs. No data is invented.
+    It repairs the order of entries, duplicates according to `duplicates`, integers stored wider or narrower than
+    declared, and the deviations of other programs. No data is invented.
 
     Parameters
     ----------

@@ -1,9 +1,9 @@
 """Numba kernels: loops over arrays, without Python objects and without checks of their arguments.
 
-A submodule is imported on first use, so that a program which only reads and writes never loads numba.
+A submodule is imported on first use, so a program that only reads and writes never loads numba.
 
 All kernels follow these conventions. Inputs are contiguous, read-only views. The caller allocates the outputs, which
-come last. Coordinates and positions are unsigned, so a negative number appears too large. Hot loops count in uint64:
+come last. Coordinates and positions are unsigned, so a negative number is too large. Hot loops count in uint64, because
 a signed counter costs a test for negative indices at every access.
 """
 
@@ -17,12 +17,12 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 
-FEW = 2**13  # entries that numpy handles within a millisecond, for which numba need not be loaded
+NUMPY_ENTRIES = 2**13  # that numpy handles within a millisecond, so that numba need not be loaded
 
 
-def worth(count: int) -> bool:
-    """Whether kernels handle `count` entries; numpy handles fewer, so that small programs never load numba."""
-    return count > FEW
+def pays_off(count: int) -> bool:
+    """Return True if kernels handle `count` entries; numpy handles fewer, so small programs never load numba."""
+    return count > NUMPY_ENTRIES
 
 
 def __getattr__(name: str) -> ModuleType:
@@ -32,7 +32,7 @@ def __getattr__(name: str) -> ModuleType:
 
 
 def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
-    """A contiguous, native, read-only view of `array`, as kernels take their inputs; a copy only where necessary.
+    """A contiguous, native, read-only view of an array, for input of kernels; a copy only if necessary.
 
     >>> readable(np.arange(6, dtype=">i4")[::2])
     array([0, 2, 4], dtype=int32)
@@ -42,10 +42,10 @@ def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
     return view
 
 
-def alike(arrays: Sequence[Array]) -> tuple[Array, ...]:
-    """`readable` arrays of one type, so that kernels are compiled for few types. Types that differ become int64.
+def common_type(arrays: Sequence[Array]) -> tuple[Array, ...]:
+    """`readable` arrays of one type, so that kernels are compiled for few types. Different types become int64.
 
-    >>> [x.dtype.name for x in alike([np.zeros(1, np.int8), np.zeros(1, np.int16)])]
+    >>> [x.dtype.name for x in common_type([np.zeros(1, np.int8), np.zeros(1, np.int16)])]
     ['int64', 'int64']
     """
     dtype = None if len({array.dtype for array in arrays}) == 1 else np.int64

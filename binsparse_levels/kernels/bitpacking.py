@@ -1,14 +1,14 @@
 """BP-128: chunks of 128 integers of 32 bits; the largest value of a chunk gives its number of bits per value.
 
-A chunk of width B is 4·B words: B rows of four lanes. Value i lies in lane i mod 4. The words of a lane form one string
-of bits, and the field of value i begins at bit (i div 4)·B of its lane. The codec says what a field contains:
+A chunk of width B is 4·B words: B rows of four lanes. Value i is in lane i mod 4. The words of a lane form one string
+of bits, and the field of value i begins at bit (i div 4)·B of its lane. The codec determines the content of a field:
 
-    PLAIN     the value                     LESS_ONE  the value less one
+    PLAIN     the value                     LESS_ONE  the value minus one
     DELTA     the difference from the previous value; 0 for the first value
     ZIGZAG    the same difference, with its sign in the lowest bit: 0, -1, 1, -2 … become 0, 1, 2, 3 …
 
 All arithmetic is modulo 2**32. A chunk that needs 32 bits per value contains the values themselves. A codec is passed
-as the length of a tuple, so that it is a constant to the compiler.
+as the length of a tuple, which is a constant for the compiler.
 """
 
 import numpy as np
@@ -21,7 +21,7 @@ _LOW = u8(0xFFFFFFFF)
 
 @inlined
 def read_fields(words, begin, width, out):
-    """The 128 fields of the chunk that begins at a word; the four lanes at once, which take vector instructions."""
+    """Read the 128 fields of the chunk that begins at a word. The four lanes are vectorized."""
     one, two, three, four, mask = u8(1), u8(2), u8(3), u8(4), (u8(1) << width) - u8(1)
     k, last = u8(0), begin + ((width - one) << two)
     while k < u8(32):
@@ -37,7 +37,7 @@ def read_fields(words, begin, width, out):
 
 @inlined
 def add_up(chunk, before):
-    """Replace differences by their sums, from the value before the chunk on; four at once shorten the chain."""
+    """Replace differences by their sums, starting with the value before the chunk; by fours, for a shorter chain."""
     one, two, three, i, total = u8(1), u8(2), u8(3), u8(0), u8(before)
     while i < u8(CHUNK):
         a, c = u8(chunk[i]), u8(chunk[i + two])
@@ -77,7 +77,7 @@ def unpack(codec, words, offsets, starts, first, last, out):
 
 @inlined
 def write_fields(fields, width, words):
-    """Write 128 fields of some bits as the words of a chunk, the four lanes at once. Precondition: 0 < width < 32."""
+    """Write 128 fields of `width` bits as the words of a chunk. Precondition: 0 < width < 32."""
     one, two, three = u8(1), u8(2), u8(3)
     a = b = c = d = k = used = at = u8(0)
     while k < u8(32):

@@ -1,4 +1,4 @@
-"""Hash tables with open addressing: linear probing from the slot that the hash gives, with wrap-around."""
+"""Hash tables with open addressing: linear probing from the slot of the hash, with wrap-around."""
 
 from .jit import i8, inlined, kernel, u8
 
@@ -34,7 +34,7 @@ def insert(pointers, fibers, coords, keys, places):
 def find(pointers, keys, ranks, fibers, coords, found):
     """found[k] = the rank of the slot of coordinate k in its fiber, or -1.
 
-    Precondition: a table has no slots, or a power of two of slots, at least one of them empty.
+    Precondition: the number of slots of a table is 0 or a power of two, and then at least one is empty.
     """
     for k in range(fibers.size):
         found[k] = -1

@@ -1,4 +1,4 @@
-"""The decorator of all kernels, and the internals of numba that they need, with fallbacks."""
+"""The decorator of all kernels, and numba internals with fallbacks."""
 
 import contextlib
 import functools
@@ -23,7 +23,7 @@ if not config.DISABLE_JIT:
 def kernel(function, cache=True, **options):
     """Compile `function` on first use, without the GIL, by default cached on disk.
 
-    Nothing calls kernels from C, so there is no wrapper for that (15 ms each).
+    Kernels are not called from C, so they have no wrapper for that (15 ms each).
 
     With NUMBA_DISABLE_JIT=1 the kernel runs as plain Python and gives the same results: integers wrap silently.
     """
@@ -48,7 +48,7 @@ def kernel(function, cache=True, **options):
 
 @contextlib.contextmanager
 def _cached_where_possible():
-    """A full disk would stop a call that has compiled its kernel, and needs no file."""
+    """Warn if the cache cannot be written, such as on a full disk: the compiled kernel needs no file."""
     try:
         yield
     except OSError:
@@ -61,63 +61,63 @@ def _warn_of_no_cache():
     warnings.warn(f"{what}; make room, or set NUMBA_CACHE_DIR to a writable folder", RuntimeWarning, stacklevel=2)
 
 
-FAULTS = (errors.NumbaError,)  # what numba raises for functions and arguments that it does not compile
+FAULTS = (errors.NumbaError,)  # raised by numba for functions and arguments that it cannot compile
 
 
 def is_compiled(function):
-    """Whether a kernel may call the function."""
+    """Return True if a kernel may call the function."""
     return callable(function) and (config.DISABLE_JIT or hasattr(function, "py_func"))
 
 
 def cache_folder():
-    """The folder that numba is told to keep its cache in, or an empty string."""
+    """The configured folder of numba's cache, or an empty string."""
     return config.CACHE_DIR
 
 
 def inlined(function):
-    """A piece that is inlined into other kernels: a third less to compile than a function that they call."""
+    """Inline a function into kernels, which takes a third less compilation than a called one."""
     return kernel(function, inline="always")
 
 
 def called(function):
-    """A piece that only other kernels call: without the wrapper for Python, a fifth less to compile."""
+    """Compile a function for calls by kernels only: without the Python wrapper it takes a fifth less compilation."""
     return kernel(function, no_cpython_wrapper=True)
 
 
 def lowest_bit(word):
-    """The place of the lowest bit that is set in a word. Precondition: there is one."""
+    """The number of the lowest set bit of a word. Precondition: a bit is set."""
     return (int(word) & -int(word)).bit_length() - 1
 
 
 def bit_length(word):
-    """The number of bits of a word up to the highest that is set. Precondition: there is one."""
+    """The number of bits of a word up to the highest set bit. Precondition: a bit is set."""
     return int(word).bit_length()
 
 
 def bit_count(word):
-    """The number of bits of a word that are set."""
+    """The number of set bits of a word."""
     return int(word).bit_count()
 
 
 if config.DISABLE_JIT:
 
     def prefetch(array, i):
-        """Ask for the cache line where array[i] begins, which a loop reads soon. `i` may lie outside the array."""
+        """Prefetch the cache line of array[i], which a loop reads soon. `i` may be outside the array."""
 
     def prefetch_for_write(array, i):
-        """Ask for the cache line of array[i], which a loop writes soon. `i` may lie outside the array.
+        """Prefetch the cache line of array[i], which a loop writes soon. `i` may be outside the array.
 
-        A processor foresees the next line of about 64 streams of writes. Beyond, each new line costs a full read.
+        A processor predicts the next lines of about 64 streams of writes. With more, each new line costs a full read.
         """
 
 else:
-    # A public way to prefetch and to count bits in a kernel would do instead.
+    # numba has no public functions to prefetch and to count bits in a kernel.
     from llvmlite import ir
     from numba.extending import intrinsic, overload
 
     def _prefetching(for_write):
         @intrinsic
-        def ask(_, array, i):
+        def request(_, array, i):
             def code(context, builder, signature, args):
                 made = context.make_array(signature.args[0])(context, builder, args[0])
                 byte, word = ir.IntType(8).as_pointer(), ir.IntType(32)
@@ -134,7 +134,7 @@ else:
 
             return numba.types.void(array, i), code
 
-        return ask
+        return request
 
     prefetch, prefetch_for_write = _prefetching(0), _prefetching(1)
 

@@ -1,12 +1,12 @@
 """Keys: the bits of all coordinates of an entry in stored order, in one or two 64-bit words.
 
-Numeric order of keys is lexicographic order of coordinates, and a prefix of a key names a fiber. The first of two words
-holds the upper 64 bits. `fields` is a tuple `right, left, mask` that gives the bits of each dimension. Each member is a
-tuple by word of tuples by dimension, and
+Numeric order of keys is lexicographic order of coordinates, and a prefix of a key identifies a fiber. The first of two
+words contains the upper 64 bits. `fields` is a tuple `right, left, mask` with the bits of each dimension. Each member
+is a tuple by word of tuples by dimension, and
 
     key[word] |= ((x & mask) >> left) << right        x |= (key[word] >> right) << left & mask
 
-The number of words is the length of a tuple, and therefore a constant to the compiler.
+The number of words is the length of a tuple, which is a constant for the compiler.
 """
 
 from .jit import called, u8

@@ -1,12 +1,12 @@
-"""Put entries straight at the places of their fibers, which are the coordinates of the first dimension.
+"""Write entries directly into their fibers, which are the coordinates of the first dimension.
 
-The entries of a fiber keep the order that they have, so that all other dimensions must be in order already. Fibers are
-counted, then each entry goes to the pointer of its fiber, which moves on.
+The entries of a fiber keep their order, so all other dimensions must be in order already. The entries of fibers are
+counted; then each entry is written at the cursor of its fiber, which advances.
 """
 
 from .jit import kernel, prefetch_for_write, u8
 
-AHEAD = u8(32)  # entries behind the one that is written, whose place is asked for (1 M entries: 2.6 ms, without 3.0)
+AHEAD_ENTRIES = u8(32)  # distance of the prefetched entry: 3.0 ms → 2.6 ms (1 M entries)
 
 
 @kernel
@@ -20,8 +20,8 @@ def count(column, begin, end, counts):
 
 @kernel
 def to_cursors(counts, last):
-    """Turn the counts of shares into where each share begins in each fiber: counts[share, fiber], those of the last
-    share apart.
+    """Turn the counts of shares into the start of each share in each fiber. counts[share, fiber]: of all but the last
+    share. last: the counts of the last share.
     """
     one, at, x = u8(1), u8(0), u8(0)
     while x < u8(last.size):
@@ -37,14 +37,14 @@ def to_cursors(counts, last):
 
 @kernel
 def place(column, other, payload, begin, end, cursors, indices, values):
-    """Write the entries begin … end of a matrix to their places, in whatever order.
+    """Write the entries begin … end of a matrix into their fibers, in any order.
 
     column: the first coordinates; other: the second ones. payload: None, or an item for each entry. cursors: the next
-    place in each fiber, which moves on.
+    free position in each fiber, which advances.
     """
     one, i, n = u8(1), u8(begin), u8(end)
     while i < n:
-        ahead = AHEAD if i + AHEAD + AHEAD < n else u8(0)
+        ahead = AHEAD_ENTRIES if i + AHEAD_ENTRIES + AHEAD_ENTRIES < n else u8(0)
         prefetch_for_write(cursors, u8(column[i + ahead + ahead]))
         q = u8(cursors[u8(column[i + ahead])])
         prefetch_for_write(indices, q)

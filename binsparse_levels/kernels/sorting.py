@@ -7,18 +7,18 @@ the number of words of a key.
 from .jit import called, kernel, prefetch, prefetch_for_write, u4, u8
 from .keys import key_at, out_of_range
 
-AHEAD = u8(4)  # words behind the cursor of a bucket, whose cache line is fetched
-BEHIND = u8(1024)  # words behind the record that is read: processors do not foresee reads beyond a page
-FEW = 24  # records that `repair` alone sorts as fast
+AHEAD_WORDS = u8(4)  # distance of the prefetched cache line from the cursor of a bucket
+READ_AHEAD_WORDS = u8(1024)  # distance of the prefetched record: processors do not predict reads beyond a page
+REPAIRED_RECORDS = 24  # that `repair` alone sorts as fast
 DIGIT = 11  # bits of the widest digit
-MANY_TIES = 0.08  # of the records: from then on all digits take less time than `repair`
+MANY_TIES = 0.08  # of the records, above which sorting all digits is faster than `repair`
 
 
 @kernel
 def scan(coords, fields, sizes):
-    """Whether the entries ascend strictly and every coordinate is in range.
+    """Check that the entries ascend strictly and every coordinate is in range.
 
-    Returns the numbers of descents and of equal neighbours, and whether a coordinate is out of range. Stops after the
+    Returns the numbers of descents and of equal neighbours, and 1 if a coordinate is out of range. Stops after the
     first block with a descent; the last two results cover all entries only if there is no descent.
     Precondition: at least one entry.
     """
@@ -69,7 +69,7 @@ def partition(coords, payload, fields, sizes, begin, end, top, cursor, records):
         high, low = key_at(coords, i, fields)
         place = cursor[high >> top]
         cursor[high >> top] = place + stride
-        prefetch_for_write(records, place + AHEAD)
+        prefetch_for_write(records, place + AHEAD_WORDS)
         records[place] = high
         if words == 2:
             records[place + one] = low
@@ -87,7 +87,7 @@ def count_digit(records, words, shift, count):
     while i < end:
         x = records[i]
         vary |= x ^ start
-        prefetch(records, i + BEHIND)
+        prefetch(records, i + READ_AHEAD_WORDS)
         count[(x >> shift) & inside] += u4(1)
         i += stride
     return vary
@@ -97,8 +97,8 @@ def count_digit(records, words, shift, count):
 def two_histograms(records, words, word, shift, digit, offsets):
     """Count two adjacent digits of one word, from bit `shift` up, and turn the counts into offsets in words.
 
-    Those of the second digit stand behind those of the first. Returns the bits that vary in each word, and the expected
-    number of pairs that are equal in both digits.
+    The offsets of the second digit are after those of the first. Returns the bits that vary in each word, and the
+    expected number of pairs that are equal in both digits.
     """
     one, zero = u8(1), u8(0)
     stride = u8(len(words) + 1)
@@ -117,7 +117,7 @@ def two_histograms(records, words, word, shift, digit, offsets):
         if len(words) == 2:
             vary_last |= records[i + one] ^ start_last
         x = records[i + word]
-        prefetch(records, i + BEHIND)
+        prefetch(records, i + READ_AHEAD_WORDS)
         offsets[(x >> s0) & mask] += u4(1)
         offsets[size + ((x >> s1) & mask)] += u4(1)
         i += stride
@@ -144,7 +144,7 @@ def digit_pass(source, target, words, word, shift, digit, offsets, begin):
         j = begin + ((source[i + word] >> s) & mask)
         to = u8(offsets[j])
         offsets[j] = to + stride
-        prefetch_for_write(target, to + AHEAD)
+        prefetch_for_write(target, to + AHEAD_WORDS)
         target[to] = source[i]
         target[to + one] = source[i + one]
         if len(words) == 2:
@@ -174,23 +174,23 @@ def digit_for_all(bits):
 
 @kernel
 def sort_buckets(records, words, starts, top, low, spare, target, offsets):
-    """Sort the records of every bucket starts[b] … starts[b + 1] stably into `target`; `repair` places a few of them.
+    """Sort the records of every bucket starts[b] … starts[b + 1] stably into `target`; `repair` completes the order.
 
-    Two digits of the highest bits that vary are sorted, and `repair` places the records that tie. This takes fewer
-    passes than all digits. Where ties are frequent, all digits are sorted, from the lowest up. Returns whether all
-    records are in order. top: no bit of the first word at or above it varies inside a bucket. low: the number of bits
-    of the last word that are in order already.
-    Precondition: `target` has no part of the records.
+    Two digits of the highest bits that vary are sorted, and `repair` sorts the records that tie. This takes fewer
+    passes than all digits. If ties are frequent, all digits are sorted, from the lowest up. Returns True if all records
+    are in order. top: no bit of the first word at or above it varies inside a bucket. low: the number of bits of the
+    last word that are in order already.
+    Precondition: `target` does not overlap the records.
     """
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
     sorted_all = True
-    often, wider = False, 0  # if the previous bucket had many ties, so has this one
+    often, wider = False, 0  # if the previous bucket had many ties, this one probably has too
     for b in range(starts.size - 1):
         n = starts[b + 1] - starts[b]
         bucket = records[starts[b] * stride : starts[b + 1] * stride]
         out = target[(starts[b] - starts[0]) * stride : (starts[b + 1] - starts[0]) * stride]
-        if n <= FEW or (len(words) == 1 and top <= floor):
+        if n <= REPAIRED_RECORDS or (len(words) == 1 and top <= floor):
             sorted_all &= n < 2 or (len(words) == 1 and top <= floor)
             i = u8(0)
             while i < u8(bucket.size):
@@ -201,7 +201,7 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
             one_pass(bucket, words, u8(floor), u8(top - floor), offsets, out)
             continue
         work = spare[: n * stride]
-        # A pass that writes to fewer places keeps more of them in L1; a few records in a hundred tie.
+        # A narrower digit keeps more of the output streams in L1; a few percent of the records tie.
         digit = (10 if n > 40_000 else (9 if n > 10_000 else 8)) + wider
         word, shift = 0, max(floor, top - 2 * digit)
         aimed = every = often
@@ -211,7 +211,7 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
         source = bucket
         while True:
             vary, vary_last, ties = two_histograms(source, words, u8(word), u8(shift), u8(digit), offsets)
-            if not aimed:  # the bits that vary may lie lower than expected
+            if not aimed:  # the bits that vary may be lower than expected
                 aimed = True
                 height = 0
                 while height < 64 and vary >> u8(height) != u8(0):
@@ -251,9 +251,9 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
 
 @kernel
 def repair(records, words):
-    """Insert each record that is less than the record before it at its place, stably; return whether keys are equal.
+    """Sort by insertion, stably. Returns True if some keys are equal.
 
-    Precondition: few records are out of order, and none by far.
+    Precondition: few records are out of order, and each is close to its place.
     """
     one, stride, tail = u8(1), u8(len(words) + 1), u8(len(words) - 1)
     equal = False
@@ -283,9 +283,9 @@ def repair(records, words):
 def join_equal(records, typed, last, words, count):
     """Keep one record for each key, moved to the front, with the first payload or the last; return their number.
 
-    Each record is written at the place of its key, which moves only where the key changes, without a branch.
-    typed: None, or a view of the records in the data type of the payloads, whose size divides a word, to add them.
-    Precondition: sorted, and there is at least one.
+    Each record is written at the position of its key, which advances only if the key changes, without a branch.
+    typed: None, or, to sum payloads, a view of the records in their data type, whose size divides a word.
+    Precondition: the records are sorted, and there is at least one.
     """
     one, stride, tail = u8(1), u8(len(words) + 1), u8(len(words) - 1)
     at, i, end = u8(0), stride, u8(count) * stride
@@ -314,7 +314,7 @@ def join_equal(records, typed, last, words, count):
 def number_partitions(keys, splitters, numbers, counts):
     """numbers[i] = the number of splitters that are at most key i.
 
-    A branch-free count beats bisection, since there are few splitters (30 splitters: 12 ns against 80).
+    A branch-free count is faster than bisection for few splitters: 80 ns → 12 ns (30 splitters).
     """
     i, n, one = u8(0), u8(keys.size), u8(1)
     while i < n:

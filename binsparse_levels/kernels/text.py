@@ -1,10 +1,10 @@
-"""Numbers in text. Digits become the nearest floating-point number in the way of Eisel and Lemire."""
+"""Numbers in text. Digits become the nearest floating-point number by the algorithm of Eisel and Lemire."""
 
 from . import jit
 from .jit import called, i8, inlined, kernel, u8
 
-LEAST, MOST = -342, 308  # powers of ten that can follow 19 digits
-_DIGITS = u8(19)  # any number of so many digits fits in a word
+MIN_POWER, MAX_POWER = -342, 308  # powers of ten that can follow 19 digits
+_DIGITS = u8(19)  # of the longest numbers that always fit in a word
 _TAB, _LINE, _RETURN, _SPACE, _PLUS, _MINUS, _POINT, _EXPONENT = 9, 10, 13, 32, 43, 45, 46, 101
 _ZERO, _LOWER = u8(48), 32
 
@@ -20,7 +20,7 @@ def _product(a, b):
 
 @called
 def _nearest(digits, power, factor):
-    """The bits of the number nearest to digits * 10**power, and whether they are certain.
+    """The bits of the number nearest to digits * 10**power, and True if they are certain.
 
     factor: the first 64 bits of 10**power.
     """
@@ -28,7 +28,7 @@ def _nearest(digits, power, factor):
     upper, lower = _product(digits << shift, factor)
     top = upper >> u8(63)
     fraction, rest = upper >> (top + u8(9)), upper & u8(0x1FF)
-    # Further bits of the power may carry; or the number lies in the middle of two.
+    # Further bits of the power may carry; or the number is in the middle of two.
     certain = rest != u8(0x1FF) and not (rest == u8(0) and lower == u8(0) and fraction & u8(3) == u8(1))
     fraction = (fraction + (fraction & u8(1))) >> u8(1)
     exponent = ((217706 * power) >> 16) + 1086 + i8(top) - i8(shift) + i8(fraction >> u8(53))
@@ -37,11 +37,11 @@ def _nearest(digits, power, factor):
 
 @kernel
 def parse_table(text, comment, of_floats, powers, cells, doubts):
-    """Numbers between white space, a row of them in each line, into cells[column, row]: integers, or bits of floats.
+    """Parse lines of numbers separated by white space into cells[column, row]: integers, or the bits of floats.
 
-    Where the digits alone do not determine a number, doubts[column, row] is true, and the cell is where its text is.
-    Returns the number of rows and of doubts; -1 rows where a line has another count of numbers. Precondition: the text
-    ends with a line's end.
+    If the digits alone do not determine a number, doubts[column, row] is true, and the cell is the offset of its text.
+    Returns the number of rows and of doubts; -1 rows if a line has another number of fields. Precondition: the text
+    ends with the end of a line.
     """
     at, end, row, doubtful, width = u8(0), u8(len(text)), u8(0), 0, u8(len(of_floats))
     while at < end:
@@ -85,9 +85,9 @@ def parse_table(text, comment, of_floats, powers, cells, doubts):
                     certain = certain and u8(0) < at - first < u8(5)
                     power += -exponent if lessened else exponent
                 if digits != u8(0):
-                    certain = certain and LEAST <= power <= MOST
+                    certain = certain and MIN_POWER <= power <= MAX_POWER
                     if certain:
-                        digits, certain = _nearest(digits, power, powers[power - LEAST])
+                        digits, certain = _nearest(digits, power, powers[power - MIN_POWER])
                 digits |= u8(negative) << u8(63)
             else:
                 certain = u8(0) < count < _DIGITS

@@ -1,6 +1,6 @@
-"""A line on a terminal while numba compiles. A pipe gets none.
+"""A notice while numba compiles, on a terminal only.
 
-numba reports when it compiles (`numba.core.event`), and nothing when it finds machine code on disk.
+numba reports compilation (`numba.core.event`), but not the use of machine code on disk.
 """
 
 import sys
@@ -11,13 +11,13 @@ from numba.core import event
 class _Listener(event.Listener):
     """Prints one line when the first kernel of this package is compiled."""
 
-    said = False
+    printed = False
 
     def on_start(self, event):
         function = getattr(event.data["dispatcher"], "py_func", None)
         ours = str(getattr(function, "__module__", "")).startswith("binsparse_levels")
-        if ours and not self.said and sys.stderr.isatty():
-            self.said = True
+        if ours and not self.printed and sys.stderr.isatty():
+            self.printed = True
             print("binsparse_levels: compiling kernels, once on this machine", file=sys.stderr, flush=True)
 
     def on_end(self, event):
@@ -25,5 +25,5 @@ class _Listener(event.Listener):
 
 
 def report_compiling():
-    """Listen to numba from now on."""
+    """Register the listener with numba."""
     event.register("numba:compile", _Listener())

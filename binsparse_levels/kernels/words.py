@@ -1,6 +1,6 @@
 """Bits in words: the set bits of fibers of bytes, and sequences of ascending numbers in the form of Elias and Fano.
 
-Such a sequence splits each number into `low` lower bits, which lie side by side in `lows`, and the rest: for number q,
+Such a sequence splits each number into `low` lower bits, which are concatenated in `lows`, and the rest: for number q,
 bit (number >> low) + q of `highs` is set. Words have 64 bits, the lowest first.
 """
 
@@ -10,26 +10,26 @@ from .jit import i8, inlined, kernel, u8
 
 @inlined
 def trailing_zeros(word):
-    """The place of the lowest bit that is set. Precondition: there is one."""
+    """The number of the lowest set bit. Precondition: a bit is set."""
     return jit.lowest_bit(word)
 
 
 @inlined
-def octets_at(octets, at, count):
-    """The bytes from `at` on as a word, the lowest first: eight of them, or as many as `count` says."""
+def bytes_at(raw, at, count):
+    """The bytes from `at` on as a word, the lowest first: `count` bytes, at most eight."""
     word = u8(0)
-    if u8(count) >= u8(8):  # a processor loads them at once
+    if u8(count) >= u8(8):  # compiled to a single load
         for b in range(8):
-            word |= u8(octets[u8(at) + u8(b)]) << (u8(b) << u8(3))
+            word |= u8(raw[u8(at) + u8(b)]) << (u8(b) << u8(3))
         return word
     for b in range(u8(count)):
-        word |= u8(octets[u8(at) + b]) << (b << u8(3))
+        word |= u8(raw[u8(at) + b]) << (b << u8(3))
     return word
 
 
 @inlined
 def lower_bits(lows, q, low, skipped=0):
-    """The lower bits of number q, where the first number begins behind `skipped` bits."""
+    """The lower bits of number q. skipped: the number of bits before the first number."""
     at = u8(q) * u8(low) + u8(skipped)
     k, shift = at >> u8(6), at & u8(63)
     word = (u8(lows[k]) >> shift) | ((u8(lows[k + u8(1)]) << u8(1)) << (u8(63) - shift))
@@ -38,9 +38,9 @@ def lower_bits(lows, q, low, skipped=0):
 
 @inlined
 def lower_width(n, size, count):
-    """How many lower bits each of `count` numbers below n * size has: the last power of two up to their quotient.
+    """The number of lower bits of each of `count` numbers below n * size: the binary logarithm of their quotient.
 
-    57 at most, so that they lie in the eight bytes from that of the first one on.
+    At most 57, so that they are in eight bytes from the byte of the first bit on.
     """
     if not u8(count):
         return u8(0)
@@ -50,8 +50,8 @@ def lower_width(n, size, count):
 
 
 @inlined
-def behind_zeros(highs, bit, zeros):
-    """The place behind so many bits of 0, which are counted from `bit` on. Precondition: there are as many."""
+def after_zeros(highs, bit, zeros):
+    """The number of the bit after `zeros` bits of 0 from `bit` on. Precondition: there are enough."""
     if not zeros:
         return bit
     at = bit >> u8(6)
@@ -60,7 +60,7 @@ def behind_zeros(highs, bit, zeros):
     while count < zeros:
         zeros -= count
         at += u8(1)
-        while zeros > u8(512):  # eight words, which are counted in a vector, have no more
+        while zeros > u8(512):  # more than in eight words, whose count is vectorized
             for k in range(u8(8)):
                 zeros -= u8(jit.bit_count(~u8(highs[at + k])))
             at += u8(8)
@@ -73,7 +73,7 @@ def behind_zeros(highs, bit, zeros):
 
 @inlined
 def ones_from(highs, bit, most):
-    """How many bits of 1 follow each other from `bit` on, `most` at most. Precondition: a bit of 0 follows them."""
+    """The number of consecutive bits of 1 from `bit` on, at most `most`. Precondition: a bit of 0 follows them."""
     count = u8(0)
     while count < most:
         word = ~u8(highs[(bit + count) >> u8(6)]) >> ((bit + count) & u8(63))
@@ -102,10 +102,10 @@ def put_numbers(numbers, low, lows, highs):
 
 @kernel
 def get_numbers(highs, before, bit, lows, skipped, low, first, out):
-    """Fill `out` with the numbers first, first + 1 … of a sequence. Returns how many there are.
+    """Fill `out` with the numbers first, first + 1 … of a sequence. Returns their number.
 
-    highs: some words of it, behind `before` bits. bit: of `highs`, where number `first` may be. lows: the lower bits of
-    these numbers, from `skipped` bits on.
+    highs: some words of it, after `before` bits. bit: of `highs`, the first that may belong to number `first`. lows:
+    the lower bits of these numbers, after `skipped` bits.
     """
     q, count = u8(0), u8(len(out))
     words = u8(len(highs))
@@ -126,7 +126,7 @@ def get_numbers(highs, before, bit, lows, skipped, low, first, out):
 
 @kernel
 def list_fibers(pointers, highs, lows, low, size, at, out):
-    """The coordinates in the fibers `at` of a level whose numbers are p * size + x. Precondition: sound arrays."""
+    """List the coordinates of the fibers `at` of a level with the numbers p * size + x. Precondition: valid arrays."""
     k = u8(0)
     for f in range(len(at)):
         p = u8(at[f])
@@ -149,43 +149,43 @@ def list_fibers(pointers, highs, lows, low, size, at, out):
 
 @kernel
 def find_number(pointers, highs, lows, low, size, p, x):
-    """The place in the sequence of the number of a coordinate x in fiber p, or -1. Precondition: sound arrays.
+    """The index in the sequence of the number of a coordinate x in fiber p, or -1. Precondition: valid arrays.
 
-    Numbers with the same upper bits lie between two bits of 0, which are counted word by word.
+    Numbers with the same upper bits are between two bits of 0, which are counted word by word.
     """
     base, first, end = u8(p) * u8(size), u8(pointers[p]), u8(pointers[p + 1])
     if first == end:
         return i8(-1)
     begin, upper = base >> u8(low), (base + u8(x)) >> u8(low)
-    bit = behind_zeros(highs, begin + first, upper - begin)
+    bit = after_zeros(highs, begin + first, upper - begin)
     lower, q = (base + u8(x)) & ((u8(1) << u8(low)) - u8(1)), bit - upper
-    behind = q + ones_from(highs, bit, end - q)
-    while q < behind:
-        middle = (q + behind) >> u8(1)
+    end = q + ones_from(highs, bit, end - q)
+    while q < end:
+        middle = (q + end) >> u8(1)
         found = lower_bits(lows, middle, low)
         if found == lower:
             return i8(middle)
         if found < lower:
             q = middle + u8(1)
         else:
-            behind = middle
+            end = middle
     return i8(-1)
 
 
 @kernel
-def find_numbers(pointers, highs, lows, low, size, at, wanted, found):
+def find_numbers(pointers, highs, lows, low, size, at, coords, found):
     """`find_number` for each fiber and coordinate."""
     for f in range(len(at)):
-        found[f] = find_number(pointers, highs, lows, low, size, at[f], wanted[f])
+        found[f] = find_number(pointers, highs, lows, low, size, at[f], coords[f])
 
 
 @kernel
-def list_bits(octets, width, out):
-    """The numbers, in their fibers of `width` bytes, of all bits that are set."""
+def list_bits(raw, width, out):
+    """List the numbers of all set bits, relative to their fibers of `width` bytes."""
     k = u8(0)
-    for f in range(u8(len(octets)) // u8(max(width, 1))):
+    for f in range(u8(len(raw)) // u8(max(width, 1))):
         for b in range(u8(0), u8(width), u8(8)):
-            word = u8(octets_at(octets, f * u8(width) + b, u8(width) - b))
+            word = u8(bytes_at(raw, f * u8(width) + b, u8(width) - b))
             while word != u8(0):
                 out[k] = i8((b << u8(3)) + u8(trailing_zeros(word)))
                 word &= word - u8(1)
@@ -193,20 +193,20 @@ def list_bits(octets, width, out):
 
 
 @kernel
-def rank_bit(octets, width, pointers, p, cell):
-    """The place of the bit of a cell of fiber p among the set bits of all fibers, or -1."""
+def rank_bit(raw, width, pointers, p, cell):
+    """The rank of the bit of a cell of fiber p among the set bits of all fibers, or -1."""
     start, last, bit = u8(p) * u8(width), u8(cell) >> u8(3), u8(cell) & u8(7)
-    octet = u8(octets[start + last])
-    if not (octet >> bit) & u8(1):
+    byte = u8(raw[start + last])
+    if not (byte >> bit) & u8(1):
         return i8(-1)
-    count = u8(pointers[p]) + u8(jit.bit_count(octet & ((u8(1) << bit) - u8(1))))
+    count = u8(pointers[p]) + u8(jit.bit_count(byte & ((u8(1) << bit) - u8(1))))
     for b in range(last):
-        count += u8(jit.bit_count(octets[start + u8(b)]))
+        count += u8(jit.bit_count(raw[start + u8(b)]))
     return i8(count)
 
 
 @kernel
-def rank_bits(octets, width, pointers, at, cells, found):
+def rank_bits(raw, width, pointers, at, cells, found):
     """`rank_bit` for each fiber and cell."""
     for f in range(len(at)):
-        found[f] = rank_bit(octets, width, pointers, at[f], cells[f])
+        found[f] = rank_bit(raw, width, pointers, at[f], cells[f])

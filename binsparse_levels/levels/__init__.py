@@ -1,4 +1,4 @@
-"""Level kinds, one file each. A further kind is a file and a line here."""
+"""Level kinds, one file each. To add a kind, add a file and import it here."""
 
 from .band import Band as Band
 from .base import LEVELS as LEVELS
@@ -20,4 +20,4 @@ from .run import Run as Run
 from .sparse import Sparse as Sparse
 from .sparse import listing as listing
 
-OURS = tuple(LEVELS.values())  # the kinds of the package, which others register theirs beside
+OURS = tuple(LEVELS.values())  # the kinds of this package; other packages register more

@@ -5,7 +5,7 @@
     1 2 3 .        |      band_starts_1 [1, 0, 0]
                    `- element   values [5, 0, 7, 1, 2, 3]
 
-Row 0 stores the columns 1, 2 and 3, the zero among them.
+Row 0 stores the columns 1, 2 and 3, including a zero.
 """
 
 from __future__ import annotations
@@ -23,12 +23,12 @@ from .positions import (
     Positions,
     Window,
     as_array,
+    coordinates_at,
     covered,
     in_ranges,
     items_at,
     ranges,
     signed,
-    through,
 )
 from .registry import register
 
@@ -61,44 +61,44 @@ class Band(Pointed):
 
     def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
         made = self._around(entries, coords[0])
-        if distinct and int(made["ptr"][-1]) == len(coords[0]):  # no coordinate lies between
+        if distinct and int(made["ptr"][-1]) == len(coords[0]):  # every coordinate of the bands has an entry
             return made, None
         return super().split(dims, entries, coords, distinct=distinct)
 
     @staticmethod
     def _around(entries: Array, x: Array) -> dict[str, Array]:
         """The bands from the first to the last entry of each fiber. entries: pointers to these."""
-        first, behind = signed(entries[:-1]), signed(entries[1:])
-        there = first < behind
+        first, stop = signed(entries[:-1]), signed(entries[1:])
+        there = first < stop
         starts, ends = np.zeros((2, len(first)), np.int64)
-        starts[there], ends[there] = x[first[there]], x[behind[there] - 1] + 1
+        starts[there], ends[there] = x[first[there]], x[stop[there] - 1] + 1
         return {"ptr": np.append(0, np.cumsum(ends - starts)), "start": starts}
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         origins, begins, counts = self._covered(arrays, positions, window[0])
-        x = through(window[0], ranges(begins, counts))
+        x = coordinates_at(window[0], ranges(begins, counts))
         return counts, [x], x + np.repeat(origins, counts)
 
-    def _covered(self, arrays: Arrays, positions: Positions, wanted: Positions) -> tuple[Array, Array, Array]:
-        """The child that coordinate 0 of each fiber would have; where in the window it begins, and how often it is."""
-        first, behind = self.bounds(arrays, positions)
+    def _covered(self, arrays: Arrays, positions: Positions, selected: Positions) -> tuple[Array, Array, Array]:
+        """The child that coordinate 0 of each fiber would have; the band's first index and its count in the window."""
+        first, stop = self.bounds(arrays, positions)
         starts = items_at(arrays["start"], positions).astype(np.int64)
-        return first - starts, *covered(wanted, starts, starts + behind - first)
+        return first - starts, *covered(selected, starts, starts + stop - first)
 
     def cut(self, arrays: Arrays, dims: Sequence[int], window: Window) -> Built:
-        (wanted,), fibers = window, range(len(arrays["start"]))
-        origins, begins, counts = self._covered(arrays, fibers, wanted)
+        (selected,), fibers = window, range(len(arrays["start"]))
+        origins, begins, counts = self._covered(arrays, fibers, selected)
         starts = np.where(counts, begins, 0).astype(arrays["start"].dtype)
         made = {"ptr": pointers_to(counts, arrays["ptr"].dtype), "start": starts}
-        if len(counts) == 1 and counts[0] and isinstance(wanted, range):  # which may be long
-            child = wanted.start + int(begins[0]) * wanted.step + int(origins[0])
-            return made, range(child, child + int(counts[0]) * wanted.step, wanted.step)
-        return made, through(wanted, ranges(begins, counts)) + np.repeat(origins, counts)
+        if len(counts) == 1 and counts[0] and isinstance(selected, range):  # which may be long
+            child = selected.start + int(begins[0]) * selected.step + int(origins[0])
+            return made, range(child, child + int(counts[0]) * selected.step, selected.step)
+        return made, coordinates_at(selected, ranges(begins, counts)) + np.repeat(origins, counts)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         pointers = arrays["ptr"]
-        first, behind = self.bounds(arrays, positions, int(pointers[-1:][0]))
-        counts = behind - first
+        first, stop = self.bounds(arrays, positions, int(pointers[-1:][0]))
+        counts = stop - first
         local = {"ptr": pointers_to(counts, pointers.dtype), "start": items_at(arrays["start"], positions)}
         return local, in_ranges(first, counts)
 
@@ -127,9 +127,9 @@ class Band(Pointed):
             yield Problem(f"start[{p}]", what)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        first, behind = (arrays["ptr"][x].astype(np.int64) for x in (positions, positions + 1))
+        first, stop = (arrays["ptr"][x].astype(np.int64) for x in (positions, positions + 1))
         offset = coords[0].astype(np.int64) - arrays["start"][positions].astype(np.int64)
-        return np.where((offset >= 0) & (offset < behind - first), first + offset, -1)
+        return np.where((offset >= 0) & (offset < stop - first), first + offset, -1)
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (2 * n + 1) * itemsize

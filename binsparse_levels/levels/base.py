@@ -1,4 +1,4 @@
-"""What a level kind is: a relation (p, i_0 … i_{r-1}) ↔ q.
+"""The interface of level kinds. A level is a relation (p, i_0 … i_{r-1}) ↔ q.
 
 `p` is a position of the level itself: the number of a fiber. The `i` are coordinates in the dimensions of the level.
 `q` is a position of the level below. Every method takes the same names:
@@ -7,7 +7,7 @@
     dims     the sizes of the dimensions that the level covers
     arrays   the arrays of the level, by role
 
-A kind holds parameters, and neither a shape nor arrays. A new kind is a subclass in a file of its own, decorated with
+A level stores parameters, and neither a shape nor arrays. A new kind is a subclass in a separate file, decorated with
 `register`. `binsparse_levels.testing` checks the laws of a kind.
 """
 
@@ -39,21 +39,20 @@ from .positions import (
 )
 
 Arrays: TypeAlias = Mapping[str, Array]
-Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child positions, lengths that do not fit
+Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child positions, faulty lengths
 Built: TypeAlias = tuple[dict[str, Array], Children]  # arrays by role, child positions
-# How many entries each fiber has, or pointers to them (see `as_pointers`); their coordinates; their child positions.
+# The number of entries of each fiber, or pointers to them (see `as_pointers`); their coordinates; their children.
 Expanded: TypeAlias = tuple[int | Array, list[Array], Children]
 Split: TypeAlias = tuple[dict[str, Array], Array | None]  # arrays by role, pointers to the entries of each child
 
 
 class Owners(NamedTuple):
-    """The fibers that some children belong to.
+    """The fibers to which some children belong.
 
-    fibers: the parents. counts: how many of the children each has. coords: the coordinates of each child. Where
-    several coordinates share a child, these are the first. spans: how many coordinates, consecutive in the last
-    dimension of the level, share the child; 0 for a child that no entry reaches. A number in place of an array of
-    counts or spans holds for every fiber or child. numbers: the place in `fibers` of each child's parent; None: they
-    ascend, as `counts` tell.
+    fibers: the parents. counts: the number of these children in each. coords: the coordinates of each child; the first
+    ones, if several coordinates share it. spans: the number of coordinates, consecutive in the last dimension of the
+    level, that share the child; 0 for a child that no entry reaches. A single number for counts or spans applies to
+    every fiber or child. numbers: the index in `fibers` of each child's parent; None: they ascend as in `counts`.
     """
 
     fibers: range
@@ -64,23 +63,23 @@ class Owners(NamedTuple):
 
     @property
     def parents(self) -> Array:
-        """The place in `fibers` of the parent of each child."""
+        """The index in `fibers` of the parent of each child."""
         return np.repeat(np.arange(len(self.fibers)), self.counts) if self.numbers is None else self.numbers
 
 
 OWN = __name__.partition(".")[0]  # the name of this package
-MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are made for each dimension
+MAX_RANK = 2**16  # an upper bound of `Limits.rank`: some objects are created for each dimension
 
-# What the fused pass does with a dimension: of a dense level, the first of a sparse level, a further dimension of it.
+# Codes of dimensions for the fused pass: of a dense level, the first of a sparse level, a further dimension of it.
 DENSE, SPARSE, CONTINUED = range(3)
-INTEGERS = ("index", "pointer", "integer")  # the classes of arrays that are of any integer type
+INTEGERS = ("index", "pointer", "integer")  # the classes of arrays of any integer type
 
 
 class ArraySpec(NamedTuple):
-    """One array of a level: its stored name, its class, and the dimension of the level that an index belongs to.
+    """One array of a level: its stored name, its class, and the dimension of the level to which an index belongs.
 
-    holds: `index` (coordinates), `pointer` (where the children of each fiber begin, and behind the last where they
-    end), `integer` (other integers of any type), `bool`, `byte`, or `word` (uint64).
+    holds: `index` (coordinates), `pointer` (the first child of each fiber, and the end of the last), `integer` (other
+    integers of any type), `bool`, `byte`, or `word` (uint64).
     """
 
     name: str
@@ -89,7 +88,7 @@ class ArraySpec(NamedTuple):
 
     @classmethod
     def pointers(cls, depth: int) -> ArraySpec:
-        """The pointers of a level below so many dimensions."""
+        """The pointers of a level below `depth` dimensions."""
         return cls(f"pointers_to_{depth}", "pointer")
 
 
@@ -100,17 +99,17 @@ class Level(ABC):
     Class attributes
     ----------------
     kind: the name, in the notation and as `level_desc` in a descriptor.
-    specified: whether the Binsparse specification has the kind. Others are stored under an extension name.
-    package: where the kind comes from, in its stored name; by default the top-level package of the class's module.
-    version: of the layout of the arrays. A file of another version is refused. Of a class of a program or a notebook
-        that says none, the text of `build` and `expand` counts.
-    ordered: whether a fiber is listed in lexicographic order.
-    unique: whether a fiber lists no coordinate twice. Every kind does; a law holds it to that.
-    monotone: whether the children of a fiber come before those of the next fiber.
-    padded: whether the level stores coordinates that were not entries.
-    gaps: whether the level has child positions that no entry reaches.
-    shares: whether several coordinates may have the same child.
-    refuses: whether there are tensors that the kind cannot hold.
+    specified: True if the Binsparse specification has the kind. Others are stored under an extension name.
+    package: the package of the kind, in its stored name; by default the top-level package of the class's module.
+    version: of the layout of the arrays. A file of another version is refused. A class in a program or a notebook
+        without a version is identified by a checksum of `build` and `expand`.
+    ordered: True if a fiber is listed in lexicographic order.
+    unique: True if a fiber lists no coordinate twice. This is required, and a law checks it.
+    monotone: True if the children of a fiber come before those of the next fiber.
+    padded: True if the level stores coordinates that were not entries.
+    gaps: True if the level has child positions that no entry reaches.
+    shares: True if several coordinates may have the same child.
+    refuses: True if there are tensors that the kind cannot store.
 
     >>> [(level.kind, level.rank, level.specified) for level in parse_format("dense, bitmap(2)").levels]
     [('dense', 1, True), ('bitmap', 2, False)]
@@ -154,46 +153,46 @@ class Level(ABC):
 
     @classmethod
     def samples(cls) -> tuple[Level, ...]:
-        """Levels of the kind for tests and examples: one of each rank up to 3, where the kind takes it."""
+        """Levels of the kind for tests and examples: one of each possible rank up to 3."""
         return tuple(cls(rank) for rank in range(cls.min_rank, min(cls.max_rank, 3) + 1))
 
     @property
     def ascending(self) -> bool:
-        """Whether child positions ascend in the order in which the level lists its fibers."""
+        """True if child positions ascend in the order in which the level lists its fibers."""
         return self.ordered and self.monotone
 
-    # What a kind must say
+    # Required of a kind
 
     @abstractmethod
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         """The arrays of the level by role, each with its stored name and its class.
 
-        depth: how many dimensions lie above. root: whether the level is the first of the tree, which is one fiber.
+        depth: the number of dimensions above. root: True for the first level of the tree, which is one fiber.
         """
 
     @abstractmethod
     def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
-        """From the lengths of the arrays alone: the number of child positions, and every length that does not fit.
+        """The number of child positions, and every faulty length, from the lengths of the arrays alone.
 
-        `n` and the answer are None where only the data can tell.
+        `n` and the number are None if they depend on the data.
         """
 
     @abstractmethod
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
-        """The arrays that hold these entries, and the child position of each. Both may share memory with the input.
+        """The arrays that store these entries, and the child position of each. Both may share memory with the input.
 
-        A kind that shares takes one more argument, `same`: a number for each entry. Two neighbouring coordinates have
-        the same number where the levels below store the same under both.
+        A kind that shares has one more parameter, `same`: a number for each entry. Two neighbouring coordinates have
+        the same number if the levels below them are equal.
 
         Precondition: entries ascend by parent, then by `coords`, which are signed integers. Entries repeat both only
-        where they differ in a level below. Raises FormatError, naming the fiber, for entries that the kind cannot hold.
+        if they differ in a level below. Raises FormatError, naming the fiber, for entries that the kind cannot store.
         """
 
     @abstractmethod
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         """The entries of the fibers at `positions` inside `window`: counts, coordinates, child positions.
 
-        Counts are an array of the number in each fiber, a number that all have, or pointers, an array longer by one.
+        Counts are an array with the number of each fiber, a number for all, or pointers, an array longer by one.
         """
 
     @abstractmethod
@@ -201,36 +200,36 @@ class Level(ABC):
         """Yield every broken invariant; the path names the array by its role. Without `order`, only faults that would
         index memory wrongly.
 
-        Precondition: the arrays are one-dimensional and of a type of their class, and `lengths` finds nothing.
+        Precondition: the arrays are one-dimensional and of a type of their class, and `lengths` reports no problem.
         """
 
     @abstractmethod
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
-        """The size of the arrays in bytes, from counts alone; None where counts do not determine it."""
+        """The size of the arrays in bytes, from counts alone; None if counts do not determine it."""
 
-    # What makes a kind faster, or lets it read less of a file. Each default follows from the members above.
+    # Optional methods, which make a kind faster, or read less of a file. Each default follows from the members above.
 
     def fused(self) -> tuple[int, ...] | None:
-        """DENSE, SPARSE or CONTINUED for each dimension, where the fused pass can write the level (see
-        `engine.emission`); None where only `build` will do.
+        """DENSE, SPARSE or CONTINUED for each dimension, if the fused pass can write the level (see `engine.emission`);
+        None if it requires `build`.
         """
         return None
 
     def join(self) -> Literal["cells", "lists"] | None:
-        """How parts of a level are joined array by array. None: through their entries.
+        """The method of joining parts of a level array by array. None: parts are joined through their entries.
 
         "cells": it has no arrays, and child positions are numbers of cells. "lists": it has an index for each
-        dimension, and below the root a pointer; children follow each other in the order of the entries.
+        dimension, and below the root a pointer; children are in the order of the entries.
         """
         return None
 
     def loop(self, root: bool) -> str | None:
         """Python statements that list fiber `p` in the order of `expand`. None: the entries of the tree are unpacked.
 
-        Before each `yield` the text sets `q` and `i0`, `i1` …; the next level goes there. It knows `p`, the arrays by
-        role, `size0`, `size1` … of the dimensions, `n` and `children` (how many positions and children there are),
-        `range`, what `helpers` names, and names of its own. All numbers are unsigned; a law runs the text with plain
-        integers: compare before you subtract. Where the text begins with a loop, threads share it.
+        Before each `yield` the text sets `q` and `i0`, `i1` …; the next level is inserted there. It can use `p`, the
+        arrays by role, `size0`, `size1` … of the dimensions, `n` and `children` (the numbers of positions and of
+        children), `range`, the names of `helpers`, and local names. All numbers are unsigned; a law runs the text with
+        plain integers: compare before you subtract. If the text begins with a loop, threads share it.
 
         >>> print(Sparse().loop(root=False))
         for q in range(ptr[p], ptr[p + 1]):
@@ -240,7 +239,7 @@ class Level(ABC):
         return None
 
     def helpers(self) -> Mapping[str, Callable[..., Any]]:
-        """Functions of numba that `loop` calls, by name. They take unsigned numbers and arrays, and give numbers."""
+        """Numba functions that `loop` calls, by name, from unsigned numbers and arrays to numbers."""
         return {}
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
@@ -257,10 +256,10 @@ class Level(ABC):
         return children
 
     def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
-        """`build` from pointers to the entries of each fiber, which returns pointers to the entries of each child.
+        """`build` from pointers to the entries of each fiber. Returns arrays and pointers to the entries of each child.
 
-        None stands for pointers where each child has one entry. distinct: no two entries of a fiber have the same
-        coordinates. A kind that answers `fused` may override this.
+        The pointers are None if each child has one entry. distinct: no two entries of a fiber have the same
+        coordinates. A kind with a `fused` pass may override this.
         """
         n = len(entries) - 1
         parents = np.repeat(np.arange(n), np.diff(signed(entries))) if n != 1 else np.broadcast_to(0, len(coords[0]))
@@ -283,7 +282,7 @@ class Level(ABC):
         return children[row.ravel()[len(child) :]]
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
-        """The child positions of the fibers at `positions` inside `window`, each once."""
+        """The distinct child positions of the fibers at `positions` inside `window`."""
         children = as_positions(self.expand(arrays, dims, positions, window)[2])
         return as_array(children)[np.sort(np.unique(children, return_index=True)[1])] if self.shares else children
 
@@ -298,25 +297,25 @@ class Level(ABC):
         return below_fibers(as_pointers(counts, n), below if isinstance(below, int) else items_at(below, child))
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built | None:
-        """The fibers at `positions` as a level of their own, and the children they had. None: the kind is read whole.
+        """The fibers at `positions` as a separate level, and their original children. None: the kind is read whole.
 
-        Children outside `window` may be left out. The arrays may lie in a file and be unchecked: the method reads only
-        what it needs, and checks every number before it indexes with it. Raises ArrayError for a number that is wrong.
+        Children outside `window` may be omitted. The arrays may be unchecked arrays in a file: the method reads only
+        the required items, and checks every number before it indexes with it. Raises ArrayError for a faulty number.
         """
         return None
 
     def cut(self, arrays: Arrays, dims: Sequence[int], window: Window) -> Built | None:
-        """The level inside `window`, where coordinates count from its start, and the children that are left.
+        """The level inside `window`, with coordinates relative to its start, and the remaining children.
 
-        For kinds with more coordinates than numbers, and needed where coordinates share children. None: the entries
-        are listed one by one.
+        For kinds with more coordinates than numbers; required if coordinates share children. None: the entries are
+        listed one by one.
         """
         return None
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
         """The inverse of `expand`: the parents of these children, and their coordinates.
 
-        The arrays may lie in a file, as for `part`. The default reads the level whole.
+        The arrays may be in a file, as for `part`. The default reads the level whole.
         Precondition: at least one child.
         """
         whole = {role: array[:] for role, array in arrays.items()}
@@ -326,12 +325,12 @@ class Level(ABC):
         child, owner = as_array(below)[order], np.repeat(np.arange(n), np.diff(as_pointers(counts, n)))[order]
         if not len(child):
             return Owners(range(1), len(children), [np.zeros(len(children), np.int64) for _ in dims], 0)
-        first, behind = (np.searchsorted(child, as_array(children), side) for side in ("left", "right"))
-        owners = owner[np.maximum(behind - 1, 0)]  # a child without an entry belongs to the fiber of the child before
+        first, stop = (np.searchsorted(child, as_array(children), side) for side in ("left", "right"))
+        owners = owner[np.maximum(stop - 1, 0)]  # a child without an entry belongs to the fiber of the child before
         fibers = range(int(owners.min()), int(owners.max()) + 1)
         numbers = owners - fibers.start
         at = order[np.minimum(first, len(child) - 1)]
-        owned = np.bincount(numbers), [x[at] for x in coords], behind - first
+        owned = np.bincount(numbers), [x[at] for x in coords], stop - first
         ascend = bool((numbers[1:] >= numbers[:-1]).all())
         return Owners(fibers, *owned, None if ascend else numbers)
 
@@ -339,17 +338,17 @@ class Level(ABC):
         """`check` for arrays in a file, with about `size` items in memory at a time. The default reads them whole."""
         return self.check({role: array[:] for role, array in arrays.items()}, dims, n)
 
-    # What tells sizes before anything is made
+    # Estimates of sizes
 
     def children(self, dims: Sequence[int], n: int, distinct: int) -> int | None:
-        """The number of child positions, from counts alone; None where counts do not determine it.
+        """The number of child positions, from counts alone; None if counts do not determine it.
 
-        distinct: the number of distinct coordinates that the entries have in this level and the levels above.
+        distinct: the number of distinct coordinates of the entries in this level and the levels above.
         """
         return None if self.padded or self.gaps or self.shares else distinct
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int | None:
-        """The bytes that are read to select each coordinate of dimension k in turn; None where counts do not tell.
+        """The bytes read to select each coordinate of dimension k, one after the other; None if counts do not tell.
 
         The default reads the whole level for every coordinate.
         """
@@ -358,19 +357,19 @@ class Level(ABC):
 
 
 def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
-    """The type that an array of this class needs, where `dtype` is another. Booleans may be bytes of 0 and 1."""
+    """The required type of an array of a class, if `dtype` is another. Booleans may be bytes of 0 and 1."""
     if holds == "bool":
         return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
     if holds in ("byte", "word"):
-        wanted = np.dtype("u1" if holds == "byte" else "u8")
-        return None if dtype.newbyteorder("=") == wanted else str(wanted)
+        expected = np.dtype("u1" if holds == "byte" else "u8")
+        return None if dtype.newbyteorder("=") == expected else str(expected)
     return None if dtype.kind in "iu" else "an integer type"
 
 
-def wrong_lengths(lengths: Mapping[str, int], wanted: Mapping[str, int | None], each: str = "") -> list[Problem]:
-    """A problem for every array of another length than the wanted one, by role; None stands for any length.
+def wrong_lengths(lengths: Mapping[str, int], expected: Mapping[str, int | None], each: str = "") -> list[Problem]:
+    """A problem for every array of another length than the expected one, by role; None allows any length.
 
-    each: the thing that an item stands for, where messages say it.
+    each: the meaning of an item, for messages.
 
     >>> [str(problem) for problem in wrong_lengths({"ptr": 4, "start": 3}, {"ptr": 5, "start": None})]
     ['ptr: expected a length of 5, got 4']
@@ -378,23 +377,23 @@ def wrong_lengths(lengths: Mapping[str, int], wanted: Mapping[str, int | None], 
     more = f", one for each {each}" if each else ""
     return [
         Problem(role, f"expected a length of {size}{more}, got {lengths[role]}")
-        for role, size in wanted.items()
+        for role, size in expected.items()
         if size is not None and lengths.get(role, size) != size
     ]
 
 
 def moved(problem: Problem, items: int) -> Problem:
-    """The problem of a part of an array that begins so many items behind the array's start.
+    """The problem of a part of an array, which begins `items` items after the start of the array.
 
     >>> str(moved(Problem("idx0[3]", "too large"), 100))
     'idx0[103]: too large'
     """
-    role, bracket, place = problem.path.partition("[")
-    return Problem(f"{role}[{items + int(place.rstrip(']'))}]" if bracket else role, problem.message)
+    role, bracket, number = problem.path.partition("[")
+    return Problem(f"{role}[{items + int(number.rstrip(']'))}]" if bracket else role, problem.message)
 
 
 class Place(NamedTuple):
-    """One level of a chain: the dimensions it covers, how many lie above, its arrays by role."""
+    """One level of a chain: the sizes of its dimensions, the number of dimensions above, its arrays by role."""
 
     level: Level
     dims: tuple[int, ...]
@@ -416,7 +415,7 @@ def parameters(level: Level) -> dict[str, Any]:
 
 
 def package_of(kind: type[Level]) -> str:
-    """The package that a kind comes from; `__main__` for a class of a program or a notebook."""
+    """The package of a kind; `__main__` for a class of a program or a notebook."""
     return kind.package or kind.__module__.partition(".")[0]
 
 
@@ -434,13 +433,13 @@ def described(level: Level) -> dict[str, Any]:
 
 
 def notation(kind: type[Level], known: Iterable[type[Level]]) -> str:
-    """The name of a kind in the notation, beside the known names."""
+    """The name of a kind in the notation, which is unique among the known kinds."""
     return level_desc(kind) if sum(other.kind == kind.kind for other in known) > 1 else kind.kind
 
 
 @functools.cache
 def layout(kind: type[Level]) -> int | str:
-    """The version of the kind's arrays. Nobody counts versions in a program: there it is a checksum of the code."""
+    """The version of the kind's arrays. In a program or a notebook it is a checksum of the source."""
     if kind.version or package_of(kind) != "__main__":
         return kind.version
     return checksum(kind.build, kind.expand)

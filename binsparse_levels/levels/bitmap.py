@@ -1,10 +1,10 @@
-"""bitmap: every coordinate has a child, and a boolean that says whether it is there.
+"""bitmap: every coordinate has a child, and a boolean that is set if it has an entry.
 
     . 5 . 7     dense   rows 0, 1, 2
     . . . .     `- bitmap   bitmap_1 [0, 1, 0, 1, 0, 0, 0, 0, 1, 1, 1, 0]
     1 2 3 .        `- element   values [0, 5, 0, 7, 0, 0, 0, 0, 1, 2, 3, 0]
 
-Cell (i, j) has the number 4 * i + j; the values of cells that are not set mean nothing.
+Cell (i, j) has the number 4 * i + j; the values of unset cells have no meaning.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .cells import Marked, list_cells, loop_cells, owners_of_cells
 from .positions import Array, Positions, Window, as_array, cells, is_everything, items_at, number_cells
 from .registry import register
 
-_LISTED = 4  # bytes that the listing of a cell moves
+_CELL_BYTES = 4  # that are moved to list a cell
 
 
 @register
 class Bitmap(Marked):
-    """`rank` dimensions with a boolean for each cell: q = p·∏dims + ravel(i), where it is set. Rank 0 is one cell.
+    """`rank` dimensions with a boolean for each cell: q = p·∏dims + ravel(i), if it is set. Rank 0 is one cell.
 
-    Not in Binsparse 0.1: stored under an extension name. What lies below a cell that is not set is unspecified.
+    Not in Binsparse 0.1: stored under an extension name. The levels below an unset cell are unspecified.
 
     >>> pack_dense(np.eye(2), "bitmap(2)").arrays["bitmap_0"].tolist()
     [True, False, False, True]
@@ -52,20 +52,20 @@ class Bitmap(Marked):
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         if isinstance(positions, range) and positions.step == 1 and is_everything(window, dims) and cells(dims) > 1:
             run = range(positions.start * cells(dims), positions.stop * cells(dims))
-            return _expand_rows(self.there(arrays, run), dims, len(positions), run.start)
+            return _expand_rows(self.is_set(arrays, run), dims, len(positions), run.start)
         count, coords, child = list_cells(dims, positions, window)
-        kept = self.there(arrays, child)
+        kept = self.is_set(arrays, child)
         counts = kept.reshape(len(positions), count).sum(axis=1, dtype=np.int64)
         return counts, [x[kept] for x in coords], as_array(child)[kept]
 
     def loop(self, root: bool) -> str:
         return loop_cells(self.rank, "bitmap[q]")
 
-    def there(self, arrays: Arrays, numbers: Positions) -> Array:
+    def is_set(self, arrays: Arrays, numbers: Positions) -> Array:
         return items_at(arrays["bitmap"], numbers)
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
-        flags = self.there(arrays, children)
+        flags = self.is_set(arrays, children)
         return Owners(*owners_of_cells(dims, children), (flags != 0).astype(np.int64))
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
@@ -74,31 +74,31 @@ class Bitmap(Marked):
             yield from (moved(problem, start) for problem in self.check(part, dims, n))
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        octets = arrays["bitmap"].view(np.uint8)
-        if octets.max(initial=0) > 1:
-            (bad,) = (octets > 1).nonzero()
+        raw = arrays["bitmap"].view(np.uint8)
+        if raw.max(initial=0) > 1:
+            (bad,) = (raw > 1).nonzero()
             more = f" ({len(bad)} such in all)" if len(bad) > 1 else ""
-            yield Problem(f"bitmap[{bad[0]}]", f"expected 0 or 1, got {octets[bad[0]]}{more}")
+            yield Problem(f"bitmap[{bad[0]}]", f"expected 0 or 1, got {raw[bad[0]]}{more}")
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         child = number_cells(dims, positions, coords)
-        return np.where(self.there(arrays, child), child, -1)
+        return np.where(self.is_set(arrays, child), child, -1)
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """Each slice reads its own cells only."""
+        """Each slice reads only its own cells."""
         return n * cells(dims)
 
 
 def _expand_rows(bits: Array, dims: Sequence[int], fibers: int, start: int) -> tuple[Array, list[Array], Array]:
-    """`expand` for whole fibers whose cells begin at number `start`. Works row by row of the last dimension, which
-    needs no division.
+    """`expand` for whole fibers whose cells begin at number `start`. Rows of the last dimension are processed one by
+    one, which needs no division.
     """
     *above, width = dims
     per_fiber = cells(above)
     rows = fibers * per_fiber
-    if kernels.worth(len(bits)):
+    if kernels.pays_off(len(bits)):
         table = kernels.readable(bits).view(np.uint8).reshape(rows, width)
-        parts = [(begin // width, end // width) for begin, end in parallel.shares(len(bits), _LISTED)]
+        parts = [(begin // width, end // width) for begin, end in parallel.shares(len(bits), _CELL_BYTES)]
         in_rows = np.zeros(rows, np.int64)
         parallel.each(lambda share: kernels.dense.count_in_rows(table, *share, in_rows), parts)
         pointers = np.zeros(rows + 1, np.int64)

@@ -4,7 +4,7 @@
     . . . .     `- bits   bits_1 [10, 7]
     1 2 3 .        `- element   values [0, 5, 0, 7, 0, 0, 0, 0, 1, 2, 3, 0]
 
-Cell (i, j) has the number 4 * i + j; the first byte, 10, holds the bits of cells 1 and 3.
+Cell (i, j) has the number 4 * i + j; the first byte, 10, contains the bits of cells 1 and 3.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .registry import register
 
 @register
 class Bits(Bitmap):
-    """As bitmap; cell q is bit q % 8 of byte q // 8, the lowest first. Bits behind the last cell are 0.
+    """A bitmap in which cell q is bit q % 8 of byte q // 8, the lowest first. Bits after the last cell are 0.
 
     >>> pack_dense(np.eye(2), "bits(2)").arrays["bits_0"].tolist()
     [9]
@@ -47,21 +47,21 @@ class Bits(Bitmap):
         return loop_cells(self.rank, "bits[q >> 3] >> (q & 7) & 1")
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
-        if n == 1 and isinstance(below, int):  # in an eighth of the memory of unpacked bits
+        if n == 1 and isinstance(below, int):  # takes an eighth of the memory of unpacked bits
             return int(np.bitwise_count(arrays["bits"]).sum(dtype=np.int64)) * below
         return super().count(arrays, dims, n, below)
 
-    def there(self, arrays: Arrays, numbers: Positions) -> Array:
+    def is_set(self, arrays: Arrays, numbers: Positions) -> Array:
         if isinstance(numbers, range) and numbers.step == 1:
-            first, behind = numbers.start, max(numbers.stop, numbers.start)
-            octets = arrays["bits"][first // 8 : _bytes(behind)]
-            return np.unpackbits(octets, bitorder="little")[first % 8 :][: behind - first].view(bool)
+            first, stop = numbers.start, max(numbers.stop, numbers.start)
+            raw = arrays["bits"][first // 8 : _bytes(stop)]
+            return np.unpackbits(raw, bitorder="little")[first % 8 :][: stop - first].view(bool)
         each = as_array(numbers)
-        octets = items_at(arrays["bits"], each // 8)
-        return (octets >> (each % 8).astype(np.uint8) & 1).view(bool)
+        raw = items_at(arrays["bits"], each // 8)
+        return (raw >> (each % 8).astype(np.uint8) & 1).view(bool)
 
     def of_cells(self, arrays: Arrays, numbers: Positions) -> dict[str, Array]:
-        return _packed(self.there(arrays, numbers))
+        return _packed(self.is_set(arrays, numbers))
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         last = {"bits": arrays["bits"][-1:]}
@@ -76,7 +76,7 @@ class Bits(Bitmap):
         return _bytes(n * cells(dims))
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """A byte for each cell, where the cells of a slice are not neighbours."""
+        """One byte for each cell, if the cells of a slice are not contiguous."""
         whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
         return whole if cells(dims[k + 1 :]) >= 8 else min(n * cells(dims), dims[k] * whole)
 

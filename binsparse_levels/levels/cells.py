@@ -1,4 +1,4 @@
-"""Kinds whose children are the cells of their fibers: every cell has a child, whether an entry is there or not."""
+"""Kinds whose children are the cells of their fibers: every cell has a child, with or without an entry."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ class Cells(Level):
     """The children of fiber p are its cells: q = p · cells + the number of the cell."""
 
     def width(self, dims: Sequence[int]) -> int:
-        """How many cells a fiber has."""
+        """The number of cells of a fiber."""
         return cells(dims)
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
         return Owners(*owners_of_cells(dims, children))
 
     def children(self, dims: Sequence[int], n: int, distinct: int) -> int | None:
-        return None if self.refuses else n * self.width(dims)  # counts do not tell whether it can hold the entries
+        return None if self.refuses else n * self.width(dims)  # counts alone do not show if it can store the entries
 
 
 class Marked(Cells):
-    """The arrays say of each cell whether an entry is there."""
+    """Kinds whose arrays mark the cells with an entry."""
 
     gaps: ClassVar[bool] = True
 
     @abstractmethod
-    def there(self, arrays: Arrays, numbers: Positions) -> Array:
-        """Whether entries are in the cells of these numbers."""
+    def is_set(self, arrays: Arrays, numbers: Positions) -> Array:
+        """A mask of the cells with an entry, from the numbers of cells."""
 
     def of_cells(self, arrays: Arrays, numbers: Positions) -> dict[str, Array]:
         """The arrays of a level of these cells. By default every array has an item for each cell."""
         return {role: items_at(array, numbers) for role, array in arrays.items()}
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:
-        flags = self.there(arrays, range(n * self.width(dims))).reshape(n, self.width(dims))
+        flags = self.is_set(arrays, range(n * self.width(dims))).reshape(n, self.width(dims))
         if isinstance(below, int):
             return times(flags.sum(axis=1), below)
         child: Array = np.where(flags, below.reshape(flags.shape), 0).sum(axis=1)
@@ -57,7 +57,7 @@ class Marked(Cells):
 
 
 def cells_of(width: int, positions: Positions) -> Positions:
-    """The numbers of all cells of these fibers, which have `width` cells each.
+    """The numbers of all cells of fibers with `width` cells each.
 
     >>> cells_of(3, range(1, 3)), cells_of(3, np.array([0, 2])).tolist()
     (range(3, 9), [0, 1, 2, 6, 7, 8])
@@ -69,7 +69,7 @@ def cells_of(width: int, positions: Positions) -> Positions:
 
 
 def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tuple[int, list[Array], Positions]:
-    """The cells of the fibers at `positions` inside `window`: how many in a fiber, their coordinates, their numbers."""
+    """The cells of the fibers at `positions` inside `window`: their count in each fiber, coordinates, and numbers."""
     if len(dims) == len(positions) == 1 and isinstance(w := window[0], range):
         run = cell_range(dims, positions, window)
         if run is not None:
@@ -94,7 +94,7 @@ def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tup
 
 
 def cell_range(dims: Sequence[int], positions: Positions, window: Window) -> range | None:
-    """The numbers of the cells of the fibers inside the window as a range, or None where they are no range.
+    """The numbers of the cells of the fibers inside the window as a range, or None if they are no range.
 
     >>> cell_range([2, 3], range(1), [range(1, 2), range(3)])
     range(3, 6)
@@ -122,7 +122,7 @@ def _smallest(size: int) -> npt.DTypeLike:
 
 
 def owners_of_cells(dims: Sequence[int], numbers: range) -> tuple[range, Array, list[Array]]:
-    """The fibers of the cells of these numbers, how many cells each has, their coordinates. Precondition: at least one.
+    """The fibers of cells, the count of these cells in each, their coordinates. Precondition: at least one cell.
 
     >>> fibers, counts, coords = owners_of_cells([2, 3], range(5, 8))
     >>> fibers, counts.tolist(), [x.tolist() for x in coords]
@@ -138,7 +138,7 @@ def owners_of_cells(dims: Sequence[int], numbers: range) -> tuple[range, Array, 
 
 
 def loop_cells(rank: int, condition: str = "") -> str:
-    """`Level.loop` over all cells of a fiber, or over those that meet the condition on their number `q`.
+    """`Level.loop` over all cells of a fiber, or over those whose number `q` meets a condition.
 
     >>> print(loop_cells(1))
     for i0 in range(size0):

@@ -1,4 +1,4 @@
-"""A checksum of what functions do, which tells the versions of code that has no number."""
+"""A checksum of the source of functions, as a version of code without a version number."""
 
 from __future__ import annotations
 
@@ -11,13 +11,13 @@ from typing import Any
 
 
 def checksum(*functions: Any) -> str:
-    """A checksum of what functions do, plain or compiled."""
+    """A checksum of the source of functions, plain or compiled."""
     text = "".join(_text(getattr(function, "py_func", function)) for function in functions)
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
 def _text(function: Any) -> str:
-    """What a function does, without comments and layout where its source is known."""
+    """The syntax tree of a function, without comments and layout, or its byte code if the source is unknown."""
     try:
         return ast.dump(ast.parse(textwrap.dedent(inspect.getsource(function))))
     except (OSError, TypeError, SyntaxError):

@@ -1,4 +1,4 @@
-"""dense: every coordinate has a child, so nothing is stored; the child's position is computed.
+"""dense: every coordinate has a child, so nothing is stored; positions of children are computed.
 
     . 5 . 7     dense   rows 0, 1, 2
     . . . .     `- dense
@@ -80,11 +80,11 @@ class Dense(Cells):
 
 
 def canonical(levels: Iterable[Level]) -> tuple[Level, ...]:
-    """The levels that store the same bytes, in their simplest form: one for each dimension that is stored in full."""
+    """Levels that store the same bytes, in their simplest form: one for each dimension that is stored in full."""
     each = (full(level.rank) if isinstance(level, Dense) else (level,) for level in levels)
     return tuple(itertools.chain.from_iterable(each))
 
 
 def full(rank: int) -> tuple[Level, ...]:
-    """Levels that store so many dimensions in full."""
+    """Levels that store `rank` dimensions in full."""
     return (Dense(),) * rank

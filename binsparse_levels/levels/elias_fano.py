@@ -29,11 +29,11 @@ from .registry import register
 
 @register
 class EliasFano(Pointed):
-    """Child q of fiber p with coordinate i is the number p · size + i. It has `low` lower bits, which lie from bit
-    q · low of `low` on; of `high`, bit (number >> low) + q is set. Words have 64 bits, the lowest first.
+    """Child q of fiber p with coordinate i is the number p · size + i. Its `low` lower bits are at bit q · low of the
+    array `low`; bit (number >> low) + q of the array `high` is set. Words have 64 bits, the lowest first.
 
-    low is floor(log2(n · size / children)), from 0 to 57; a word of 0 follows the lower bits. Some two bits a child
-    more than the information limit, and a pointer for each fiber; read, sliced and multiplied in place.
+    low is floor(log2(n · size / children)), from 0 to 57; a word of 0 follows the lower bits. A child takes about two
+    bits more than the information limit, and each fiber a pointer; read, sliced and multiplied in place.
 
     >>> pack_dense(np.eye(2), "dense, elias_fano").arrays["elias_fano_high_1"].tolist()
     [5]
@@ -60,7 +60,7 @@ class EliasFano(Pointed):
         """The arrays of distinct entries."""
         n = len(pointers) - 1
         if n * size > INT64_MAX:
-            what = f"numbers up to {n} · {size} do not fit in 64 bits; take a sparse level"
+            what = f"numbers up to {n} · {size} do not fit in 64 bits; use a sparse level"
             raise LimitError(Problem(str(self), what))
         low, lows, highs = _shape(n, size, len(x))
         made = {"ptr": pointers, "low": np.zeros(lows, np.uint64), "high": np.zeros(highs, np.uint64)}
@@ -78,7 +78,7 @@ class EliasFano(Pointed):
 
     @staticmethod
     def _words(arrays: Arrays, dims: Sequence[int]) -> tuple[Any, ...]:
-        """The arrays and numbers that kernels take: pointers, upper and lower bits, how many of these, the size."""
+        """The arguments of kernels: pointers, upper bits, lower bits, the number of lower bits, the size."""
         n = len(arrays["ptr"]) - 1
         low, _, _ = _shape(n, dims[0], int(arrays["ptr"][-1]))
         return *(kernels.readable(arrays[role]) for role in ("ptr", "high", "low")), low, dims[0]
@@ -106,39 +106,39 @@ class EliasFano(Pointed):
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         at, pointers = as_array(positions), arrays["ptr"]
-        first, behind = self.bounds(arrays, positions, int(pointers[-1:][0]))
-        counts = behind - first
-        x = self._read(arrays, dims[0], at, first, behind)
+        first, ends = self.bounds(arrays, positions, int(pointers[-1:][0]))
+        counts = ends - first
+        x = self._read(arrays, dims[0], at, first, ends)
         local = pointers_to(counts, pointers.dtype)
         return self._encoded(local, np.repeat(np.arange(len(at)), counts), x, dims[0]), in_ranges(first, counts)
 
-    def _read(self, arrays: Arrays, size: int, at: Array, first: Array, behind: Array) -> Array:
-        """The coordinates in these fibers, which have the children first … behind - 1; checked.
+    def _read(self, arrays: Arrays, size: int, at: Array, first: Array, ends: Array) -> Array:
+        """The coordinates of the children first … ends - 1 of these fibers, checked.
 
-        Of arrays in a file, only the words of these fibers are read.
+        From a file, only the words of these fibers are read.
         """
         n, total = len(arrays["ptr"]) - 1, int(arrays["ptr"][-1:][0])
         raise_if(ArrayError, _wrong_shape(arrays, n, size, total))
         low, _, _ = _shape(n, size, total)
-        x = np.empty(int((behind - first).sum()), np.int64)
+        x = np.empty(int((ends - first).sum()), np.int64)
         cuts, done = [0, *(np.flatnonzero(np.diff(at) != 1) + 1).tolist(), len(at)] if len(at) else [], 0
-        for start, stop in itertools.pairwise(cuts):  # runs of neighbouring fibers
-            q, end = int(first[start]), int(behind[stop - 1])
-            if (first[start + 1 : stop] != behind[start : stop - 1]).any():
+        for start, stop in itertools.pairwise(cuts):  # ranges of neighbouring fibers
+            q, end = int(first[start]), int(ends[stop - 1])
+            if (first[start + 1 : stop] != ends[start : stop - 1]).any():
                 raise ArrayError(Problem("ptr", f"does not ascend in fibers {at[start]} … {at[stop - 1]}"))
             here, done = x[done : done + end - q], done + end - q
             bits = range((int(at[start]) * size >> low) + q, ((int(at[stop - 1]) + 1) * size - 1 >> low) + end + 1)
             if _numbers(arrays, low, q, bits, len(bits) or 1, here) < len(here):
                 raise ArrayError(Problem("high", f"has too few bits in fibers {at[start]} … {at[stop - 1]}"))
-        if not _are_sound(x, at, behind - first, size):
-            raise ArrayError(_UNSOUND)
+        if not _are_valid(x, at, ends - first, size):
+            raise ArrayError(_DISORDER)
         return x
 
     def _coords_of(self, arrays: Arrays, dims: Sequence[int], fibers: range, bounds: Array) -> Sequence[Array]:
         return [self._read(arrays, dims[0], as_array(fibers), bounds[:-1], bounds[1:])]
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        return self.check_in_parts(arrays, dims, n, _AT_ONCE)
+        return self.check_in_parts(arrays, dims, n, _CHECKED_NUMBERS)
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         count = self.size(arrays, dims, n)
@@ -160,8 +160,8 @@ class EliasFano(Pointed):
                     return
                 ascends, last = x[0] > last, int(x[-1])
                 bit = (last >> low) + stop
-                if not ascends or not _are_sound(x, fibers, np.diff(np.clip(bounds, q, stop)), dims[0]):
-                    yield _UNSOUND
+                if not ascends or not _are_valid(x, fibers, np.diff(np.clip(bounds, q, stop)), dims[0]):
+                    yield _DISORDER
                     return
         for role, end in (("high", bit), ("low", count * low)):
             words, at = arrays[role], end >> 6
@@ -171,16 +171,16 @@ class EliasFano(Pointed):
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         child = np.empty(len(positions), np.int64)
-        wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
-        kernels.words.find_numbers(*self._words(arrays, dims), *wanted, child)
+        targets = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
+        kernels.words.find_numbers(*self._words(arrays, dims), *targets, child)
         return child
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + 1) * itemsize + 8 * sum(_shape(n, dims[0], children)[1:])
 
 
-_AT_ONCE = 2**17  # numbers that are checked at once: their arrays stay in a cache
-_UNSOUND = Problem("high", "numbers do not ascend in their fibers")
+_CHECKED_NUMBERS = 2**17  # that are checked together: their arrays stay in the cache
+_DISORDER = Problem("high", "numbers do not ascend in their fibers")
 
 
 def _shape(n: int, size: int, count: int) -> tuple[int, int, int]:
@@ -191,23 +191,23 @@ def _shape(n: int, size: int, count: int) -> tuple[int, int, int]:
 
 
 def _wrong_shape(arrays: Arrays, n: int, size: int, count: int) -> list[Problem]:
-    """The problem of words that are no sequence of so many numbers below n · size."""
+    """The problem of words that do not encode `count` numbers below n · size."""
     if 0 <= count <= n * size <= INT64_MAX:
         _, lows, highs = _shape(n, size, count)
         return wrong_lengths({role: len(arrays[role]) for role in ("low", "high")}, {"low": lows, "high": highs})
     return [Problem("ptr", f"{count} numbers below {n} · {size} are no sequence")]
 
 
-def _numbers(arrays: Arrays, low: int, q: int, bits: range, at_once: int, out: Array) -> int:
-    """Fill `out` with the numbers q, q + 1 … whose bits lie in this range. Returns how many there are.
+def _numbers(arrays: Arrays, low: int, q: int, bits: range, step: int, out: Array) -> int:
+    """Fill `out` with the numbers q, q + 1 … whose bits are in a range. Returns their number.
 
-    at_once: how many words of a file to read.
+    step: the number of words to read from a file at a time.
     """
     skipped, done = q * low & 63, 0
     lower = kernels.readable(np.asarray(arrays["low"][q * low >> 6 : ((q + len(out)) * low >> 6) + 2]))
-    behind = -(-bits.stop // 64)
-    for at in range(bits.start >> 6, behind, at_once):
-        high, before = np.asarray(arrays["high"][at : min(at + at_once, behind)]), 64 * at
+    end = -(-bits.stop // 64)
+    for at in range(bits.start >> 6, end, step):
+        high, before = np.asarray(arrays["high"][at : min(at + step, end)]), 64 * at
         here = before, max(bits.start - before, 0), lower, skipped + done * low, low, q + done
         done += kernels.words.get_numbers(kernels.readable(high), *here, out[done:])
         if done == len(out):
@@ -215,8 +215,11 @@ def _numbers(arrays: Arrays, low: int, q: int, bits: range, at_once: int, out: A
     return done
 
 
-def _are_sound(x: Array, fibers: Array, counts: Array, size: int) -> bool:
-    """Whether so many of these numbers are coordinates in each fiber, and ascend. They become coordinates."""
+def _are_valid(x: Array, fibers: Array, counts: Array, size: int) -> bool:
+    """Convert numbers to coordinates in place. Returns True if they ascend in each fiber and are in range.
+
+    counts: the number of numbers of each fiber.
+    """
     owners = np.repeat(np.arange(len(fibers)), counts)
     x -= (fibers.astype(np.int64, copy=False) * size)[owners]
     inside = not len(x) or 0 <= x.min() <= x.max() < size

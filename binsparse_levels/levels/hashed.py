@@ -1,4 +1,4 @@
-"""hashed: each fiber is a hash table of the coordinates that it has.
+"""hashed: each fiber is a hash table of its coordinates.
 
     . 5 . 7     dense   rows 0, 1, 2
     . . . .     `- hashed   pointers_to_1 [0, 4, 4, 12]
@@ -6,7 +6,7 @@
                    |        hash_ranks_1 [0, 0, 0, 1, 2, 3, 4, 4, 4, 5, 5, 5]
                    `- element   values [5, 7, 1, 3, 2]
 
-Row 0 has the slots 0 to 3: slot 2 holds column 1 (key 2), slot 3 holds column 3 (key 4).
+Row 0 has the slots 0 to 3: slot 2 contains column 1 (key 2), slot 3 column 3 (key 4).
 """
 
 from __future__ import annotations
@@ -28,11 +28,11 @@ from .registry import register
 class Hashed(Pointed):
     """Fiber p has the slots ptr[p] … ptr[p+1]. Their number is a power of two, and at least half of them are empty.
 
-    Coordinate i is probed linearly from slot (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on, and wraps
-    around at the end. key: i + 1, or 0 where the slot is empty. before: the number of taken slots before the slot,
-    which is the child position.
+    Probing for coordinate i is linear, from slot (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on, and wraps
+    around at the end. key: i + 1, or 0 for an empty slot. before: the number of taken slots before the slot, which is
+    the child position.
 
-    Finds an entry in constant time, however long the fiber. Lists a fiber in no order.
+    An entry is found in constant time, for fibers of any length. A fiber is not listed in order.
 
     >>> pack_dense(np.eye(2), "dense, hashed").arrays["hash_keys_1"].tolist()
     [1, 0, 0, 2]
@@ -95,18 +95,18 @@ class Hashed(Pointed):
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         pointers, before = arrays["ptr"], arrays["before"]
-        first, behind = self.bounds(arrays, positions, len(before))
-        slots = in_ranges(first, behind - first)
+        first, stop = self.bounds(arrays, positions, len(before))
+        slots = in_ranges(first, stop - first)
         keys, ranks = items_at(arrays["key"], slots), items_at(before, slots).astype(np.int64)
         taken = keys != 0
         child = ranks[taken]
         if len(child) and not 0 <= child.min() <= child.max() < self.size(arrays, dims, len(pointers) - 1):
-            raise ArrayError(Problem("before", "is not how many slots before it are taken"))
-        return {"ptr": pointers_to(behind - first, pointers.dtype), "key": keys, "before": _before(taken)}, child
+            raise ArrayError(Problem("before", "is not the number of taken slots before it"))
+        return {"ptr": pointers_to(stop - first, pointers.dtype), "key": keys, "before": _before(taken)}, child
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
         keys, before = arrays["key"], arrays["before"]
-        # The slots before which so many are taken; the last of those with the same number is the taken slot.
+        # Slots with equal numbers end with the taken one.
         falls = Problem("before", "the numbers of slots decrease")
         lo = bisect(before, children.start, 0, len(before), falls)
         hi = bisect(before, children.stop, 0, len(before), falls)
@@ -134,7 +134,7 @@ class Hashed(Pointed):
         taken = keys != 0
         (wrong,) = (arrays["before"] != np.cumsum(taken) - taken).nonzero()
         for k in wrong[:1].tolist():
-            yield Problem(f"before[{k}]", f"{arrays['before'][k]} is not how many slots before it are taken")
+            yield Problem(f"before[{k}]", f"{arrays['before'][k]} is not the number of taken slots before it")
         slots: Array = np.diff(pointers.astype(np.int64))
         used = np.bincount(np.repeat(np.arange(n), slots)[taken], minlength=n)
         (full,) = ((slots & (slots - 1) != 0) | (2 * used > slots)).nonzero()
@@ -146,13 +146,13 @@ class Hashed(Pointed):
         located = self.locate(arrays, dims, owners, [keys[taken] - 1])
         (lost,) = (located != np.arange(len(located))).nonzero()
         for k in np.flatnonzero(taken)[lost][:1].tolist():
-            yield Problem(f"key[{k}]", f"{keys[k] - 1} is not where it is looked for, or is there twice")
+            yield Problem(f"key[{k}]", f"{keys[k] - 1} is in a wrong slot, or repeated")
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         child = np.empty(len(positions), np.int64)
-        table = kernels.alike([arrays[role] for role in ("ptr", "key", "before")])
-        wanted = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
-        kernels.hashing.find(*table, *wanted, child)
+        table = kernels.common_type([arrays[role] for role in ("ptr", "key", "before")])
+        targets = kernels.readable(positions, np.int64), kernels.readable(coords[0], np.int64)
+        kernels.hashing.find(*table, *targets, child)
         return child
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> None:
@@ -160,6 +160,6 @@ class Hashed(Pointed):
 
 
 def _before(taken: Array) -> Array:
-    """For every slot the number of taken slots before it."""
+    """The number of taken slots before every slot."""
     before: Array = np.cumsum(taken) - taken
     return before

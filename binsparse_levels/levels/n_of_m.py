@@ -4,7 +4,7 @@
     . . . .     `- n_of_m   slots_1 [1, 3, 4, 4, 0, 1]
     1 2 . .        `- element   values [5, 7, 0, 0, 1, 2]
 
-Two of every four columns at most: row 0 has its entries in columns 1 and 3; 4 marks an empty slot.
+At most two of every four columns: row 0 has its entries in columns 1 and 3; 4 marks an empty slot.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .registry import register
 class NOfM(Marked):
     """Structured sparsity, such as 2:4. A fiber has n slots for each block of m coordinates.
 
-    A slot holds the offset of its coordinate in the block, or m where it is empty.
+    A slot contains the offset of its coordinate in the block, or m if it is empty.
     q = (p · blocks + i // m) · n + slot.
     Raises FormatError for a fiber with more than n coordinates in a block.
 
@@ -78,7 +78,7 @@ class NOfM(Marked):
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         at, blocks = as_array(positions), self._blocks(window[0])
-        slots = (blocks[:, np.newaxis] * self.n + np.arange(self.n)).ravel()  # of a fiber, those that can be inside
+        slots = (blocks[:, np.newaxis] * self.n + np.arange(self.n)).ravel()  # of a fiber, in blocks of the window
         child = (at[:, np.newaxis] * self.width(dims) + slots).ravel()
         offset = items_at(arrays["slot"], child).astype(np.int64)
         x = np.tile(np.repeat(blocks * self.m, self.n), len(at)) + offset
@@ -103,7 +103,7 @@ class NOfM(Marked):
             f"            yield"
         )
 
-    def there(self, arrays: Arrays, numbers: Positions) -> Array:
+    def is_set(self, arrays: Arrays, numbers: Positions) -> Array:
         return items_at(arrays["slot"], numbers) < self.m
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
@@ -118,12 +118,12 @@ class NOfM(Marked):
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         slots = arrays["slot"].astype(np.int64).reshape(-1, self.n)
         block = np.arange(len(slots)) % max(-(-dims[0] // self.m), 1)
-        room = np.minimum(self.m, dims[0] - self.m * block)[:, np.newaxis]
-        wrong = (slots < 0) | ((slots >= room) & (slots != self.m))
+        size = np.minimum(self.m, dims[0] - self.m * block)[:, np.newaxis]
+        wrong = (slots < 0) | ((slots >= size) & (slots != self.m))
         # Slots are filled from the first, in order.
         wrong[:, 1:] |= (slots[:, 1:] <= slots[:, :-1]) & ~((slots[:, 1:] == self.m) & (slots[:, :-1] == self.m))
         for k in np.flatnonzero(wrong)[:1].tolist():
-            what = f"{slots.ravel()[k]} is neither a later place in a block of {self.m}, nor {self.m} for none"
+            what = f"{slots.ravel()[k]} is neither a later offset in a block of {self.m}, nor {self.m} for empty"
             yield Problem(f"slot[{k}]", what)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
@@ -135,5 +135,5 @@ class NOfM(Marked):
         return child
 
     def width(self, dims: Sequence[int]) -> int:
-        """How many slots a fiber has, which are its cells."""
+        """The number of slots of a fiber, which are its cells."""
         return -(-dims[0] // self.m) * self.n

@@ -1,4 +1,4 @@
-"""The levels of a chain: which dimensions each covers, and under which names its arrays are stored."""
+"""The levels of a chain, with the dimensions and the stored names of the arrays of each."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from .base import Level, Place
 def places(levels: Sequence[Level], dims: Sequence[int]) -> tuple[Place, ...]:
     """The levels from the root down. Precondition: their ranks add up to len(dims).
 
-    A level of rank 0 and the level below it have the same depth. A stored name that is taken gets the prefix `below_`.
+    A level of rank 0 and the level below it have the same depth. A repeated stored name gets the prefix `below_`.
     """
     return _places(tuple(levels), tuple(dims))
 
 
-@functools.lru_cache(256)  # every operation asks several times
+@functools.lru_cache(256)  # called several times by every operation
 def _places(levels: tuple[Level, ...], dims: tuple[int, ...]) -> tuple[Place, ...]:
     places: list[Place] = []
     depth = 0

@@ -1,4 +1,4 @@
-"""Kinds with pointers: which children belong to a fiber, in memory and in a file."""
+"""Kinds with pointers to the children of each fiber, in memory and in a file."""
 
 from __future__ import annotations
 
@@ -12,11 +12,11 @@ from ..errors import ArrayError, Problem, raise_if
 from .base import Arrays, Counted, Level, Owners, moved, wrong_lengths
 from .positions import Array, Positions, as_array, below_fibers, fitted, items_at
 
-_AT_ONCE = 512  # items of a file at which a search stops, because it would read more often
-_SHORT = 2**14  # items of a fiber of a file that are read without a search
+_SEARCH_STOP_ITEMS = 512  # of a file, below which a search would need more reads than it saves
+_SHORT_ITEMS = 2**14  # of a fiber in a file, which is read without a search
 REMEDY = "pack() sorts entries, read() files of other systems, repair() Binsparse files"
 SHOWN = 5
-_IN_FIBER = ", in fiber "  # what stands before the number of a fiber, at the end of a message
+_IN_FIBER = ", in fiber "  # before the number of a fiber at the end of a message
 
 
 class Pointed(Level):
@@ -34,14 +34,14 @@ class Pointed(Level):
         return arrays["ptr"]
 
     def bounds(self, arrays: Arrays, positions: Positions, children: int | None = None) -> tuple[Array, Array]:
-        """Where the children of each fiber begin and end, as int64. Arrays in a file are sliced.
+        """The first child and the end of the children of each fiber, as int64. Arrays in a file are sliced.
 
-        children: how many there are; then ArrayError is raised for pointers that fall or exceed it.
+        children: their number. If given, pointers that decrease or exceed it raise ArrayError.
         """
         pointers = self.pointers(arrays)
         if isinstance(positions, range) and positions.step == 1:
             both = pointers[positions.start : positions.stop + 1].astype(np.int64, copy=False)
-            if len(both) <= len(positions) > 0:  # of a file whose lengths only its data can tell
+            if len(both) <= len(positions) > 0:  # in a file whose lengths depend on its data
                 what = f"expected a length of {positions.stop + 1} at least, got {len(pointers)}"
                 raise ArrayError(Problem("ptr", what))
             starts, ends = both[:-1], both[1:]
@@ -59,12 +59,12 @@ class Pointed(Level):
         return Owners(fibers, counts, [x[kept] for x in coords])
 
     def _fibers_above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> tuple[range, Array, Array]:
-        """The fibers of these children, their pointers, and how many of the children each has."""
+        """The fibers of these children, their pointers, and the number of these children in each."""
         fibers, bounds = fibers_of(arrays["ptr"], n, children, self.size(arrays, dims, n))
         return fibers, bounds, np.diff(np.minimum(bounds[1:], children.stop), prepend=children.start)
 
     def _coords_of(self, arrays: Arrays, dims: Sequence[int], fibers: range, bounds: Array) -> Sequence[Array]:
-        """The coordinates of all children of these fibers, whose pointers are `bounds`; checked."""
+        """The coordinates of all children of the fibers with pointers `bounds`, checked."""
         everything = [range(size) for size in dims]
         if (part := self.part(arrays, dims, fibers, everything)) is None:  # the kind is read whole
             whole = {role: array[:] for role, array in arrays.items()}
@@ -75,7 +75,7 @@ class Pointed(Level):
 
 
 class Lists(Pointed):
-    """All arrays but the pointers have an item for each child. The root is one fiber, and has no pointers."""
+    """Kinds whose arrays, except the pointers, have an item for each child. The root is one fiber without pointers."""
 
     def lengths(self, lengths: Mapping[str, int], dims: Sequence[int], n: int | None) -> Counted:
         children = next(size for role, size in lengths.items() if role != "ptr")
@@ -93,21 +93,21 @@ class Lists(Pointed):
     def _items_above(
         self, arrays: Arrays, dims: Sequence[int], n: int, children: range
     ) -> tuple[range, Array, list[Array]]:
-        """The fibers of these children, how many of the children each has, and the items of the children, checked."""
+        """The fibers of these children, the number of these children in each, and their items, checked."""
         columns = {role: array for role, array in arrays.items() if role != "ptr"}
         column = next(iter(columns.values()))
         fibers, bounds = range(1), np.array([0, children.stop])
         if "ptr" in arrays:
             fibers, bounds = fibers_of(arrays["ptr"], n, children, len(column))
         ends = np.minimum(bounds[1:], children.stop)
-        # The child before them, if of the same fiber, shows whether the order continues.
+        # The child before them, if it is in the same fiber, is read to check the order.
         in_memory = isinstance(column, np.ndarray)
         start = children.start if in_memory else max(int(bounds[0]), children.start - 1)
         items = {role: x[start : children.stop] for role, x in columns.items()}
         if not in_memory:
             read = {"ptr": np.append(0, ends - start)} | items
             problems = self.check(read, dims, len(ends))
-            raise_if(ArrayError, [_behind(problem, start, fibers.start) for problem in problems])
+            raise_if(ArrayError, [_in_level(problem, start, fibers.start) for problem in problems])
             items = {role: x[children.start - start :] for role, x in items.items()}
         return fibers, np.diff(ends, prepend=children.start), list(items.values())
 
@@ -120,11 +120,11 @@ class Lists(Pointed):
 
         def section(first: int, bounds: Array, start: int) -> Iterator[Problem]:
             stop = min(start + size, int(bounds[-1]))
-            before = max(start - 1, int(bounds[0]))  # one child of the same fiber tells whether it goes on in order
+            before = max(start - 1, int(bounds[0]))  # a child of the same fiber, to check the order
             read = {"ptr": np.clip(bounds, before, stop) - before} | {
                 role: x[before:stop] for role, x in columns.items()
             }
-            return (_behind(problem, before, first) for problem in self.check(read, dims, len(bounds) - 1))
+            return (_in_level(problem, before, first) for problem in self.check(read, dims, len(bounds) - 1))
 
         if problems := [*pointers_in_parts(arrays["ptr"], children, n, size)] if "ptr" in arrays else []:
             yield from problems
@@ -139,16 +139,16 @@ class Lists(Pointed):
 
 
 def pointers_to(counts: Array, dtype: np.dtype[Any]) -> Array:
-    """Pointers for fibers with these numbers of children; int64 where `dtype` cannot hold the total."""
+    """Pointers for fibers with these numbers of children; int64 if the total does not fit `dtype`."""
     pointers = np.zeros(len(counts) + 1, np.int64)
     counts.cumsum(dtype=np.int64, out=pointers[1:])
     return fitted(pointers, dtype)
 
 
 def fibers_of(pointers: Array, n: int, children: range, total: int) -> tuple[range, Array]:
-    """The fibers of these children, of `total` in all, and the pointers of these fibers, as int64.
+    """The fibers of some of `total` children, and the pointers of these fibers, as int64.
 
-    Reads few pointers of a file. Raises ArrayError for pointers that do not ascend.
+    Only few pointers of a file are read. Raises ArrayError for pointers that do not ascend.
     """
     falls = Problem("ptr", "the pointers decrease")
     first = bisect(pointers, children.start + 1, 0, n + 1, falls) - 1
@@ -166,42 +166,40 @@ def fibers_of(pointers: Array, n: int, children: range, total: int) -> tuple[ran
     return range(first, last), bounds
 
 
-def bisect(column: Any, wanted: int, low: int, high: int, disorder: Problem) -> int:
-    """The first offset in low … high whose item is not below `wanted`.
+def bisect(column: Any, target: int, low: int, high: int, disorder: Problem) -> int:
+    """The first offset in low … high whose item is not below `target`.
 
-    The items of a file are read once, to see that they ascend. Raises ArrayError with the problem `disorder` otherwise.
+    The items of a file are read once to check that they ascend. Raises ArrayError with `disorder` otherwise.
     """
     if not isinstance(column, np.ndarray):
         if not column.ascends(low, high):
             raise ArrayError(disorder)
-        while high - low > _AT_ONCE:
+        while high - low > _SEARCH_STOP_ITEMS:
             middle = (low + high) >> 1
-            if column[middle : middle + 1][0] < wanted:
+            if column[middle : middle + 1][0] < target:
                 low = middle + 1
             else:
                 high = middle
-    return low + int(np.searchsorted(column[low:high], wanted))
+    return low + int(np.searchsorted(column[low:high], target))
 
 
 def is_short(low: int, high: int) -> bool:
-    """Whether a fiber of a file is read whole, because a search would not read less."""
-    return high - low <= _SHORT
+    """Return True if a fiber of a file is read whole, because a search would not read less."""
+    return high - low <= _SHORT_ITEMS
 
 
-def _behind(problem: Problem, start: int, first: int) -> Problem:
-    """A problem of a part, with offsets that count from the start of the level. start, first: the part's first child
-    and fiber.
-    """
+def _in_level(problem: Problem, start: int, first: int) -> Problem:
+    """A problem of a part, with offsets relative to the level. start, first: the part's first child and fiber."""
     message, named, fiber = problem.message.rpartition(_IN_FIBER)
     message = f"{message}{named}{first + int(fiber)}" if named else problem.message
     return moved(Problem(problem.path, message), start)
 
 
 def refuse_outside(starts: Array, ends: Array, children: int) -> None:
-    """Raise ArrayError for pointers that fall or exceed the number of children."""
+    """Raise ArrayError for pointers that decrease or exceed the number of children."""
     bad = np.flatnonzero((starts < 0) | (starts > ends) | (ends > children))
     if len(bad):
-        what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, where there are {children} children"
+        what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, but there are {children} children"
         raise ArrayError(Problem("ptr", what))
 
 
@@ -213,7 +211,7 @@ def pointers_in_parts(pointers: Array, children: int, n: int, size: int) -> Iter
 
 
 def pointer_problems(pointers: Array, children: int, first: int = 0, n: int | None = None) -> Iterator[Problem]:
-    """Problems of the pointers of n fibers, or of some of these fibers, from fiber `first` on."""
+    """The problems of the pointers of n fibers, or of some of these fibers, from fiber `first` on."""
     last = first + len(pointers) - 1
     if first == 0 and pointers[0] != 0:
         yield Problem("ptr[0]", f"expected 0, got {pointers[0]}")
@@ -228,7 +226,7 @@ def pointer_problems(pointers: Array, children: int, first: int = 0, n: int | No
 
 
 def in_fiber(pointers: Array, q: int) -> str:
-    """The end of a message: the fiber of child q. Empty where there is one fiber, or the pointers are damaged."""
+    """The end of a message with the fiber of child q. Empty if there is one fiber, or the pointers are damaged."""
     if len(pointers) < 3 or (pointers[1:] < pointers[:-1]).any():
         return ""
     fiber = int(np.searchsorted(pointers.astype(np.int64), q, side="right")) - 1

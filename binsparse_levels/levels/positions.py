@@ -1,4 +1,4 @@
-"""Positions and coordinates: what the kinds compute with them in numpy."""
+"""Computations of the kinds with positions and coordinates in numpy."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from .. import kernels
 from ..kernels import Array as Array
 from ..limits import INT64_MAX
 
-_SEARCHED = 400  # entries of a fiber, from which on its end is searched sooner than they are read
+_SEARCHED_ENTRIES = 400  # of a fiber, above which a search for its end is faster than reading
 
 
 @dataclass(frozen=True)
@@ -29,55 +29,55 @@ class Runs:
         return self.size
 
     def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
-        """All of them, as int64."""
+        """All positions, as int64."""
         out = np.empty(self.size, np.int64)
         kernels.fibers.fan_ranges(kernels.readable(self.starts), kernels.readable(self.counts), out)
         return out if dtype is None else out.astype(dtype, copy=False)
 
 
-# Positions or coordinates: a range wherever they are contiguous, an array only where they are scattered.
+# Positions or coordinates: a range if they are contiguous, else an array.
 Positions: TypeAlias = range | Array
-# What a level tells of its children: positions, or runs of them.
+# The children of a level: positions, or runs of them.
 Children: TypeAlias = range | Runs | Array
 # For each dimension of a level a range of positive step, or a sorted array of coordinates.
 Window: TypeAlias = Sequence[Positions]
 
 
 def is_everything(window: Window, dims: Sequence[int]) -> bool:
-    """Whether the window covers the dimensions whole.
+    """Return True if the window covers the dimensions whole.
 
     >>> is_everything([range(3)], [3]), is_everything([range(1, 3)], [3])
     (True, False)
     """
-    for wanted, size in zip(window, dims, strict=True):
-        if not isinstance(wanted, range) or wanted != range(size):
+    for selected, size in zip(window, dims, strict=True):
+        if not isinstance(selected, range) or selected != range(size):
             return False
     return True
 
 
 def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
-    """Which coordinates lie in the window.
+    """A mask of the coordinates in the window.
 
     >>> inside([range(1, 9, 2)], [np.array([0, 1, 2, 3])]).tolist()
     [False, True, False, True]
     """
     mask = np.ones(len(coords[0]), bool)
-    for wanted, x in zip(window, coords, strict=True):
-        if isinstance(wanted, range) and len(wanted) == 1:
-            mask &= x == wanted.start
-        elif isinstance(wanted, range):
-            mask &= (x >= wanted.start) & (x < wanted.stop)
-            if wanted.step != 1:
-                mask &= (x.astype(np.int64, copy=False) - wanted.start) % wanted.step == 0
+    for selected, x in zip(window, coords, strict=True):
+        if isinstance(selected, range) and len(selected) == 1:
+            mask &= x == selected.start
+        elif isinstance(selected, range):
+            mask &= (x >= selected.start) & (x < selected.stop)
+            if selected.step != 1:
+                mask &= (x.astype(np.int64, copy=False) - selected.start) % selected.step == 0
         else:
-            mask &= np.isin(x.astype(np.int64, copy=False), wanted)
+            mask &= np.isin(x.astype(np.int64, copy=False), selected)
     return mask
 
 
 def in_window(
     counts: Array, coords: Sequence[Array], children: Children, window: Window
 ) -> tuple[Array, list[Array], Array]:
-    """The children of fibers inside the window: pointers, coordinates, positions. counts: of all, of each fiber."""
+    """The children of fibers inside the window: pointers, coordinates, positions. counts: of all children by fiber."""
     kept = inside(window, coords)
     pointers = np.append(0, np.cumsum(kept))[np.append(0, np.cumsum(counts))]
     return pointers, [x[kept] for x in coords], as_array(children)[kept]
@@ -100,7 +100,7 @@ def as_positions(children: Children) -> Positions:
 
 
 def items_at(array: Array, positions: Children) -> Array:
-    """The items at these positions, without a copy where the positions are contiguous.
+    """The items at these positions, without a copy if the positions are contiguous.
 
     >>> items_at(np.array([5, 6, 7]), range(1, 3)).tolist()
     [6, 7]
@@ -109,7 +109,7 @@ def items_at(array: Array, positions: Children) -> Array:
         return array[positions.start : positions.stop : positions.step]
     lazy: Any = array
     if isinstance(lazy, np.ndarray):
-        if lazy.strides == (0,):  # an item that stands for all, which numpy would first repeat
+        if lazy.strides == (0,):  # a broadcast item, which numpy would first repeat
             return np.broadcast_to(lazy[0], len(positions)) if len(positions) else lazy[:0]
         if isinstance(positions, Runs) and _are_words(lazy):
             out = np.empty(len(positions), lazy.dtype)
@@ -117,7 +117,7 @@ def items_at(array: Array, positions: Children) -> Array:
             kernels.fibers.copy_runs(words(lazy), starts, counts, slots(out))
             return out
         at = as_array(positions)
-        return lazy.take(at, mode="clip")  # a third faster than to look again whether they are in range
+        return lazy.take(at, mode="clip")  # a third faster than another check of the range
     items: Array = lazy[as_array(positions)]
     return items
 
@@ -133,7 +133,7 @@ def ranges(starts: Array, counts: Array) -> Array:
     >>> ranges(np.array([7, 2]), np.array([2, 3])).tolist()
     [7, 8, 2, 3, 4]
     """
-    if counts.sum(dtype=np.float64) >= 2**62:  # numpy would count on from the other end
+    if counts.sum(dtype=np.float64) >= 2**62:  # an integer would overflow
         raise MemoryError(f"{counts.sum(dtype=object)} coordinates")
     ends = np.cumsum(counts)
     total = int(ends[-1]) if len(ends) else 0
@@ -153,7 +153,7 @@ def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
 
 
 def as_pointers(counts: int | Array, n: int) -> Array:
-    """Pointers to the entries of each of n fibers: from pointers, from counts, or from the count that all have.
+    """Pointers to the entries of each of n fibers: from pointers, from counts, or from one count for all.
 
     >>> [as_pointers(x, 2).tolist() for x in (3, np.array([3, 1]), np.array([0, 3, 4]))]
     [[0, 3, 6], [0, 3, 4], [0, 3, 4]]
@@ -164,33 +164,33 @@ def as_pointers(counts: int | Array, n: int) -> Array:
 
 
 def fitted(pointers: Array, dtype: np.dtype[Any]) -> Array:
-    """Pointers of this type, or as they are where it cannot hold them."""
+    """Pointers in a type, or unchanged if they do not fit."""
     return pointers.astype(dtype, copy=False) if pointers[-1] <= np.iinfo(dtype).max else pointers
 
 
 def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
-    """Pointers to the items of each of n owners, of items that are sorted by owner.
+    """Pointers to the items of each of n owners. Precondition: the items are sorted by owner.
 
     >>> count_owners(np.array([0, 2, 2]), 3, np.dtype(int)).tolist()
     [0, 1, 1, 3]
     """
     pointers = np.zeros(n + 1, dtype)
-    if len(owners) > _SEARCHED * n:
+    if len(owners) > _SEARCHED_ENTRIES * n:
         pointers[1:] = owners.searchsorted(np.arange(n, dtype=owners.dtype), "right")
-    elif kernels.worth(len(owners)):
+    elif kernels.pays_off(len(owners)):
         kernels.fibers.count_into_pointers(words(owners), slots(pointers))
     else:
-        pointers[1:] = np.bincount(signed(owners), minlength=n).cumsum()  # with out= it takes longer
+        pointers[1:] = np.bincount(signed(owners), minlength=n).cumsum()  # faster than with out=
     return pointers
 
 
 def repeat_to(items: Array, pointers: Array, count: int) -> Array:
-    """`count` items: items[k] from offset pointers[k] to pointers[k + 1]. Precondition: integers of 32 or 64 bits.
+    """Repeat items: items[k] from offset pointers[k] to pointers[k + 1]. Precondition: integers of 32 or 64 bits.
 
     >>> repeat_to(np.array([7, 8]), np.array([0, 2, 3]), 3).tolist()
     [7, 7, 8]
     """
-    if not kernels.worth(count):
+    if not kernels.pays_off(count):
         offsets = signed(pointers)
         return items.repeat(offsets[1:] - offsets[:-1])
     out = np.empty(count, items.dtype)
@@ -200,7 +200,7 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
 
 
 def narrowest(columns: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
-    """Coordinates of 64 bits in the narrowest type that holds each dimension; others as they are.
+    """Coordinates of 64 bits in the narrowest type for each dimension; others unchanged.
 
     >>> [x.dtype.name for x in narrowest([np.array([4]), np.array([4], np.int32)], (5, 5))]
     ['uint8', 'int32']
@@ -213,7 +213,7 @@ def narrowest(columns: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
 
 
 def words(array: Array) -> Array:
-    """Integers as kernels take them that are compiled for few types: unsigned, of 32 or 64 bits, read-only.
+    """Integers for kernels that are compiled for few types: unsigned, of 32 or 64 bits, read-only.
 
     >>> words(np.array([1, 2], np.int8)).dtype
     dtype('uint64')
@@ -225,17 +225,17 @@ def words(array: Array) -> Array:
 
 
 def signed(array: Array) -> Array:
-    """Integers as numpy counts and indexes with them: not as uint64, which it mixes with int64 to floats."""
+    """Integers for arithmetic and indexing, not uint64, which numpy and int64 combine to floats."""
     return array.view(np.int64) if array.dtype == np.uint64 else array
 
 
 def slots(array: Array) -> Array:
-    """An array as kernels write it: unsigned integers of the same size."""
+    """An array for writing by kernels: unsigned integers of the same size."""
     return array.view(f"u{array.itemsize}")
 
 
 def times(counts: Array, below: int | Array) -> Array:
-    """The product, as Python integers where int64 would overflow in its sum."""
+    """The product, as Python integers if the sum would overflow int64."""
     most = below if isinstance(below, int) else int(below.max(initial=0))
     if len(counts) * int(counts.max(initial=0)) * most > INT64_MAX:
         counts = counts.astype(object)
@@ -244,7 +244,7 @@ def times(counts: Array, below: int | Array) -> Array:
 
 
 def below_fibers(bounds: Array, below: int | Array) -> Array:
-    """For every fiber the sum of `below` over its children bounds[p] … bounds[p + 1].
+    """The sum of `below` over the children bounds[p] … bounds[p + 1] of every fiber.
 
     >>> below_fibers(np.array([0, 2, 3]), np.array([5, 1, 4])).tolist()
     [6, 4]
@@ -256,23 +256,23 @@ def below_fibers(bounds: Array, below: int | Array) -> Array:
 
 
 def covered(window: Positions, starts: Array, ends: Array) -> tuple[Array, Array]:
-    """For intervals of coordinates (int64): where in the window each begins, and how many items it has there."""
-    first, behind = (
+    """The index in the window at which each interval of coordinates (int64) begins, and its number of items there."""
+    first, stop = (
         np.clip(-((window.start - x) // window.step), 0, len(window))
         if isinstance(window, range)
         else np.searchsorted(window, x)
         for x in (starts, ends)
     )
-    return first, behind - first
+    return first, stop - first
 
 
-def through(window: Positions, places: Array) -> Array:
-    """The coordinates at these places of a window."""
+def coordinates_at(window: Positions, places: Array) -> Array:
+    """The coordinates at these indices of a window."""
     return window.start + places * window.step if isinstance(window, range) else window[places]
 
 
 def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array]) -> Array:
-    """p·∏dims + ravel(i) of each entry, as int64. Precondition: that of the last cell fits.
+    """The number p·∏dims + ravel(i) of each entry's cell, as int64. Precondition: that of the last cell fits.
 
     >>> number_cells([2, 3], range(2), [np.array([0, 1]), np.array([2, 0])]).tolist()
     [2, 9]
@@ -284,7 +284,7 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
 
 
 def in_ranges(starts: Array, counts: Array) -> Children:
-    """`ranges`, as a range where each begins at the end of the range before, else as runs where they are many.
+    """`ranges`, as a range if each begins at the end of the one before, or as runs if there are many items.
 
     >>> in_ranges(np.array([2, 4]), np.array([2, 3]))
     range(2, 7)
@@ -292,7 +292,7 @@ def in_ranges(starts: Array, counts: Array) -> Children:
     size = int(counts.sum())
     if len(starts) and starts[-1] + counts[-1] - starts[0] == size and (starts[1:] == starts[:-1] + counts[:-1]).all():
         return range(int(starts[0]), int(starts[0]) + size)
-    return Runs(starts, counts, size) if kernels.worth(size) else ranges(starts, counts)
+    return Runs(starts, counts, size) if kernels.pays_off(size) else ranges(starts, counts)
 
 
 def cells(dims: Sequence[int]) -> int:

@@ -1,6 +1,6 @@
-"""The known kinds of level: by name in the notation, by package and name in files; how other processes get them.
+"""The known kinds of level, by name in the notation, and by package and name in files; sending them to other processes.
 
-Two packages may have kinds of one name. Then the notation of each is `package:kind`.
+Two packages may have kinds with the same name. Then the notation of each is `package:kind`.
 """
 
 from __future__ import annotations
@@ -21,26 +21,26 @@ if TYPE_CHECKING:
 
 ENTRY_POINTS = "binsparse_levels.levels"  # the group in which packages name their kinds
 ALLOWED = "BINSPARSE_LEVELS_PLUGINS"  # an environment variable: packages that worker processes may import
-_away: dict[str, str] = {}  # the packages of kinds that another process knows, and this process may not load
+_unloaded: dict[str, str] = {}  # the packages of kinds of another process that this process may not load
 _RESERVED = ("level", "level_desc", "version")  # keys of a level in a file
 
 
 def register(kind: type[Level]) -> type[Level]:
-    """Class decorator: make a kind known. The same class defined again, as by a cell of a notebook, takes its place.
+    """Register a kind, as a class decorator. The same class defined again, such as in a notebook, replaces it.
 
     Raises FormatError for another class of the same package with that name, and for a name of this package.
     """
     if not kind.unique:
-        what = "lists a coordinate of a fiber twice; a coordinate has one child, so let the level below hold both"
+        what = "lists a coordinate of a fiber twice; a coordinate has one child, so let the level below store both"
         raise FormatError(Problem(kind.kind, what))
     if taken := [field.name for field in fields(kind) if field.name in _RESERVED]:
         raise FormatError(Problem(kind.kind, f"a parameter cannot have the name {taken[0]!r}; choose another name"))
-    alike = {name: other for name, other in LEVELS.items() if other.kind == kind.kind and not _is_again(kind, other)}
-    for other in alike.values():
+    peers = {name: other for name, other in LEVELS.items() if other.kind == kind.kind and not _is_again(kind, other)}
+    for other in peers.values():
         if package_of(other) in (OWN, package_of(kind)):
             what = f"a level kind {kind.kind!r} is registered already by {other!r}; choose another name"
             raise FormatError(what)
-    known = [other for other in LEVELS.values() if other.kind != kind.kind] + [*alike.values(), kind]
+    known = [other for other in LEVELS.values() if other.kind != kind.kind] + [*peers.values(), kind]
     LEVELS.clear()
     LEVELS.update({notation(each, known): each for each in known})
     return kind
@@ -51,37 +51,37 @@ def _is_again(kind: type[Level], other: type[Level]) -> bool:
 
 
 def kind_named(name: str) -> type[Level] | None:
-    """The kind of a name in the notation, in any case; None for an unknown name.
+    """The kind with a name in the notation, ignoring case; None for an unknown name.
 
-    Raises FormatError for a name that several packages have.
+    Raises FormatError for a name of several packages.
     """
     for each in (name, name.lower()):
-        alike = [kind for kind in LEVELS.values() if each in (kind.kind, level_desc(kind))]
-        if len(alike) > 1:
-            both = " and ".join(sorted(level_desc(kind) for kind in alike))
+        peers = [kind for kind in LEVELS.values() if each in (kind.kind, level_desc(kind))]
+        if len(peers) > 1:
+            both = " and ".join(sorted(level_desc(kind) for kind in peers))
             raise FormatError(f"{each!r} is the name of {both}; write one of these")
-        if alike:
-            return alike[0]
-        if each in _away:
-            raise FormatError(f"{each!r} is no level kind here; {_remedy(_away[each], each)}")
+        if peers:
+            return peers[0]
+        if each in _unloaded:
+            raise FormatError(f"{each!r} is no level kind here; {_remedy(_unloaded[each], each)}")
     return None
 
 
 def kind_stored(desc: str, version: object) -> type[Level]:
     """The kind of a `level_desc` in a file. Raises FormatError that says how to load it.
 
-    Files of before kinds had packages say `binsparse_levels:NAME` for all of them, and no version.
+    Files with `binsparse_levels:NAME` and no version for all kinds date from before kinds had packages.
     """
     package, colon, name = desc.partition(":")
-    alike = [kind for kind in LEVELS.values() if level_desc(kind) == desc]
-    old = [] if alike or package != OWN else [kind for kind in LEVELS.values() if kind.kind == name]
+    peers = [kind for kind in LEVELS.values() if level_desc(kind) == desc]
+    old = [] if peers or package != OWN else [kind for kind in LEVELS.values() if kind.kind == name]
     if len(old) > 1:
         both = " and ".join(sorted(level_desc(kind) for kind in old))
         raise FormatError(f"{desc!r} may be {both}; load the package that wrote it alone")
-    if not alike + old:
-        raise FormatError(f"unknown level kind {desc!r:.80}; {_remedy(package, name) if colon else _known()}")
-    (kind,) = alike + old
-    if alike and package != OWN and version != layout(kind):
+    if not peers + old:
+        raise FormatError(f"unknown level kind {desc!r:.80}; {_remedy(package, name) if colon else _known_kinds()}")
+    (kind,) = peers + old
+    if peers and package != OWN and version != layout(kind):
         what = f"{desc!r} has the layout {version!r:.40}, and the loaded kind has {layout(kind)!r}"
         if package == "__main__":
             raise FormatError(f"{what}; run the definition that wrote it, or set the same `version` in both")
@@ -89,7 +89,7 @@ def kind_stored(desc: str, version: object) -> type[Level]:
     return kind
 
 
-def _known() -> str:
+def _known_kinds() -> str:
     return f"known are element, {', '.join(level_desc(kind) for kind in LEVELS.values())}"
 
 
@@ -97,7 +97,7 @@ def _remedy(package: str, name: str) -> str:
     if package == "__main__":
         return "the program or notebook that wrote it defines it; run that definition first, or move it to a package"
     if package == OWN:
-        return f"{_known()}; a plug-in may provide it: load_plugins({name!r:.40})"
+        return f"{_known_kinds()}; a plug-in may provide it: load_plugins({name!r:.40})"
     there = _points(package)
     how = (
         f"load_plugins({there[0].name!r:.40})"
@@ -108,31 +108,31 @@ def _remedy(package: str, name: str) -> str:
 
 
 def _points(package: str) -> list[EntryPoint]:
-    """The entry points of level kinds that lie in a package."""
+    """The entry points of level kinds in a package."""
     from importlib.metadata import entry_points  # 20 ms, which few programs need
 
     return [point for point in entry_points(group=ENTRY_POINTS) if re.split("[.:]", point.value)[0] == package]
 
 
-class Travelling(NamedTuple):
-    """What another process is told of a kind: no code, and no place of code."""
+class SentKind(NamedTuple):
+    """A kind as it is sent to another process: without code, and without the location of code."""
 
     package: str
     kind: str
     version: int | str
 
 
-def travelling() -> tuple[Travelling, ...]:
-    """The kinds of other packages that this process knows."""
+def sent_kinds() -> tuple[SentKind, ...]:
+    """The kinds of other packages that are registered in this process."""
     kinds = (kind for kind in LEVELS.values() if package_of(kind) != OWN)
-    return tuple(Travelling(package_of(kind), kind.kind, layout(kind)) for kind in kinds)
+    return tuple(SentKind(package_of(kind), kind.kind, layout(kind)) for kind in kinds)
 
 
-def arrive(kinds: Iterable[Travelling]) -> None:
-    """Make the kinds of another process known in this process, as far as it may import their packages.
+def register_sent(kinds: Iterable[SentKind]) -> None:
+    """Register the kinds of another process in this process, if it may import their packages.
 
-    It imports what an installed package names as an entry point, and packages that the environment variable
-    BINSPARSE_LEVELS_PLUGINS lists, with commas between. Who needs another kind is told what to do.
+    It imports the entry points of installed packages, and the packages in the environment variable
+    BINSPARSE_LEVELS_PLUGINS, separated by commas. An error of a missing kind names the remedy.
     """
     allowed = {name.strip() for name in os.environ.get(ALLOWED, "").split(",")} - {"", "__main__"}
     known = {level_desc(kind) for kind in LEVELS.values()}
@@ -147,4 +147,4 @@ def arrive(kinds: Iterable[Travelling]) -> None:
             with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(package)
         if not any(level_desc(other) == f"{package}:{kind}" for other in LEVELS.values()):
-            _away[kind] = package
+            _unloaded[kind] = package

@@ -27,12 +27,12 @@ from .positions import (
     as_pointers,
     below_fibers,
     children_of,
+    coordinates_at,
     covered,
     in_ranges,
     is_everything,
     items_at,
     ranges,
-    through,
     times,
 )
 from .registry import register
@@ -42,7 +42,7 @@ from .registry import register
 class Run(Lists):
     """Fiber p owns the runs ptr[p] … ptr[p+1]; run q covers the coordinates start[q] … end[q] - 1, which share child q.
 
-    Run-length encoding, also of what lies below: equal rows of a matrix that follow each other are stored once.
+    Run-length encoding, which includes the levels below: consecutive equal rows of a matrix are stored once.
 
     >>> pack_dense([5, 5, 0, 7], "run").arrays["run_ends_0"].tolist()
     [2, 4]
@@ -71,22 +71,22 @@ class Run(Lists):
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         counts, runs = children_of(self.pointers(arrays), as_array(positions))
         begins, lengths = self._covered(arrays, runs, window[0])
-        x = through(window[0], ranges(begins, lengths))
+        x = coordinates_at(window[0], ranges(begins, lengths))
         return below_fibers(as_pointers(counts, len(counts)), lengths), [x], np.repeat(runs, lengths)
 
     @staticmethod
     def _covered(arrays: Arrays, runs: Positions, window: Positions) -> tuple[Array, Array]:
-        """Where in the window each run begins, and how many coordinates it has there."""
+        """The index in the window at which each run begins, and its number of coordinates there."""
         starts, ends = (items_at(arrays[role], runs).astype(np.int64) for role in ("start", "end"))
         return covered(window, starts, ends)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         starts, ends = self.bounds(arrays, positions, len(arrays["start"]))
-        (wanted,) = window
-        if len(starts) == 1 and len(wanted) and not is_short(low := int(starts[0]), high := int(ends[0])):
+        (selected,) = window
+        if len(starts) == 1 and len(selected) and not is_short(low := int(starts[0]), high := int(ends[0])):
             disorder = Problem("start", "the runs of a fiber are not in ascending order")
-            starts = np.array([bisect(arrays["end"], int(wanted[0]) + 1, low, high, disorder)])
-            ends = np.array([bisect(arrays["start"], int(wanted[-1]) + 1, low, high, disorder)])
+            starts = np.array([bisect(arrays["end"], int(selected[0]) + 1, low, high, disorder)])
+            ends = np.array([bisect(arrays["start"], int(selected[-1]) + 1, low, high, disorder)])
         child = in_ranges(starts, ends - starts)
         read = {role: items_at(arrays[role], child) for role in ("start", "end")}
         return {"ptr": pointers_to(ends - starts, arrays["start"].dtype)} | read, child
@@ -119,20 +119,20 @@ class Run(Lists):
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
         starts, ends = arrays["start"].astype(np.int64), arrays["end"].astype(np.int64)
         pointers = self.pointers(arrays)
-        sound = True
+        valid = True
         for problem in pointer_problems(pointers, len(starts)) if "ptr" in arrays else ():
-            sound = False
+            valid = False
             yield problem
         (bad,) = ((starts < 0) | (starts >= ends) | (ends > dims[0])).nonzero()
         for q in bad[:1].tolist():
-            sound = False
+            valid = False
             yield Problem(
                 f"start[{q}]", f"a run from {starts[q]} to {ends[q]} is outside its dimension of size {dims[0]}"
             )
-        if sound and order:
-            apart = starts[1:] >= ends[:-1]
-            apart[pointers[(pointers > 0) & (pointers < len(starts))].astype(np.int64) - 1] = True
-            for q in (np.flatnonzero(~apart) + 1)[:1].tolist():
+        if valid and order:
+            disjoint = starts[1:] >= ends[:-1]
+            disjoint[pointers[(pointers > 0) & (pointers < len(starts))].astype(np.int64) - 1] = True
+            for q in (np.flatnonzero(~disjoint) + 1)[:1].tolist():
                 yield Problem(
                     f"start[{q}]", f"{starts[q]} does not come after the run before it, which ends at {ends[q - 1]}"
                 )

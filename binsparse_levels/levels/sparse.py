@@ -1,4 +1,4 @@
-"""sparse: each fiber lists the coordinates that it has, in lexicographic order.
+"""sparse: each fiber lists its coordinates in lexicographic order.
 
     . 5 . 7     dense   rows 0, 1, 2
     . . . .     `- sparse   pointers_to_1 [0, 2, 2, 5]
@@ -41,8 +41,8 @@ from .positions import (
 )
 from .registry import register
 
-_SEARCHED = 256  # bytes that a search moves: some lines of the cache
-_FEW_FIBERS = 16  # up to this number, the ends of a window are searched in each fiber; else fibers are read whole
+_SEARCH_BYTES = 256  # that a search moves: some lines of the cache
+_MAX_SEARCHED_FIBERS = 16  # up to this number, the ends of a window are searched in each; more fibers are read whole
 
 
 @register
@@ -85,7 +85,7 @@ class Sparse(Lists):
         count = len(coords[0])
         if distinct:  # the coordinates are the indices, without a copy
             return _named(entries, coords), None
-        if not kernels.worth(count):
+        if not kernels.pays_off(count):
             new = np.zeros(count, bool)
             new[signed(entries[:-1][entries[1:] > entries[:-1]])] = True
             for x in coords:
@@ -98,7 +98,7 @@ class Sparse(Lists):
         firsts = [np.empty(count, x.dtype) for x in coords]
         arguments = words(entries), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
         children = int(kernels.fibers.split(*arguments))
-        del arguments  # so that the arrays may change their size
+        del arguments  # so that the arrays can be resized
         below.resize(children + 1, refcheck=False)
         for x in firsts:
             x.resize(children, refcheck=False)
@@ -118,12 +118,12 @@ class Sparse(Lists):
         return in_window(counts, coords, child, window)
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
-        column, wanted = arrays["idx0"], window[0]
-        short = _FEW_FIBERS * len(positions) > len(column)
+        column, selected = arrays["idx0"], window[0]
+        short = _MAX_SEARCHED_FIBERS * len(positions) > len(column)
         if not (short and isinstance(positions, range) and positions.step == 1 and isinstance(column, np.ndarray)):
             return super().reached(arrays, dims, positions, window)
-        first, behind = map(int, self.pointers(arrays)[[positions.start, positions.stop]])
-        child = first + np.flatnonzero(inside([_reach(wanted)], [column[first:behind]]))
+        first, stop = map(int, self.pointers(arrays)[[positions.start, positions.stop]])
+        child = first + np.flatnonzero(inside([_reach(selected)], [column[first:stop]]))
         return child[inside(window, [x[child] for x in self._columns(arrays)])]
 
     def loop(self, root: bool) -> str:
@@ -150,22 +150,22 @@ class Sparse(Lists):
     def _children(
         self, arrays: Arrays, dims: Sequence[int], starts: Array, ends: Array, positions: Positions, window: Window
     ) -> tuple[Children, Array, int]:
-        """Children of the fibers that may lie in the window, how many each fiber has, and the number of first
+        """The children of the fibers that may be in the window, their number in each fiber, and the number of leading
         dimensions in which all of them are inside.
         """
-        column, wanted, kept = arrays["idx0"], window[0], 0
+        column, selected, kept = arrays["idx0"], window[0], 0
         everything = is_everything(window[:1], dims[:1])
         in_memory = isinstance(column, np.ndarray)
-        searched = kernels.worth(len(column)) if in_memory else len(starts) <= _FEW_FIBERS
+        searched = kernels.pays_off(len(column)) if in_memory else len(starts) <= _MAX_SEARCHED_FIBERS
         if not everything and len(starts) and searched:
-            if not len(wanted):
+            if not len(selected):
                 return range(0), np.zeros(len(starts), np.int64), 0
-            reach = _reach(wanted)
-            kept = int(isinstance(wanted, range) and wanted.step == 1 and in_memory)
+            reach = _reach(selected)
+            kept = int(isinstance(selected, range) and selected.step == 1 and in_memory)
             if in_memory:
                 arguments = *map(kernels.readable, (starts, ends, column)), reach.start, reach.stop
                 entries = int((ends - starts).sum())
-                if _FEW_FIBERS * len(starts) > entries and len(starts) > _FEW_FIBERS:
+                if _MAX_SEARCHED_FIBERS * len(starts) > entries and len(starts) > _MAX_SEARCHED_FIBERS:
                     child, counts = np.empty(entries + 1, np.int64), np.empty(len(starts), np.int64)
                     total = kernels.fibers.list_within(*arguments, counts, child)
                     return child[: int(total)], counts, kept
@@ -185,35 +185,35 @@ class Sparse(Lists):
         return Owners(*self._items_above(arrays, dims, n, children))
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        # Kernels count faults; numpy finds their places. Sound arrays need the kernels only, few entries numpy only.
+        # Kernels count faults; numpy locates them. Valid arrays need only the kernels, few entries only numpy.
         pointers, columns = self.pointers(arrays), self._columns(arrays)
         n_entries = len(columns[0])
-        if kernels.worth(n_entries) and not _faults(arrays, pointers, columns, dims, order=order):
+        if kernels.pays_off(n_entries) and not _faults(arrays, pointers, columns, dims, order=order):
             return
-        sound = True
+        valid = True
         if "ptr" in arrays:
             for problem in pointer_problems(pointers, n_entries):
-                sound = False
+                valid = False
                 yield problem
         for k, x in enumerate(columns):
             for problem in _range_problems(f"idx{k}", x, dims[k], pointers):
                 order = False
                 yield problem
-        if order and sound and n_entries:
+        if order and valid and n_entries:
             yield from _order_problems(pointers, columns)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        if not kernels.worth(len(positions)):
+        if not kernels.pays_off(len(positions)):
             listed = [kernels.readable(x).data for x in (self.pointers(arrays), *self._columns(arrays))]
             rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
             return np.array([_find(*listed, place=row) for row in rows], np.int64)
-        columns = kernels.alike(self._columns(arrays))
-        wanted = tuple(kernels.readable(x, np.int64) for x in coords)
+        columns = kernels.common_type(self._columns(arrays))
+        targets = tuple(kernels.readable(x, np.int64) for x in coords)
         child = np.empty(len(positions), np.int64)
         pointers, at = kernels.readable(self.pointers(arrays)), kernels.readable(positions, np.int64)
         parallel.each(
-            lambda share: kernels.fibers.search(pointers, columns, at, wanted, *share, child),
-            parallel.shares(len(child), _SEARCHED),
+            lambda share: kernels.fibers.search(pointers, columns, at, targets, *share, child),
+            parallel.shares(len(child), _SEARCH_BYTES),
         )
         return child
 
@@ -221,7 +221,7 @@ class Sparse(Lists):
         return ((0 if root else n + 1) + self.rank * children) * itemsize
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """Selecting in the first dimension reads all pointers, searches each fiber, and reads the indices it finds."""
+        """A selection in the first dimension reads all pointers, searches each fiber, and reads the found indices."""
         whole = dims[k] * self.nbytes(dims, n, children, root=root, itemsize=itemsize)
         searched = n * (children // n).bit_length() if n else 0
         items_read = dims[k] * ((0 if root else n + 1) + searched) + self.rank * children
@@ -232,7 +232,7 @@ class Sparse(Lists):
 
 
 def _find(pointers: memoryview, *columns: memoryview, place: Sequence[int]) -> int:
-    """The child of a fiber at some coordinates, or -1. The items of a buffer come as integers, quickly."""
+    """The child of a fiber at some coordinates, or -1. Buffers are used because their items become integers quickly."""
     low, high = pointers[place[0]], pointers[place[0] + 1]
     for column, x in zip(columns, place[1:], strict=True):
         low = bisect_left(column, x, low, high)
@@ -241,16 +241,16 @@ def _find(pointers: memoryview, *columns: memoryview, place: Sequence[int]) -> i
 
 
 def _searched_in(column: Array, reach: range, low: int, high: int) -> tuple[int, int]:
-    """Where the children of a fiber of a file that lie in a window begin and end; all of a short one, not searched."""
+    """The bounds of the children in a window of a fiber in a file, by a search; those of a short fiber unchanged."""
     if is_short(low, high):
         return low, high
     disorder = Problem("idx0", f"the coordinates of a fiber are not in ascending order ({REMEDY})")
     return bisect(column, reach.start, low, high, disorder), bisect(column, reach.stop, low, high, disorder)
 
 
-def _reach(wanted: Positions) -> range:
-    """All coordinates from the first wanted one to the last."""
-    return range(int(wanted[0]), int(wanted[-1]) + 1) if len(wanted) else range(0)
+def _reach(selected: Positions) -> range:
+    """The range from the first selected coordinate to the last."""
+    return range(int(selected[0]), int(selected[-1]) + 1) if len(selected) else range(0)
 
 
 def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:
@@ -259,7 +259,7 @@ def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:
 
 
 def listing(rank: int) -> tuple[Level, ...]:
-    """The levels that list the coordinates of their entries and store nothing else: none for a scalar."""
+    """Levels that list the coordinates of entries and store nothing else; none for a scalar."""
     return (Sparse(rank),) if rank else ()
 
 
@@ -269,8 +269,8 @@ def _unsigned(array: Array, narrow: bool) -> Array:
 
 
 def _faults(arrays: Arrays, pointers: Array, columns: Sequence[Array], dims: Sequence[int], *, order: bool) -> bool:
-    """Whether kernels count any fault in the arrays of a level."""
-    # Negative numbers show as too large in an unsigned view, as long as nothing valid needs the upper half.
+    """Return True if kernels count any fault in the arrays of a level."""
+    # Negative numbers are too large in an unsigned view, if no valid number needs the upper half.
     entries = len(columns[0])
     narrow = max([*dims, entries]) <= INT32_MAX and all(a.dtype.itemsize <= 4 for a in arrays.values())
     pointers = _unsigned(pointers, narrow)
@@ -281,10 +281,10 @@ def _faults(arrays: Arrays, pointers: Array, columns: Sequence[Array], dims: Seq
     fibers = len(pointers) - 1
 
     def entry(x: int) -> int:
-        """The entry before which there are x entries and fibers, of which an empty one costs as much as an entry."""
+        """The entry with x entries and fibers before it. Empty fibers count, because they cost the time of an entry."""
         return x - bisect_left(range(fibers), x, key=lambda p: p + int(pointers[p]))
 
-    shares = parallel.shares(entries + fibers, len(listed) * listed[0].itemsize // 2)  # read, and not written
+    shares = parallel.shares(entries + fibers, len(listed) * listed[0].itemsize // 2)  # half: nothing is written
     cuts = [0, *[entry(stop) for _, stop in shares[:-1]], entries]
 
     def count(share: tuple[int, int]) -> tuple[bool, int]:
@@ -295,16 +295,16 @@ def _faults(arrays: Arrays, pointers: Array, columns: Sequence[Array], dims: Seq
     return any(outside or (order and descents) for outside, descents in found)
 
 
-def _behind(pointers: Array, columns: Sequence[Array]) -> Array:
-    """Whether each entry does not come after the one before it in its fiber. Precondition: sound pointers."""
-    behind = np.empty(len(columns[0]) + 1, bool)
-    np.less_equal(columns[-1][1:], columns[-1][:-1], out=behind[1:-1])
+def _unordered(pointers: Array, columns: Sequence[Array]) -> Array:
+    """A mask of the entries that do not come after the one before in their fiber. Precondition: valid pointers."""
+    wrong = np.empty(len(columns[0]) + 1, bool)
+    np.less_equal(columns[-1][1:], columns[-1][:-1], out=wrong[1:-1])
     for x in columns[-2::-1]:
-        behind[1:-1] &= x[1:] == x[:-1]
-        behind[1:-1] |= x[1:] < x[:-1]
-    # The first of a fiber, and what would begin at its end. numpy takes 0.8 µs more to index with another type.
-    behind[pointers.astype(np.intp, copy=False)] = False
-    return behind
+        wrong[1:-1] &= x[1:] == x[:-1]
+        wrong[1:-1] |= x[1:] < x[:-1]
+    # The first entry of each fiber is in order. numpy takes 0.8 µs more to index with another type.
+    wrong[pointers.astype(np.intp, copy=False)] = False
+    return wrong
 
 
 def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> Iterator[Problem]:
@@ -318,7 +318,7 @@ def _range_problems(role: str, indices: Array, size: int, pointers: Array) -> It
 
 
 def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Problem]:
-    (bad,) = _behind(pointers, columns).nonzero()
+    (bad,) = _unordered(pointers, columns).nonzero()
     if not len(bad):
         return
     for q in bad[:SHOWN].tolist():

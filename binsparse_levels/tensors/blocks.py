@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import kernels
-from ..engine.emission import hold_dense
+from ..engine.emission import check_dense
 from ..engine.tree import Tree, index_dtype
 from ..formats.format import Format, parse_format
 from ..formats.index_map import IndexMap
@@ -41,7 +41,7 @@ def blocked(tree: Tree, format: Format, block: tuple[int, int], pad: Array, limi
     kernels.blocks.list_blocks(*entries, height, width, slots.view(np.uint64), pointers, blocks)
     blocks = blocks[: pointers[-1]].copy()
     size = len(blocks) * block[0] * block[1]
-    hold_dense(size, len(tree.values), limits)
+    check_dense(size, len(tree.values), limits)
     cells = np.full(size, pad, tree.values.dtype)
     kernels.blocks.fill_blocks(*entries, _words(tree.values), height, width, pointers, blocks, slots, _words(cells))
     return Tree(format.levels, dims, {"pointers_to_1": pointers, "indices_1": blocks}, cells)

@@ -199,7 +199,7 @@ def around(held: Held, stored: Stored) -> Held:
 def selected(held: Held, indices: Sequence[Any], apart: bool) -> Viewed:
     """A view. Precondition: the arguments are of `parse_key`, with one array at most."""
     whole, selection = held.cells()
-    return Viewed(whole, narrowed(selection, indices, apart=apart))
+    return Viewed(whole, narrowed(selection, indices, separated=apart))
 
 
 def windowed(held: Held, windows: Sequence[range | Array]) -> Held:

@@ -20,7 +20,7 @@ STORAGE = {"chunks": 16, "shards": 64}
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     monkeypatch.setattr(plan, "rows_within", lambda *_, **__: 300)
-    monkeypatch.setattr(target, "_WRITTEN", 4096)
+    monkeypatch.setattr(target, "_STEP_BYTES", 4096)
 
 
 def table(seed=0, count=900):

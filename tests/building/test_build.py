@@ -38,8 +38,8 @@ NAMES = ["i", "j", "k", "v"]
 def small(monkeypatch):
     """Blocks of a few entries, and shards of a few items."""
     monkeypatch.setattr(plan, "rows_within", lambda *_, **__: 500)
-    monkeypatch.setattr(target, "_SHARD", 128)
-    monkeypatch.setattr(target, "_WRITTEN", 4096)
+    monkeypatch.setattr(target, "_MIN_SHARD_ITEMS", 128)
+    monkeypatch.setattr(target, "_STEP_BYTES", 4096)
 
 
 def entries(count=3000, shape=SHAPE, seed=0):

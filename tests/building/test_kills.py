@@ -34,7 +34,7 @@ def small():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(plan, "rows_within", lambda *_, **__: 20)
         patch.setattr(partitions, "sampled", lambda work: SAMPLED(work)[:1])
-        patch.setattr(target, "_WRITTEN", 64)
+        patch.setattr(target, "_STEP_BYTES", 64)
         yield
 
 

@@ -89,7 +89,7 @@ def test_texts_in_blocks_as_in_one_piece(tmp_path_factory, name, data):
     except FormatError:
         assume(False)
     memory = Rows(draw(st.sampled_from([2, 5, 100])))
-    with mock.patch.object(text_tables, "AT_ONCE", draw(st.sampled_from([1, 7, 100]))):
+    with mock.patch.object(text_tables, "BLOCK_BYTES", draw(st.sampled_from([1, 7, 100]))):
         convert(folder / name, folder / "b.h5", format, memory=memory)
     found = read(folder / "b.h5")
     assert found.equals(expected)

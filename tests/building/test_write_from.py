@@ -39,12 +39,12 @@ POLICIES = ["error", "sum", "first", "last"]
 @contextlib.contextmanager
 def rows(number):
     """So many entries fit into memory."""
-    before = plan.rows_within, joining.AT_ONCE
-    plan.rows_within, joining.AT_ONCE = (lambda *_, **__: number), max(number - 1, 1)
+    before = plan.rows_within, joining.PIECE_ITEMS
+    plan.rows_within, joining.PIECE_ITEMS = (lambda *_, **__: number), max(number - 1, 1)
     try:
         yield
     finally:
-        plan.rows_within, joining.AT_ONCE = before
+        plan.rows_within, joining.PIECE_ITEMS = before
 
 
 @pytest.fixture
@@ -279,7 +279,7 @@ def test_keys_that_agree_in_their_first_word(tmp_path, monkeypatch, others, poli
     three, which lie beside it.
     """
     monkeypatch.setattr(partitions, "sampled", lambda work: [0])
-    monkeypatch.setattr(partitions, "_LOOKED", 54)
+    monkeypatch.setattr(partitions, "_SAMPLED_ENTRIES", 54)
     rng = np.random.default_rng(0)
     shape, count, row = (2**62, 2**62), 4000, 2**61
     coords, values = [np.full(count, row), rng.integers(0, 2**62, count)], rng.random(count)

@@ -88,7 +88,7 @@ REFUSALS = (
         lambda model, tensor: not model.shape,
     ),
     Refusal(
-        "built", "`build`", bl.FormatError, "a scalar is not built in parts", "a scalar", "`pack` and `write`",
+        "built", "`build`", bl.FormatError, "a scalar cannot be built in parts", "a scalar", "`pack` and `write`",
         lambda model, tensor: not model.shape,
     ),
     Refusal(
@@ -123,11 +123,11 @@ REFUSALS = (
         "labels of all coordinates", lambda model, tensor: model.labels is not None,
     ),
     Refusal(
-        PARTS, "`append`, `concatenate`", bl.FormatError, "is stored through a map, and is not concatenated", "a map",
+        PARTS, "`append`, `concatenate`", bl.FormatError, "is stored through a map, and cannot", "a map",
         "`without_map` before", mapped,
     ),
     Refusal(
-        PARTS, "`append`, `concatenate`", bl.FormatError, "a scalar, or a matrix with a structure, is not concatenated",
+        PARTS, "`append`, `concatenate`", bl.FormatError, "a scalar, or a matrix with a structure, cannot",
         "a scalar or a structure", "`expand_structure` before",
         lambda model, tensor: not model.shape or model.structure is not None,
     ),

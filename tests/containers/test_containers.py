@@ -150,7 +150,7 @@ def test_the_content_says_what_a_place_is(tmp_path):
         assert read(moved).equals(small()), name
     (tmp_path / "empty").mkdir()
     for place in (tmp_path / "empty", tmp_path):
-        with pytest.raises(ContainerError, match="holds no tensor"):
+        with pytest.raises(ContainerError, match="contains no tensor"):
             read(place)
 
 

@@ -16,7 +16,7 @@ from zarr.storage import MemoryStore
 import binsparse_levels as bl
 from binsparse_levels import LimitError, Limits, pack
 from binsparse_levels.containers.objects import codecs
-from binsparse_levels.containers.objects.bucket import side_by_side
+from binsparse_levels.containers.objects.bucket import map_concurrently
 from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.containers.objects.reading import CACHE
 from binsparse_levels.containers.objects.stores import Part
@@ -60,13 +60,13 @@ def test_a_chunk_is_decoded_once(tmp_path, decoded, kind, packed):
 def test_the_cache_is_empty_when_the_tensors_are_gone(tmp_path):
     bl.write(tmp_path / "a.zarr", pack([np.arange(9)], np.ones(9), 9, "CVEC"))
     gc.collect()
-    before = len(CACHE._held)
+    before = len(CACHE._items)
     opened = bl.open(tmp_path / "a.zarr")
     assert opened[4] == 1
-    assert len(CACHE._held) > before
+    assert len(CACHE._items) > before
     del opened
     gc.collect()
-    assert len(CACHE._held) == before
+    assert len(CACHE._items) == before
 
 
 @pytest.mark.parametrize("kind", ["folder", "memory"])
@@ -157,9 +157,9 @@ def test_whole_objects_and_parts_of_them_are_the_same_bytes(tmp_path_factory, ob
 
 def test_calls_go_side_by_side_and_wait_for_who_takes_their_results():
     begun = []
-    results = side_by_side(lambda k: begun.append(k) or k, range(100))
+    results = map_concurrently(lambda k: begun.append(k) or k, range(100))
     assert list(itertools.islice(results, 3)) == [0, 1, 2]
     assert len(begun) <= 3 + 16
     assert list(results) == [*range(3, 100)]
     with pytest.raises(ZeroDivisionError):
-        list(side_by_side(lambda k: 1 // k, [2, 1, 0, 1]))
+        list(map_concurrently(lambda k: 1 // k, [2, 1, 0, 1]))

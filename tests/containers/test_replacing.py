@@ -90,7 +90,7 @@ def test_what_a_killed_writer_left_is_removed_by_the_next_once_it_is_old(tmp_pat
         (tmp_path / file).touch()
     write(tmp_path / name, vector(1), overwrite=True)
     assert {*left, *other} < {*os.listdir(tmp_path)}
-    monkeypatch.setattr(replacing, "_DAY", -1)
+    monkeypatch.setattr(replacing, "_STALE_SECONDS", -1)
     write(tmp_path / name, vector(2), overwrite=True)
     assert {*os.listdir(tmp_path)} == {name, *other}
     assert read(tmp_path / name).values[0] == 2

@@ -104,7 +104,7 @@ def test_a_write_changes_the_tensor_that_it_names(folder, name, added, groups, f
         add(name, place, what)
     if way == "whole":
         if added or groups:
-            with pytest.raises(FileExistsError, match="holds more than a tensor"):
+            with pytest.raises(FileExistsError, match="contains more than a tensor"):
                 write(place, small(5.0), overwrite=True, **how)
         else:
             write(place, small(5.0), overwrite=True, **how)

@@ -117,7 +117,7 @@ def test_runs_of_more_entries_than_an_integer_counts():
     arrays = {name: np.array(x) for name, x in (arrays | {"run_ends_1": [2**40]}).items()}
     stored = {}
     write(stored, Tensor("run, run", (2**40, 2**40), arrays, np.ones(1)))
-    with pytest.raises(LimitError, match="64 bits"):
+    with pytest.raises(LimitError, match="64-bit integer"):
         list(blocks_of(binsparse_levels.open(stored)._source, 10))
 
 

@@ -350,8 +350,8 @@ def small_steps(monkeypatch):
     """Three threads even for few entries; short runs."""
     for module, name, value in [
         (parallel, "GRAIN", 50),
-        (sorting, "_BUCKET", 20),
-        (sorting, "_RUN", 64),
+        (sorting, "_BUCKET_RECORDS", 20),
+        (sorting, "_RUN_RECORDS", 64),
     ]:
         monkeypatch.setattr(module, name, value)
     with parallel.using_threads(3):
@@ -495,7 +495,7 @@ def test_nothing_under_a_huge_dense_dimension(shape, format):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_value_for_all_and_the_last_of_duplicates(monkeypatch, count):
-    monkeypatch.setattr(kernels, "FEW", -1)
+    monkeypatch.setattr(kernels, "NUMPY_ENTRIES", -1)
     tensor = pack([[0] * count + [0]], 5, (count + 1,), "dense", duplicates="last")
     assert tensor.to_dense().tolist() == [5] + [0] * count
 

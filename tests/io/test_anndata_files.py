@@ -510,8 +510,8 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
 @pytest.mark.parametrize(
     ("tensor", "place", "options", "message"),
     [
-        (pack([[0]], [1.0], 30, "sparse"), "layers/a", {}, "AnnData holds vectors in obs/NAME, var/NAME"),
-        (pack([[0]], [1.0], 30, "sparse"), "X", {}, "AnnData holds vectors in obs/NAME, var/NAME"),
+        (pack([[0]], [1.0], 30, "sparse"), "layers/a", {}, "AnnData stores vectors in obs/NAME, var/NAME"),
+        (pack([[0]], [1.0], 30, "sparse"), "X", {}, "AnnData stores vectors in obs/NAME, var/NAME"),
         (pack([[0]], [1.0], 30, "sparse"), "var/a", {}, "var has 20 names, and dimension 0 size 30"),
         (pack([[0]] * 3, [1.0], (30, 20, 2), "sparse(3)"), "uns/a", {}, "got 3 dimensions; see register_anndata"),
         (pack([[0], [0]], [1j], (30, 20), "CSR"), "layers/a", {}, "no complex128 values"),
@@ -520,7 +520,7 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
         (pack([[0], [0]], [1.0], (30, 30), "CSR", structure="symmetric_lower"), "obsp/a", {}, "expand_structure"),
         (CSR[:7].load(), "layers/a", {}, "obs has 30 names, and dimension 0 size 7"),
         (CSR[:, :7].load(), "layers/a", {}, "var has 20 names, and dimension 1 size 7"),
-        (CSR, "obsp/a", {}, "as many rows as columns"),
+        (CSR, "obsp/a", {}, "expected a square matrix"),
         (CSR, "varm/a", {}, "var has 20 names, and dimension 0 size 30"),
         (named(row_names=CELLS[::-1]), "layers/a", {}, "the names of obs in the file differ at 0; bring"),
         (named(column_names=[*GENES[:19], "x"]), "layers/a", {}, "the names of var in the file differ at 19"),
@@ -530,13 +530,13 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
         (CSR, "layers/a", {"narrow": True}, "narrow"),
         (CSR, "layers/counts", {}, "already exists; pass overwrite=True"),
         (CSR, "X", {}, "already exists; pass overwrite=True"),
-        (CSR, "layers", {}, "AnnData holds matrices in X, layers/NAME"),
-        (CSR, "layers/a/b", {}, "AnnData holds matrices in"),
-        (CSR, "raw/X", {}, "AnnData holds matrices in"),
-        (CSR, "obs/a", {}, "AnnData holds matrices in"),
-        (CSR, "layers/..", {}, "AnnData holds matrices in"),
-        (CSR, "layers/zarr.json", {}, "AnnData holds matrices in"),
-        (CSR, "uns/tree/matrix/a", {}, "is a csr_matrix, and not a dict"),
+        (CSR, "layers", {}, "AnnData stores matrices in X, layers/NAME"),
+        (CSR, "layers/a/b", {}, "AnnData stores matrices in"),
+        (CSR, "raw/X", {}, "AnnData stores matrices in"),
+        (CSR, "obs/a", {}, "AnnData stores matrices in"),
+        (CSR, "layers/..", {}, "AnnData stores matrices in"),
+        (CSR, "layers/zarr.json", {}, "AnnData stores matrices in"),
+        (CSR, "uns/tree/matrix/a", {}, "is a csr_matrix, not a dict"),
         (CSR, "uns/tree/text/a", {}, "tree/text"),
     ],
 )  # fmt: skip
@@ -583,7 +583,7 @@ def test_other_files_are_not_written_into(tmp_path, name):
     before = content(str(tmp_path / name))
     with pytest.raises(ContainerError, match="the file has no tables obs and var with an index"):
         write(f"{tmp_path}/{name}:layers/a", CSR, kind="anndata")
-    with pytest.raises(OptionError, match="not appended to"):
+    with pytest.raises(OptionError, match="cannot be appended to"):
         append(f"{stored(tmp_path, 'zarr3')}:X", CSR)
     assert content(str(tmp_path / name)) == before
 

@@ -147,9 +147,13 @@ def test_labels_that_do_not_fit_are_not_joined(tmp_path):
         ),
         ("a", of(["w"], ["y", "x"]), "the label 'y' at coordinate 0"),
         ("a", of([1], ["x", "y"]), "labels of type int64 in dimension 'user', and .*a.h5 of text; cast"),
-        ("a", read(tmp_path / "b.h5"), "tensor: has no labels of dimension 'user', and .*a.h5 has; make both"),
-        ("b", of(["w"], ["x", "y"]), "b.h5: has no labels of dimension 'user', and tensor has; make both"),
-        ("a", of(["u", "v"], ["x", "y"]).T.convert("CSR"), "has the dimensions .'item', 'user'.*name and order"),
+        ("a", read(tmp_path / "b.h5"), "tensor: has no labels of dimension 'user', but .*a.h5 has; make both"),
+        ("b", of(["w"], ["x", "y"]), "b.h5: has no labels of dimension 'user', but tensor has; make both"),
+        (
+            "a",
+            of(["u", "v"], ["x", "y"]).T.convert("CSR"),
+            "has the dimensions .'item', 'user'.*same names in the same order",
+        ),
     ):
         with pytest.raises(ArrayError, match=why):
             append(tmp_path / f"{first}.h5", other)
@@ -481,7 +485,7 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
     owner = subprocess.Popen([sys.executable, "-c", HOLD, str(place)], stdout=subprocess.PIPE)
     assert owner.stdout.readline() == b"held\n"
     (lock,) = set(os.listdir(tmp_path)) - {"a.h5"}
-    monkeypatch.setattr(replacing, "_PATIENCE", 0.1)
+    monkeypatch.setattr(replacing, "_LOCK_SECONDS", 0.1)
     for call in (
         lambda: append(place, pack(*ROW)),
         lambda: concatenate([place, place], place, overwrite=True),
@@ -492,7 +496,7 @@ def test_who_lives_is_waited_for_and_who_is_killed_is_not(tmp_path, monkeypatch)
     assert os.path.exists(tmp_path / lock)
     assert place.read_bytes() == before
     assert read(place).shape == (1, 4)
-    monkeypatch.setattr(replacing, "_PATIENCE", 60)
+    monkeypatch.setattr(replacing, "_LOCK_SECONDS", 60)
     with concurrent.futures.ThreadPoolExecutor() as pool:
         waiting = pool.submit(append, place, pack(*ROW))
         time.sleep(0.1)
@@ -595,7 +599,7 @@ def test_no_fill_value_joins_zero_and_a_map_is_refused_by_name():
     assert binsparse_levels.read(store).to_dense().tolist() == [1, 0, 0, 2, 0]
     binsparse_levels.write(mapped, binsparse_levels.pack([[0]], [1.0], (2,), "sparse, dense", map="0/2, 0%2"))
     for first, more in ((mapped, binsparse_levels.read(store)), (store, binsparse_levels.read(mapped))):
-        with pytest.raises(binsparse_levels.FormatError, match="through a map, and is not concatenated"):
+        with pytest.raises(binsparse_levels.FormatError, match="through a map, and cannot be concatenated"):
             binsparse_levels.append(first, more)
 
 

@@ -19,7 +19,7 @@ def test_zip_files_are_told_by_what_they_hold(tmp_path):
     assert read(tmp_path / "a.dat").equals(vector())
     with zipfile.ZipFile(tmp_path / "b.zip", "w") as archive:
         archive.writestr("readme", "nothing")
-    with pytest.raises(ContainerError, match="holds no tensor"):
+    with pytest.raises(ContainerError, match="contains no tensor"):
         read(tmp_path / "b.zip")
 
 
@@ -40,5 +40,5 @@ def test_arrays_are_written_with_checksums_and_only_into_containers(tmp_path):
         file["values"][1] = 2
     with pytest.raises(ContainerError, match="values: checksum mismatch"):
         read(tmp_path / "a.h5")
-    with pytest.raises(OptionError, match="not written in pieces"):
+    with pytest.raises(OptionError, match="cannot be written in pieces"):
         write_arrays(tmp_path / "a.mtx", header, {"values": np.ones(2)})

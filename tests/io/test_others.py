@@ -233,7 +233,7 @@ def test_folders_of_10x(tmp_path, packed, features):
     tensor = bl.read(path)
     assert tensor.dims == (features[:-5], "barcode")
     assert tensor.sel({0: "ENSG2", "barcode": "AAAC-1"}) == dense[2, 1]
-    with pytest.raises(bl.OptionError, match="only read"):
+    with pytest.raises(bl.OptionError, match="read-only"):
         bl.write(tmp_path / "again", tensor, kind="mex")
 
 

@@ -426,7 +426,7 @@ def test_a_store_that_fails_half_way_is_given_back_as_it_was(at):
 
 
 def test_a_store_that_takes_nothing_back(tmp_path):
-    with pytest.raises(ContainerError, match="give the path"):
+    with pytest.raises(ContainerError, match="pass the path"):
         write(ZipStore(tmp_path / "a.zip", mode="w"), small())
     write(tmp_path / "b.zarr.zip", small())
     assert read(zarr.open_group(ZipStore(tmp_path / "b.zarr.zip", mode="r"), mode="r")).equals(small())

@@ -358,7 +358,7 @@ def test_what_sscdf_cannot_say(tmp_path):
         (pack([[0]], [1.5], 3, "CVEC", fill_value=2), "cannot represent the fill value 2"),
         (pack([[0]], [1j], 3, "CVEC"), "has no complex128 values"),
         (pack([[0]], np.array([1], "f2"), 3, "CVEC"), "has no float16 values"),
-        (pack([[0]], [1.5], 3, "CVEC", attributes={"comment": "a\0"}), "comment: this text is none"),
+        (pack([[0]], [1.5], 3, "CVEC", attributes={"comment": "a\0"}), "comment: NetCDF cannot store this text"),
     ):
         with pytest.raises(FormatError, match=message):
             write(path, tensor)

@@ -41,7 +41,7 @@ HEAD = "%%MatrixMarket matrix coordinate real general\n"
 def parser(request, monkeypatch):
     """Every test runs twice: with the kernel and polars however short the text is, and without them."""
     real = builtins.__import__
-    monkeypatch.setattr(kernels, "FEW", -1 if request.param == "fast" else 2**62)
+    monkeypatch.setattr(kernels, "NUMPY_ENTRIES", -1 if request.param == "fast" else 2**62)
 
     def without(name, *args, **kwargs):
         if name == "polars":

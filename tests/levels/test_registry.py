@@ -10,7 +10,7 @@ from helpers import kinds
 
 from binsparse_levels import BinsparseError, FormatError, build, pack, parse_format, read, write
 from binsparse_levels.levels import LEVELS, Sparse, register
-from binsparse_levels.levels.registry import Travelling, arrive, layout, travelling
+from binsparse_levels.levels.registry import SentKind, layout, register_sent, sent_kinds
 
 
 @pytest.fixture(autouse=True)
@@ -156,6 +156,6 @@ def test_workers_load_the_kinds_that_they_may(tmp_path, monkeypatch, allowed):
 
 def test_nothing_travels_but_names():
     register(kind("east", version=4))
-    assert Travelling("east", "tangle", 4) in travelling()
-    arrive([Travelling("nowhere", "nothing", 1), Travelling("os", "path", 1)])
+    assert SentKind("east", "tangle", 4) in sent_kinds()
+    register_sent([SentKind("nowhere", "nothing", 1), SentKind("os", "path", 1)])
     assert "nothing" not in LEVELS

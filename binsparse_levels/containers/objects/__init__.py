@@ -1,1 +1,1 @@
-"""One way to bytes in pieces: a store of objects, where the chunks of an array lie in it, a reader and a writer."""
+"""Arrays in chunks: stores of objects, the layout of chunks in them, a reader and a writer."""

@@ -1,4 +1,4 @@
-"""Objects of a bucket, whose requests are sent again where an answer is lost or refused."""
+"""Objects of a bucket. A request is repeated if its answer is lost or refused."""
 
 from __future__ import annotations
 
@@ -13,29 +13,29 @@ from typing import IO, Any, TypeVar
 import numpy as np
 
 from ...errors import PathExistsError, Problem, needing
-from ..base import touching
+from ..base import wrap_errors
 from ..remote import cloud_store
 from .codecs import Bytes
-from .stores import Range, shorter, touching_object
+from .stores import Range, shorter, wrap_object_errors
 
-_PAUSES = 0.05, 0.1, 0.2, 0.4, 0.8  # seconds
-_IN_MEMORY = 2**26  # bytes of an object; a longer one is sent from the disk
-_AT_ONCE = 16  # requests to an object store at a time: a single request takes 10 to 50 ms
+_RETRY_SECONDS = 0.05, 0.1, 0.2, 0.4, 0.8
+_MAX_MEMORY_BYTES = 2**26  # of an object; a longer one is sent from the disk
+_MAX_OPEN_REQUESTS = 16  # a single request takes 10 to 50 ms
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 
-def _asked(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
-    """The answer to a request that may be sent again.
+def _retried(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
+    """The answer to a request, which is repeated after errors, with growing pauses.
 
-    obstore repeats what a server under load refuses. It does not repeat an answer that is cut, and some servers and
-    proxies deny access for a moment. So these are asked again, with growing pauses. Raises the last error; at once that
-    an object is missing, or is there already.
+    obstore itself repeats requests that an overloaded server refuses, but not those whose answer is truncated, or to
+    which a server or proxy denies access for a moment. Raises the last error; immediately if an object is missing, or
+    exists already.
     """
     from obstore.exceptions import AlreadyExistsError
 
-    for pause in _PAUSES:
+    for pause in _RETRY_SECONDS:
         try:
             return call(*arguments, **options)
         except (FileNotFoundError, AlreadyExistsError):
@@ -45,12 +45,12 @@ def _asked(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
     return call(*arguments, **options)
 
 
-def side_by_side(call: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
-    """The results of call(item), in order. So many calls run, or wait with their results, as a store serves at once."""
-    with ThreadPoolExecutor(_AT_ONCE) as pool:
+def map_concurrently(call: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
+    """The results of call(item), in order. The number of calls that run, or whose results wait, is bounded."""
+    with ThreadPoolExecutor(_MAX_OPEN_REQUESTS) as pool:
         begun: deque[Future[Made]] = deque()
         for item in items:
-            if len(begun) == _AT_ONCE:
+            if len(begun) == _MAX_OPEN_REQUESTS:
                 yield begun.popleft().result()
             begun.append(pool.submit(call, item))
         while begun:
@@ -58,15 +58,13 @@ def side_by_side(call: Callable[[Item], Made], items: Sequence[Item]) -> Iterato
 
 
 class Bucket:
-    """A prefix of an object store. The environment has the credentials and the endpoint, as the store's programs
-    expect them.
-    """
+    """A prefix of an object store. Credentials and endpoint come from the usual environment variables of the store."""
 
     def __init__(self, url: str) -> None:
         with needing("remote"):
             import obstore
         self._url, self._calls = url.rstrip("/"), obstore
-        with touching(url):
+        with wrap_errors(url):
             self._store = cloud_store(self._url)
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
@@ -74,60 +72,60 @@ class Bucket:
             file.seek(0)
             self._calls.put(self._store, key, file)
 
-        with touching_object(f"{self._url}/{key}"), SpooledTemporaryFile(_IN_MEMORY) as file:
+        with wrap_object_errors(f"{self._url}/{key}"), SpooledTemporaryFile(_MAX_MEMORY_BYTES) as file:
             file.writelines(pieces)
-            _asked(send, file)
+            _retried(send, file)
 
     def create(self, key: str, data: bytes) -> None:
-        """Write an object where there is none. Raises PathExistsError."""
+        """Write a new object. Raises PathExistsError."""
         from obstore.exceptions import AlreadyExistsError
 
-        with touching_object(f"{self._url}/{key}"):
+        with wrap_object_errors(f"{self._url}/{key}"):
             try:
-                _asked(self._calls.put, self._store, key, data, mode="create")
-            except AlreadyExistsError:  # perhaps by this call, whose first answer was lost
+                _retried(self._calls.put, self._store, key, data, mode="create")
+            except AlreadyExistsError:  # perhaps written by this call, whose first answer was lost
                 if self.get(key) != data:
                     raise PathExistsError(Problem(self._url, "already exists; pass overwrite=True")) from None
 
     def get(self, key: str) -> bytes:
-        with touching_object(f"{self._url}/{key}"):
-            return bytes(_asked(lambda: self._calls.get(self._store, key).bytes()))
+        with wrap_object_errors(f"{self._url}/{key}"):
+            return bytes(_retried(lambda: self._calls.get(self._store, key).bytes()))
 
-    def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
+    def ranges(self, places: Sequence[Range]) -> Iterator[Bytes]:
         def read(place: Range) -> Bytes:
             key, start, size = place
             if not size:
                 return np.empty(0, np.uint8)
-            with touching_object(f"{self._url}/{key}"):
-                found = _asked(self._calls.get_range, self._store, key, start=start, length=size)
+            with wrap_object_errors(f"{self._url}/{key}"):
+                found = _retried(self._calls.get_range, self._store, key, start=start, length=size)
             if len(found) != size:
                 raise shorter(f"{self._url}/{key}")
             return np.frombuffer(found, np.uint8)
 
-        return side_by_side(read, wanted)
+        return map_concurrently(read, places)
 
     def size(self, key: str) -> int:
         return self.state(key)[0]
 
     def state(self, key: str) -> tuple[int, str]:
-        """What changes where the object changes: its size, and its tag or time."""
-        with touching_object(f"{self._url}/{key}"):
-            told = _asked(self._calls.head, self._store, key)
-        return int(told["size"]), told["e_tag"] or str(told["last_modified"])
+        """The size of an object, and its tag or time: any change of the object changes these."""
+        with wrap_object_errors(f"{self._url}/{key}"):
+            head = _retried(self._calls.head, self._store, key)
+        return int(head["size"]), head["e_tag"] or str(head["last_modified"])
 
     def names(self, prefix: str) -> set[str]:
         return set(self.ages(prefix))
 
     def ages(self, prefix: str) -> dict[str, float]:
-        """The keys below `prefix/`, without it, and when each was written, in seconds."""
-        with touching_object(f"{self._url}/{prefix}"):
-            pages = _asked(lambda: list(self._calls.list(self._store, prefix=prefix or None)))
+        """The keys below `prefix/`, without it, and the time of the last write of each, in seconds."""
+        with wrap_object_errors(f"{self._url}/{prefix}"):
+            pages = _retried(lambda: list(self._calls.list(self._store, prefix=prefix or None)))
         entries = [entry for page in pages for entry in page]
         return {x["path"].removeprefix(f"{prefix}/"): x["last_modified"].timestamp() for x in entries}
 
     def delete(self, prefix: str) -> None:
-        with touching_object(f"{self._url}/{prefix}"):
+        with wrap_object_errors(f"{self._url}/{prefix}"):
             with suppress(FileNotFoundError):
-                _asked(self._calls.delete, self._store, prefix)
+                _retried(self._calls.delete, self._store, prefix)
             if keys := [f"{prefix}/{name}" for name in self.names(prefix)]:
-                _asked(self._calls.delete, self._store, keys)
+                _retried(self._calls.delete, self._store, keys)

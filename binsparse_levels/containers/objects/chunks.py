@@ -1,6 +1,6 @@
-"""Where the chunks of an array of one dimension lie in a store, and how each is encoded.
+"""The layout and the encoding of the chunks of a one-dimensional array in a store.
 
-Chunks are objects of their own or lie in shards; they are plain or compressed, with a checksum or without.
+A chunk is an object or a part of a shard. It is plain or compressed, with or without a checksum.
 """
 
 from __future__ import annotations
@@ -19,22 +19,22 @@ from ...arrays import Pieces
 from .codecs import CODECS, Bytes
 from .stores import PartStore
 
-ABSENT = 2**64 - 1  # offset and length of a chunk that is not there, in the index of a shard
+ABSENT = 2**64 - 1  # offset and length of a missing chunk in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
-_SUM = 4  # bytes of a checksum
-_BATCH = 2**26  # bytes of items that are encoded before they are sent
+_CHECKSUM_BYTES = 4
+_BATCH_BYTES = 2**26  # of items that are encoded before they are sent
 _NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)} - {"float8"} | {"bool"}
-# What the metadata of an array have; zarr refuses others.
+# The members of the metadata of an array; zarr refuses others.
 _MEMBERS = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value"}
 _MEMBERS |= {"codecs", "attributes", "dimension_names", "storage_transformers"}
 
 
 @dataclass(frozen=True)
 class Chunks:
-    """Where the items of an array lie: in the objects `folder`/0, 1 … of `per_file` items, each in chunks of `chunk`.
+    """The layout of an array: the objects `folder`/0, 1 … of `per_file` items, each in chunks of `chunk` items.
 
-    indexed: an object is a shard, whose end has the places of its chunks; else it is a chunk. compression: a key of
-    CODECS, with its settings. checksum: crc32c, behind each chunk.
+    indexed: an object is a shard, which ends with an index of its chunks; else it is a chunk. compression: a key of
+    CODECS, with its settings. checksum: crc32c, after each chunk.
     """
 
     folder: str
@@ -50,42 +50,42 @@ class Chunks:
 
     @property
     def per_index(self) -> int:
-        """Chunks of an object."""
+        """The number of chunks in an object."""
         return self.per_file // self.chunk
 
     @property
     def index_bytes(self) -> int:
-        """Bytes of the index of a shard, at its end: offset and length of each chunk, and a checksum."""
-        return 16 * self.per_index + _SUM
+        """The size of the index at the end of a shard: offset and length of each chunk, and a checksum."""
+        return 16 * self.per_index + _CHECKSUM_BYTES
 
     @property
     def chunk_bytes(self) -> int:
-        """Bytes of the items of a chunk."""
+        """The size of the items of a chunk."""
         return self.chunk * self.dtype.itemsize
 
     @property
     def most(self) -> int:
-        """Bytes that a chunk may take where it is stored. A larger chunk is not read."""
-        return CODECS[self.compression].most(self.chunk_bytes) + _SUM * self.checksum
+        """The maximum stored size of a chunk in bytes. A larger chunk is not read."""
+        return CODECS[self.compression].most(self.chunk_bytes) + _CHECKSUM_BYTES * self.checksum
 
     def parse_index(self, raw: Bytes) -> npt.NDArray[np.uint64]:
-        """Offset and length of each chunk of a shard, from the bytes at its end. Raises ValueError."""
+        """The offset and the length of each chunk of a shard, from the bytes at its end. Raises ValueError."""
         if raw.size != self.index_bytes:
             raise ValueError("a shard is shorter than its index")
-        if _checksum(raw[:-_SUM]) != raw[-_SUM:].tobytes():
+        if _checksum(raw[:-_CHECKSUM_BYTES]) != raw[-_CHECKSUM_BYTES:].tobytes():
             raise ValueError("checksum mismatch in the index of a shard")
-        return raw[:-_SUM].view("<u8").reshape(-1, 2)
+        return raw[:-_CHECKSUM_BYTES].view("<u8").reshape(-1, 2)
 
     def decode(self, raw: Bytes, out: Bytes) -> None:
         """Fill `out` with the bytes of the items of a chunk. Raises any error for damaged bytes."""
         if self.checksum:
-            raw, tail = raw[:-_SUM], raw[-_SUM:]
+            raw, tail = raw[:-_CHECKSUM_BYTES], raw[-_CHECKSUM_BYTES:]
             if _checksum(raw) != tail.tobytes():
                 raise ValueError("checksum mismatch in a chunk")
         CODECS[self.compression].expand(raw, out)
 
     def encoded(self, items: npt.NDArray[Any]) -> Iterator[Any]:
-        """The bytes of an object of these items, in buffers."""
+        """The bytes of an object with these items, in buffers."""
         items = np.ascontiguousarray(items, self.dtype)
         index = np.full((self.per_index, 2), ABSENT, "<u8")
         at = 0
@@ -109,7 +109,7 @@ class Chunks:
 
 def write(store: PartStore, chunks: Chunks, pieces: Pieces) -> None:
     """Write the objects of an array."""
-    step = max(_BATCH // (chunks.per_file * chunks.dtype.itemsize), 1)
+    step = max(_BATCH_BYTES // (chunks.per_file * chunks.dtype.itemsize), 1)
     number = 0
     for piece in pieces.regrouped(chunks.per_file):
         parts = [piece[at : at + chunks.per_file] for at in range(0, len(piece), chunks.per_file)]
@@ -120,7 +120,7 @@ def write(store: PartStore, chunks: Chunks, pieces: Pieces) -> None:
 
 
 def chunks_in(metadata: Mapping[str, Any], path: str) -> Chunks | None:
-    """How the array at a path of a store is stored, by its metadata. None for an array that only zarr can read."""
+    """The layout of the array at a path of a store, from its metadata. None for an array that only zarr can read."""
     match metadata:
         case {
             "zarr_format": 2, "shape": [length], "chunks": [chunk], "dtype": str(name), "fill_value": fill,
@@ -158,7 +158,7 @@ def chunks_in(metadata: Mapping[str, Any], path: str) -> Chunks | None:
 
 
 def _is_value(fill: Any, dtype: np.dtype[Any]) -> bool:
-    """Whether JSON is a value of a type of numbers."""
+    """Return True if a JSON value is valid for a numeric type."""
     if type(fill) is int and dtype.kind in "iu":
         return int(np.iinfo(dtype).min) <= fill <= int(np.iinfo(dtype).max)
     return type(fill) in {"f": (int, float), "b": (bool,)}.get(dtype.kind, ())
@@ -169,7 +169,7 @@ def _are_sizes(length: Any, *chunks: Any) -> bool:
 
 
 def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:
-    """The compression, its settings, and whether there is a checksum; None for other codecs."""
+    """The compression, its settings, and True if there is a checksum; None for other codecs."""
     match codecs:
         case [first, *rest] if first in (_BYTES, {"name": "bytes"}):  # a type of one byte has no order
             checksum = rest[-1:] == [{"name": "crc32c"}]
@@ -182,4 +182,4 @@ def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:
 
 
 def _checksum(raw: Any) -> bytes:
-    return int(google_crc32c.value(raw)).to_bytes(_SUM, "little")
+    return int(google_crc32c.value(raw)).to_bytes(_CHECKSUM_BYTES, "little")

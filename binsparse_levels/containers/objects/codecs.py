@@ -1,4 +1,4 @@
-"""The compressions of chunks: how bytes are encoded, and expanded into a buffer of their known size."""
+"""The compressions of chunks: encoding, and expansion into a buffer of known size."""
 
 from __future__ import annotations
 
@@ -16,10 +16,10 @@ Settings: TypeAlias = Mapping[str, Any]
 class Codec(NamedTuple):
     """A compression.
 
-    encode: the stored bytes of the items of a chunk, with the settings that the metadata of its array name.
+    encode: returns the stored bytes of the items of a chunk, with the settings from the metadata of its array.
     expand: fills a buffer with the bytes of a chunk, and expands no more. Raises any error for damaged bytes.
-    most: the bytes that so many take at most where they are stored. A larger chunk is not read.
-    settings: those of a new array of a type, in the words of a version of Zarr.
+    most: the maximum stored size for a number of bytes. A larger chunk is not read.
+    settings: those of a new array of a type, in the metadata of a version of Zarr.
     """
 
     encode: Callable[[npt.NDArray[Any], Settings], Any]
@@ -28,15 +28,15 @@ class Codec(NamedTuple):
     settings: Callable[[np.dtype[Any], int], Settings]
 
 
-# Blosc: bytes, or bits, of items are grouped by their place in an item, then compressed in blocks. Of counts as
-# float64, LZ4 takes as many bytes behind grouped bits as zstd takes without. It expands them three times as fast, and
-# makes them five times as fast.
+# Blosc: bytes, or bits, of items are grouped by their position in an item, then compressed in blocks. For counts as
+# float64, LZ4 of grouped bits takes the same space as zstd of plain bytes, expands three times as fast, and compresses
+# five times as fast.
 
 _SHUFFLES = ["noshuffle", "shuffle", "bitshuffle"]  # version 3 of Zarr has these names, version 2 their numbers
-# A block and the buffer that groups its bits fit L2: 64 Ki float64 are expanded in 124 … 205 µs, as one block in 222.
-# The library takes eight times as many bytes.
-_BLOCK = 2**14
-_SIZES = slice(4, 16)  # of the head: three words, for the sizes of the expanded bytes, a block and the buffer
+# A block and the buffer that groups its bits fit L2: 222 µs → 124 … 205 µs to expand 64 Ki float64, compared with one
+# block. The default of the library is eight times as large.
+_BLOCK_BYTES = 2**14
+_SIZES = slice(4, 16)  # of the head: three words, for the sizes of the expanded bytes, a block and the stored bytes
 
 
 def _to_blosc(items: npt.NDArray[Any], settings: Settings) -> Any:
@@ -48,7 +48,7 @@ def _to_blosc(items: npt.NDArray[Any], settings: Settings) -> Any:
 
 
 def _from_blosc(raw: Bytes, out: Bytes) -> None:
-    """The library believes the sizes in the head, so they are compared with the buffers."""
+    """Expand a chunk. The library trusts the sizes in the head, so they are compared with the buffers."""
     from numcodecs import blosc
 
     sizes = np.frombuffer(raw[_SIZES].tobytes(), "<u4").tolist()
@@ -58,9 +58,9 @@ def _from_blosc(raw: Bytes, out: Bytes) -> None:
 
 
 def _blosc_settings(dtype: np.dtype[Any], version: int) -> Settings:
-    """Whole numbers near each other differ in their low bytes; of others, some bits are alike."""
+    """The settings for a type: neighbouring integers share bytes, other numbers only some bits."""
     number = 1 if dtype.kind in "iu" and dtype.itemsize > 1 else 2
-    settings = {"cname": "lz4", "clevel": 5, "blocksize": _BLOCK if number == 2 else 0}
+    settings = {"cname": "lz4", "clevel": 5, "blocksize": _BLOCK_BYTES if number == 2 else 0}
     if version == 2:
         return {**settings, "shuffle": number}
     return {**settings, "shuffle": _SHUFFLES[number], "typesize": dtype.itemsize}
@@ -78,8 +78,8 @@ def _from_zstd(raw: Bytes, out: Bytes) -> None:
     if _frame_size(raw) == out.size:
         decode(raw, out)
         return
-    # Several frames, or a frame that does not tell its size. The decoder refuses to write more than fits, but does not
-    # tell that it wrote less. Bytes that it did not write keep what a buffer held before: 0 here, 255 in the other.
+    # Several frames, or a frame without its size. The decoder refuses to write more than fits, but does not report that
+    # it wrote less. Bytes that it did not write keep their old value: 0 in this buffer, 255 in the other.
     other = np.full(out.size, 255, np.uint8)
     out[:] = 0
     decode(raw, out)
@@ -95,7 +95,7 @@ def _zstd(settings: Settings) -> Any:
 
 
 def _frame_size(raw: Bytes) -> int | None:
-    """The declared size of the first zstd frame when expanded (RFC 8878, section 3.1.1), or None."""
+    """The declared expanded size of the first zstd frame (RFC 8878, section 3.1.1), or None."""
     head = raw[:18].tobytes().ljust(18, b"\0")
     single, width = head[4] >> 5 & 1, (0, 2, 4, 8)[head[4] >> 6]
     at = 6 - single + (0, 1, 2, 4)[head[4] & 3]
@@ -104,7 +104,7 @@ def _frame_size(raw: Bytes) -> int | None:
     return int.from_bytes(head[at : at + max(width, 1)], "little") + 256 * (width == 2)
 
 
-# gzip, and bytes as they are
+# gzip, and plain bytes
 
 _GZIP = 31  # zlib's number
 
@@ -115,7 +115,7 @@ def _to_gzip(items: Any, settings: Settings) -> bytes:
 
 
 def _from_gzip(raw: Bytes, out: Bytes) -> None:
-    """The bytes of one or more gzip members."""
+    """Expand one or more gzip members."""
     data = b""
     rest: bytes | memoryview = raw.data
     while len(rest):
@@ -130,7 +130,7 @@ def _from_gzip(raw: Bytes, out: Bytes) -> None:
 
 
 def _most_packed(size: int) -> int:
-    """A bound on the compressed size of so many bytes. A larger chunk is not read."""
+    """A bound on the compressed size of a number of bytes. A larger chunk is not read."""
     return 2 * size + 2**16
 
 
@@ -140,7 +140,7 @@ def _from_plain(raw: Bytes, out: Bytes) -> None:
     out[:] = raw
 
 
-CODECS: dict[str, Codec] = {  # by the name that Zarr has
+CODECS: dict[str, Codec] = {  # by their names in Zarr
     "blosc": Codec(_to_blosc, _from_blosc, lambda size: size + 16, _blosc_settings),
     "zstd": Codec(_to_zstd, _from_zstd, _most_packed, lambda *_: {"level": 1}),
     "gzip": Codec(_to_gzip, _from_gzip, _most_packed, lambda *_: {"level": 5}),

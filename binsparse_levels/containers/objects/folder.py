@@ -1,4 +1,4 @@
-"""Objects of a local folder: bytes are read by threads, and an object gets its name when it is whole."""
+"""Objects of a local folder: threads read bytes, and an object gets its name when it is complete."""
 
 from __future__ import annotations
 
@@ -13,24 +13,24 @@ import numpy as np
 from ...errors import PathMissingError
 from ...parallel import each
 from ...system import to_disk
-from ..base import touching, unwritten
+from ..base import wrap_errors, write_error
 from ..direct import open_file, read_into, refuse_links
 from ..replacing import remove
 from .codecs import Bytes
-from .stores import Object, Part, Range, Use, shorter, touching_object
+from .stores import Object, Part, Range, Use, shorter, wrap_object_errors
 
 
 class Folder:
-    """A local folder. A key is a path in it. Parts are read without following a link on the way to them."""
+    """A local folder. A key is a path in it. Parts are read without following links below the folder."""
 
     def __init__(self, root: str) -> None:
         self._root = root
-        self._sound: set[str] = set()  # folders without a link above them
+        self._checked: set[str] = set()  # folders without a link above them
 
     def each(self, parts: Sequence[Part], use: Use) -> None:
-        for folder in {part.key.rpartition("/")[0] for part in parts} - self._sound:
+        for folder in {part.key.rpartition("/")[0] for part in parts} - self._checked:
             refuse_links(self._root, folder)
-            self._sound.add(folder)
+            self._checked.add(folder)
         each(lambda k: use(k, self._read(parts[k])), range(len(parts)))
 
     def _read(self, part: Part) -> Bytes | None:
@@ -64,7 +64,7 @@ class Folder:
                 to_disk(part)
             os.replace(part, path)
         except OSError as error:
-            raise unwritten(path, error) from error
+            raise write_error(path, error) from error
         finally:
             remove(part)
 
@@ -75,24 +75,24 @@ class Folder:
         return os.path.join(self._root, *key.split("/"))
 
     def get(self, key: str) -> bytes:
-        with touching_object(self._path(key)), open(self._path(key), "rb") as file:
+        with wrap_object_errors(self._path(key)), open(self._path(key), "rb") as file:
             return file.read()
 
-    def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
-        for key, start, size in wanted:
-            with touching_object(self._path(key)):
+    def ranges(self, places: Sequence[Range]) -> Iterator[Bytes]:
+        for key, start, size in places:
+            with wrap_object_errors(self._path(key)):
                 raw = np.fromfile(self._path(key), np.uint8, size, offset=start)
             if len(raw) != size:
                 raise shorter(self._path(key))
             yield raw
 
     def size(self, key: str) -> int:
-        with touching_object(self._path(key)):
+        with wrap_object_errors(self._path(key)):
             return os.path.getsize(self._path(key))
 
     def names(self, prefix: str) -> set[str]:
         path = self._path(prefix)
-        with touching(path), contextlib.suppress(FileNotFoundError):
+        with wrap_errors(path), contextlib.suppress(FileNotFoundError):
             return {name for name in os.listdir(path) if not name.endswith(".part")}
         return set()
 

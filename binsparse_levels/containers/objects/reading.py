@@ -1,4 +1,4 @@
-"""Arrays whose chunks lie in a store, read by parts of its objects, with one bounded cache for the process."""
+"""Arrays in chunks of a store, read as parts of its objects, with one bounded cache for the process."""
 
 from __future__ import annotations
 
@@ -13,48 +13,48 @@ import numpy as np
 from ...arrays import Array, LazyArray, Size
 from ...errors import IncompleteError, LimitError, Problem
 from ...limits import Limits
-from ..base import bounded_chunk, touching
+from ..base import bounded_chunk, wrap_errors
 from .chunks import ABSENT, Chunks
 from .codecs import Bytes
 from .stores import Part, PartStore, Use
 
-_KEPT = 16  # a read of more than this part of the cache is not kept: it would push everything else out
-_ALWAYS_KEPT = 2  # chunks, where they fit
-_MANY_CHUNKS = 2**16  # of one array; more of them
-_LEAST_CHUNK = 64  # have so many bytes each on average, since each costs as much time as many items
+_MIN_READS_IN_CACHE = 16  # a read is cached if this number of such reads fits: a larger one would evict the others
+_ALWAYS_CACHED_CHUNKS = 2  # of a read, if they fit
+_MAX_SMALL_CHUNKS = 2**16  # of an array whose chunks are smaller than
+_MIN_CHUNK_BYTES = 64  # the overhead of a chunk is that of many items
 
 
 class Cache:
-    """The indexes of shards and the decoded chunks that were used last. Threads share it.
+    """The least recently used cache of indexes of shards and decoded chunks. Threads share it.
 
-    A key begins with the number of its owner. Nothing of an owner is left when the owner is gone.
+    A key begins with the number of its owner. The items of an owner are dropped when the owner is deleted.
     """
 
     def __init__(self) -> None:
-        self._held: OrderedDict[tuple[int, str, int], Array] = OrderedDict()
+        self._items: OrderedDict[tuple[int, str, int], Array] = OrderedDict()
         self._size = 0
-        self._lock = threading.RLock()  # an owner may go while this thread holds it
+        self._lock = threading.RLock()  # an owner may be deleted while this thread holds it
 
     def get(self, key: tuple[int, str, int]) -> Array | None:
         with self._lock:
-            held = self._held.get(key)
-            if held is not None:
-                self._held.move_to_end(key)
-            return held
+            item = self._items.get(key)
+            if item is not None:
+                self._items.move_to_end(key)
+            return item
 
     def put(self, key: tuple[int, str, int], item: Array, most: int) -> None:
-        """Keep an item, and then no more than `most` bytes in all."""
+        """Add an item, then drop old ones until at most `most` bytes are left."""
         with self._lock:
-            if key not in self._held and item.nbytes <= most:
-                self._held[key] = item
+            if key not in self._items and item.nbytes <= most:
+                self._items[key] = item
                 self._size += item.nbytes
                 while self._size > most:
-                    self._size -= self._held.popitem(last=False)[1].nbytes
+                    self._size -= self._items.popitem(last=False)[1].nbytes
 
     def drop(self, owner: int) -> None:
         with self._lock:
-            for key in [key for key in self._held if key[0] == owner]:
-                self._size -= self._held.pop(key).nbytes
+            for key in [key for key in self._items if key[0] == owner]:
+                self._size -= self._items.pop(key).nbytes
 
 
 CACHE = Cache()
@@ -71,7 +71,7 @@ class Objects:
         weakref.finalize(self, CACHE.drop, self._owner)
 
     def known(self, name: str, number: int) -> Array | None:
-        """A decoded chunk of an array; of a negative number, the index of a shard."""
+        """A decoded chunk of an array; for a negative number, the index of a shard."""
         return CACHE.get((self._owner, name, number))
 
     def keep(self, name: str, number: int, item: Array) -> None:
@@ -79,11 +79,11 @@ class Objects:
 
 
 class ObjectArray(LazyArray):
-    """An array in a store. Neither objects are listed nor probed: a chunk that is missing shows when it is read.
+    """An array in a store. Objects are neither listed nor probed: a missing chunk is detected when it is read.
 
-    A large read is decoded where its items belong. Of a small read, the chunks are kept.
+    A large read is decoded directly into its output. The chunks of a small read are cached.
 
-    complete: a missing chunk is an error, else it holds fill values.
+    complete: a missing chunk is an error, else it contains fill values.
     """
 
     def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: Size | None, *, complete: bool) -> None:
@@ -104,7 +104,7 @@ class ObjectArray(LazyArray):
         if chunks.indexed:
             limits.hold("array_bytes", chunks.index_bytes, self._name, "the size in bytes of the index of a shard")
         count = -(-chunks.length // chunks.chunk)
-        if count > _MANY_CHUNKS and chunks.chunk_bytes < _LEAST_CHUNK:
+        if count > _MAX_SMALL_CHUNKS and chunks.chunk_bytes < _MIN_CHUNK_BYTES:
             what = f"has {count} chunks of {chunks.chunk_bytes} bytes; write it again with larger chunks"
             raise LimitError(Problem(self._name, what))
         self._checked = True
@@ -129,13 +129,13 @@ class ObjectArray(LazyArray):
         numbers, which = np.unique(positions // chunk, return_inverse=True)
         order = np.argsort(which, kind="stable")
         ends = np.cumsum(np.bincount(which, minlength=len(numbers)))
-        asked = dict(zip(numbers.tolist(), np.split(order, ends[:-1]), strict=True)) if len(numbers) else {}
+        by_chunk = dict(zip(numbers.tolist(), np.split(order, ends[:-1]), strict=True)) if len(numbers) else {}
 
         def use(number: int, decoded: Array) -> None:
-            here = asked[number]
+            here = by_chunk[number]
             items[here] = decoded[positions[here] - number * chunk]
 
-        self._each(asked, use)
+        self._each(by_chunk, use)
         return items
 
     def _each(
@@ -146,7 +146,7 @@ class ObjectArray(LazyArray):
     ) -> None:
         """Call `use` with the number and the items of each of these chunks, in any order and in any thread.
 
-        place: where the items of a chunk belong. A chunk that belongs there whole, and is not kept, is decoded there.
+        place: returns the output of a chunk. A chunk that fills its output, and is not cached, is decoded there.
         """
         self._check()
         chunks, objects, missing = self._chunks, self._objects, []
@@ -157,13 +157,13 @@ class ObjectArray(LazyArray):
             else:
                 use(number, known)
         size, most = len(numbers) * chunks.chunk_bytes, objects.limits.cache_bytes
-        kept = size * _KEPT <= most or (len(numbers) <= _ALWAYS_KEPT and size <= most)
+        kept = size * _MIN_READS_IN_CACHE <= most or (len(numbers) <= _ALWAYS_CACHED_CHUNKS and size <= most)
 
         def decode(number: int, raw: Bytes | None) -> None:
             out = place(number) if place is not None and not kept else None
             whole = out is not None and len(out) == chunks.chunk
             decoded = out if out is not None and whole else np.empty(chunks.chunk, self.dtype)
-            with touching(self._name):
+            with wrap_errors(self._name):
                 if raw is not None:
                     chunks.decode(raw, decoded.view(np.uint8))
                 elif self._complete:
@@ -180,8 +180,8 @@ class ObjectArray(LazyArray):
 
     def _fetch(self, numbers: list[int], use: Use) -> None:
         """Call `use` with the number and the stored bytes of each of these chunks; None for a missing chunk."""
-        chunks, parts, asked = self._chunks, [], []
-        with touching(self._name):
+        chunks, parts, numbered = self._chunks, [], []
+        with wrap_errors(self._name):
             indexes = self._indexes(numbers) if chunks.indexed else {}
             for number in numbers:
                 file, k = divmod(number, chunks.per_index)
@@ -196,8 +196,8 @@ class ObjectArray(LazyArray):
                         what = f"a chunk of {chunks.chunk_bytes} bytes is stored in {length}, at {start} of its shard"
                         raise ValueError(what)
                     parts.append(Part(f"{chunks.folder}/{file}", start, length, chunks.most))
-                asked.append(number)
-            self._objects.store.each(parts, lambda k, raw: use(asked[k], raw))
+                numbered.append(number)
+            self._objects.store.each(parts, lambda k, raw: use(numbered[k], raw))
 
     def _indexes(self, numbers: list[int]) -> dict[int, Array | None]:
         """The indexes of the shards of these chunks, by number; None for a missing shard."""

@@ -1,4 +1,4 @@
-"""Objects of any store of zarr's, by requests that fetch what is near together."""
+"""Objects of any Zarr store. One request fetches parts that are close to each other."""
 
 from __future__ import annotations
 
@@ -12,18 +12,18 @@ from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.abc.store import Store as ZarrStore
 
 from ...parallel import each
-from ..base import touching
+from ..base import wrap_errors
 from ..zarr_internals import default_buffer_prototype, sync
 from .codecs import Bytes
 from .stores import Object, Part, Use
 
-_GAP = 2**15  # bytes between two parts that one request fetches, rather than two
-_AT_ONCE = 2**6  # requests
-_BATCH = 2**26  # bytes that are fetched before they are used
+_MAX_GAP_BYTES = 2**15  # between two parts of one request
+_MAX_OPEN_REQUESTS = 2**6
+_BATCH_BYTES = 2**26  # that are fetched before they are used
 
 
 class Requests:
-    """Any store of zarr's. Parts that are close to each other are fetched by one request."""
+    """Any Zarr store. One request fetches parts that are close to each other."""
 
     def __init__(self, store: ZarrStore) -> None:
         self._store = store
@@ -31,27 +31,27 @@ class Requests:
     def each(self, parts: Sequence[Part], use: Use) -> None:
         runs = _runs(parts)
         ends = itertools.accumulate(sum(parts[k].bound for k in run) for run in runs)
-        for _, batch in itertools.groupby(zip(ends, runs, strict=True), lambda one: one[0] // _BATCH):
+        for _, batch in itertools.groupby(zip(ends, runs, strict=True), lambda one: one[0] // _BATCH_BYTES):
             together = [run for _, run in batch]
-            fetched = _together(self._get([parts[k] for k in run]) for run in together)
+            fetched = _gathered(self._get([parts[k] for k in run]) for run in together)
             given = [(k, parts[run[0]].start, raw) for run, raw in zip(together, fetched, strict=True) for k in run]
             each(lambda one: use(one[0], _cut(parts[one[0]], *one[1:])), given)
 
     def put_all(self, objects: Sequence[Object]) -> None:
         bytes_of = default_buffer_prototype().buffer.from_bytes
         made = each(lambda item: (item[0], bytes_of(b"".join(item[1]()))), objects)
-        with touching(str(self._store)):
-            _together(self._store.set(key, data) for key, data in made)
+        with wrap_errors(str(self._store)):
+            _gathered(self._store.set(key, data) for key, data in made)
 
     async def _get(self, run: list[Part]) -> Bytes | None:
         """The bytes of a run of parts; None for a missing object."""
         first = run[0]
-        asked: Any = None
+        byte_range: Any = None
         if first.start < 0:
-            asked = SuffixByteRequest(-first.start)
+            byte_range = SuffixByteRequest(-first.start)
         elif first.length is not None:
-            asked = RangeByteRequest(first.start, max(part.start + part.bound for part in run))
-        buffer = await self._store.get(first.key, default_buffer_prototype(), asked)
+            byte_range = RangeByteRequest(first.start, max(part.start + part.bound for part in run))
+        buffer = await self._store.get(first.key, default_buffer_prototype(), byte_range)
         return None if buffer is None else np.asarray(buffer.as_numpy_array()).view(np.uint8)
 
 
@@ -66,19 +66,19 @@ def _cut(part: Part, begin: int, raw: Bytes | None) -> Bytes | None:
     return raw
 
 
-def _together(calls: Iterable[Any]) -> list[Any]:
-    """The results of calls, all of which have ended when the error of one is raised: none is left behind."""
+def _gathered(calls: Iterable[Any]) -> list[Any]:
+    """The results of calls. An error is raised after all calls have ended."""
 
-    async def waited() -> list[Any]:
-        turn = asyncio.Semaphore(_AT_ONCE)
+    async def gather() -> list[Any]:
+        slots = asyncio.Semaphore(_MAX_OPEN_REQUESTS)
 
-        async def taken(call: Any) -> Any:
-            async with turn:
+        async def run(call: Any) -> Any:
+            async with slots:
                 return await call
 
-        return await asyncio.gather(*map(taken, calls), return_exceptions=True)
+        return await asyncio.gather(*map(run, calls), return_exceptions=True)
 
-    results = sync(waited())
+    results = sync(gather())
     for error in results:
         if isinstance(error, BaseException):
             raise error
@@ -86,12 +86,12 @@ def _together(calls: Iterable[Any]) -> list[Any]:
 
 
 def _runs(parts: Sequence[Part]) -> list[list[int]]:
-    """The numbers of the parts that one request fetches each: those of an object that are close to each other."""
+    """The parts of each request, by number: those of an object that are close to each other."""
     runs: list[list[int]] = []
     open_key, end = None, 0  # the object and the last byte of the last run, if it may grow
     for k in sorted(range(len(parts)), key=lambda k: (parts[k].key, parts[k].start)):
         key, start, length, _ = parts[k]
-        if key == open_key and length is not None and start - end <= _GAP:
+        if key == open_key and length is not None and start - end <= _MAX_GAP_BYTES:
             runs[-1].append(k)
         else:
             runs.append([k])

@@ -1,4 +1,4 @@
-"""What a store of objects answers: parts of objects, which arrays are read by, and whole objects by key."""
+"""The protocols of stores: parts of objects, from which arrays are read, and whole objects by key."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ...errors import ContainerError, PathMissingError, Problem
-from ..base import touching
+from ..base import wrap_errors
 from .codecs import Bytes
 
-Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and how many
-Object: TypeAlias = tuple[str, Callable[[], Iterable[Any]]]  # a key, and a function that makes buffers of bytes
+Range: TypeAlias = tuple[str, int, int]  # a key, the first byte, and the number of bytes
+Object: TypeAlias = tuple[str, Callable[[], Iterable[Any]]]  # a key, and a function that returns buffers of bytes
 
 
 class Part(NamedTuple):
     """Bytes of an object.
 
-    start: where they begin; a negative number counts from the end. length: None is the whole object. most: more bytes
-    are an error, before memory is allocated.
+    start: a negative number counts from the end. length: None is the whole object. most: more bytes are an error,
+    before memory is allocated.
     """
 
     key: str
@@ -28,11 +28,11 @@ class Part(NamedTuple):
 
     @property
     def bound(self) -> int:
-        """Bytes that it takes at most."""
+        """The maximum size in bytes."""
         return self.most if self.length is None else self.length
 
 
-# What is called with the number of a part and its bytes, or None where the object is missing; in any order and thread.
+# Called with the number of a part and its bytes, or None if the object is missing; in any order and thread.
 Use: TypeAlias = Callable[[int, "Bytes | None"], None]
 
 
@@ -47,9 +47,9 @@ class PartStore(Protocol):
 
 
 class Store(Protocol):
-    """Whole objects by key: an object is there whole or not at all, and to put it again replaces it.
+    """Whole objects by key. A write is atomic, and replaces an existing object.
 
-    Every method raises ContainerError where the disk or the server fails.
+    Every method raises ContainerError if the disk or the server fails.
     """
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
@@ -58,11 +58,11 @@ class Store(Protocol):
     def get(self, key: str) -> bytes:
         """An object. Raises PathMissingError."""
 
-    def ranges(self, wanted: Sequence[Range]) -> Iterator[Bytes]:
-        """Ranges of objects, in order. Raises ContainerError for a range that is not there."""
+    def ranges(self, places: Sequence[Range]) -> Iterator[Bytes]:
+        """Ranges of objects, in order. Raises ContainerError for a missing range."""
 
     def size(self, key: str) -> int:
-        """The bytes of an object. Raises PathMissingError."""
+        """The size of an object in bytes. Raises PathMissingError."""
 
     def names(self, prefix: str) -> set[str]:
         """The keys below `prefix/`, without it."""
@@ -72,17 +72,17 @@ class Store(Protocol):
 
 
 @contextlib.contextmanager
-def touching_object(place: str) -> Iterator[None]:
-    """`touching` of an object; PathMissingError where it is not there."""
+def wrap_object_errors(place: str) -> Iterator[None]:
+    """`wrap_errors` for an object; PathMissingError if it is missing."""
     try:
-        with touching(place):
+        with wrap_errors(place):
             yield
     except ContainerError as error:
         if isinstance(error.__cause__, FileNotFoundError):
-            raise PathMissingError(Problem(place, "is not there; run again what writes it")) from None
+            raise PathMissingError(Problem(place, "is missing; repeat the call that writes it")) from None
         raise
 
 
 def shorter(place: str) -> ContainerError:
-    """The error for an object that ends before the bytes that are wanted."""
-    return ContainerError(Problem(place, "is shorter than it was; run again what writes it"))
+    """The error for an object that ends before the requested bytes."""
+    return ContainerError(Problem(place, "is shorter than it was; repeat the call that writes it"))

@@ -1,1 +1,1 @@
-"""Other systems' files, a module each, which maps the file to a level tree and back."""
+"""Files of other systems. Each module maps a file to a level tree and back."""

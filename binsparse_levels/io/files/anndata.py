@@ -1,8 +1,8 @@
 """Matrices of AnnData in HDF5 (.h5ad, .h5mu) and Zarr, read and written; of 10x Genomics in HDF5, read only.
 
-AnnData: a group with `data`, `indices`, `indptr`, whose attributes say csr or csc and the shape; or one dense array.
-Names of its rows and columns are the indices of the tables `obs` and `var`. 10x: a group `matrix`, or of a genome,
-compressed by columns, the shape among its datasets; its rows are features, or in older files genes, its columns
+AnnData: a group with `data`, `indices`, `indptr`, and attributes for csr or csc and the shape; or one dense array. The
+names of rows and columns are the indices of the tables `obs` and `var`. 10x: a group `matrix`, or with the name of a
+genome, compressed by columns, with a dataset for the shape. Its rows are features, or genes in older files, its columns
 barcodes. TENxMatrix of HDF5Array may lack these names.
 """
 
@@ -19,7 +19,7 @@ import numpy as np
 
 from ...arrays import Array, one_piece
 from ...containers import hdf5
-from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, touching
+from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, wrap_errors
 from ...containers.replacing import Overwrite
 from ...errors import (
     ArrayError,
@@ -69,8 +69,8 @@ _TABLE = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "
 def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
     """The matrix in a group, or the array of any rank, with lazy arrays.
 
-    path: a file or an open group of HDF5, or any place of Zarr. Without a group it is the `X` of AnnData, or the
-    `matrix` of 10x. Raises ContainerError for a file of neither, ArrayError for arrays that do not fit each other.
+    path: a file or an open group of HDF5, or any place of Zarr. group: by default `X` of AnnData, or `matrix` of 10x.
+    Raises ContainerError for a file of neither, ArrayError for arrays that do not fit each other.
     """
 
     def at(name: str | None) -> Group:
@@ -93,25 +93,25 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
 
 
 def claims(group: Any) -> bool:
-    """Whether a group of HDF5 or Zarr is marked as such a matrix."""
+    """Return True if a group of HDF5 or Zarr is marked as such a matrix."""
     if hasattr(group, "attrs") and not hasattr(group, "id"):  # of Zarr
-        said = group.attrs.get("encoding-type")
-        return isinstance(said, str) and said in _FORMATS
+        encoding = group.attrs.get("encoding-type")
+        return isinstance(encoding, str) and encoding in _FORMATS
     if {"indptr", "shape"} <= {*group.keys()}:
         return True
     with contextlib.suppress(BinsparseError):
-        return _said(Group(hdf5.HDF5Reader(group, DEFAULT_LIMITS), DEFAULT_LIMITS)) in _FORMATS
+        return _encoding(Group(hdf5.HDF5Reader(group, DEFAULT_LIMITS), DEFAULT_LIMITS)) in _FORMATS
     return False
 
 
-def _said(source: Group) -> str:
-    """What a group says of its compression."""
+def _encoding(source: Group) -> str:
+    """The declared compression of a group."""
     older = source.attribute("h5sparse_format")
     return source.attribute_text("encoding-type" if older is None else "h5sparse_format")
 
 
 def _anndata(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
-    if (word := _said(source)) not in _FORMATS:
+    if (word := _encoding(source)) not in _FORMATS:
         what = f"expected csr_matrix or csc_matrix, got {word!r:.60}; list_tensors names them"
         raise ContainerError(Problem("encoding-type", what))
     name = "shape" if source.attribute("h5sparse_shape") is None else "h5sparse_shape"
@@ -120,7 +120,7 @@ def _anndata(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
 
 
 def _names(at: Opener, parts: Sequence[str], shape: Sequence[int]) -> Labels | None:
-    """The names of rows and columns, or of the rows alone. Tables of another size are those of another matrix."""
+    """The names of rows and columns, or of the rows only. Tables of another size belong to another matrix."""
     axes = axes_of(parts)
     dims = [(axis or other).rpartition("/")[2] for axis, other in zip(axes, ("row", "column"), strict=True)]
     columns: list[Column | None] = []
@@ -157,9 +157,9 @@ def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:
 
 
 def axes_of(parts: Sequence[str]) -> Axes:
-    """The paths of the tables that name the rows and the columns of a matrix at a path; none of an unknown place.
+    """The paths of the tables with the names of rows and columns of a matrix at a path; None if unknown.
 
-    They are next to the matrix: in a modality of MuData, and in `raw`, which shares the rows.
+    A modality of MuData has its own tables. `raw` has its own columns, and shares the rows.
     """
     base = parts[:2] if parts[:1] == ["mod"] else []
     inner = parts[len(base) :]
@@ -173,7 +173,7 @@ def axes_of(parts: Sequence[str]) -> Axes:
 def index_of(at: Opener, path: str) -> Column:
     """The names of the rows of a table: its index of texts, numbers or categories. Raises ContainerError, ArrayError.
 
-    Before anndata 0.7, a table is one array of records.
+    Before anndata 0.7, a table was one array of records.
     """
     folder, _, name = path.rpartition("/")
     above = at(folder)
@@ -191,7 +191,7 @@ def index_of(at: Opener, path: str) -> Column:
     if not table.has(index):
         raise PathMissingError(Problem(f"{path}/{index}", "the index of the table is missing"))
     group = at(f"{path}/{index}")
-    if not group.has("categories"):  # texts that may be missing, of which an index has none
+    if not group.has("categories"):  # an array of nullable texts, none of which is missing in an index
         return group.names("values")
     codes, categories = group.integers("codes"), group.one_dimension("categories")
 
@@ -219,12 +219,12 @@ def write(
 
     A folder, a URL, and a path that ends with .zarr or .zarr.zip are Zarr. Other paths are HDF5. Without a group, the
     matrix becomes the X of a new file. The groups X, layers/NAME, obsp/NAME, varp/NAME, obsm/NAME, varm/NAME and
-    uns/NAME are written into the file that is there, which keeps everything else, or into a new file. Vectors are dense
+    uns/NAME are written into an existing file, which keeps everything else, or into a new file. Vectors are dense
     columns of its tables, obs/NAME and var/NAME.
 
-    A format that is stored by columns (CSC, DCSC …) becomes a csc_matrix, every other format a csr_matrix. All stored
+    A format that is stored by columns (CSC, DCSC …) becomes a csc_matrix, any other format a csr_matrix. All stored
     entries are kept. The names of rows and columns of a new file are labels of the dimensions, else the attributes
-    `row_names` and `column_names`, else numbers. In a file that is there, the shape and the names have to be its own.
+    `row_names` and `column_names`, else numbers. Shape and names must match those of an existing file.
 
     Raises FormatError for a tensor that AnnData cannot represent, or that does not fit the file; ContainerError,
     PathExistsError.
@@ -237,18 +237,18 @@ def write(
     if not is_x and (odd or parts[0] not in known or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")):
         places = ", ".join([*([] if tensor.ndim == 1 else ["X"]), *(f"{folder}/NAME" for folder in known)])
         stored = "vectors" if tensor.ndim == 1 else "matrices"
-        raise ContainerError(Problem(place, f"AnnData holds {stored} in {places}; write to one of these"))
+        raise ContainerError(Problem(place, f"AnnData stores {stored} in {places}; write to one of these"))
     axes, shape = axes_of(parts), tensor.shape
     _check_type(tensor, place)
     if len(shape) == 2 and axes[0] == axes[1] is not None and shape[0] != shape[1]:
-        raise FormatError(Problem("shape", f"expected as many rows as columns, got {shape}"))
+        raise FormatError(Problem("shape", f"expected a square matrix, got {shape}"))
     names: dict[str, list[str]] = {}
     for k, axis in enumerate(axes[: tensor.ndim]):
         if axis is not None:
             names[axis] = to_write(tensor, k) or names.get(axis, [])
     arrays, attributes = _column(tensor) if parts[0] in _TABLES else _matrix(tensor)
     storage.check_names(arrays)
-    with touching(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
+    with wrap_errors(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
         if len(root) or len(root.attrs):
             _check_file(root, place, shape, axes, names, limits)
         else:
@@ -279,9 +279,9 @@ _Encoded: TypeAlias = tuple[dict[str, Array], dict[str, Any]]  # arrays by name,
 def _check_type(tensor: Tensor, place: str) -> None:
     """Raise FormatError for a tensor that AnnData cannot represent."""
     if tensor.ndim not in (1, 2):
-        what = f"AnnData holds sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
+        what = f"AnnData stores sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
         raise FormatError(Problem(place, what))
-    type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # those of scipy
+    type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # the types of scipy
     check_representable(tensor, "AnnData", place, type_fits=type_fits)
 
 
@@ -294,7 +294,7 @@ def _matrix(tensor: Tensor) -> _Encoded:
     by_columns = tensor.format.order == (1, 0)
     matrix = tensor.convert("CSC" if by_columns else "CSR")
     small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max
-    dtype = np.int32 if small else np.int64  # of both index arrays, as scipy would choose
+    dtype = np.int32 if small else np.int64  # of both index arrays, as in scipy
     arrays: dict[str, Array] = {
         "data": matrix.values,
         "indices": matrix.arrays["indices_1"].astype(dtype, copy=False),
@@ -308,24 +308,24 @@ def _matrix(tensor: Tensor) -> _Encoded:
 def _root(
     path: str, keep: bool, overwrite: Overwrite, limits: Limits, storage: Storage
 ) -> Iterator[tuple[Any, Callable[[Any], Writer]]]:
-    """The root of a new file, or with `keep` of a copy of the file, and a function that gives the writer of a group.
+    """The root of a new file, or with `keep` of a copy of the file, and a function that returns the writer of a group.
 
-    The new file replaces the old one when the block ends well.
+    The new file replaces the old one if the block succeeds.
     """
     group = "" if keep else None
     if not _is_zarr(path):
-        with hdf5.writing(path, group, overwrite, limits, storage, beside=_others) as file:
+        with hdf5.writing(path, group, overwrite, limits, storage, list_others=_others) as file:
             yield file.group, lambda place: hdf5.HDF5Writer(place, storage)
         return
     import zarr
 
-    from ...containers.zarr import ZarrWriter, writing  # HDF5 does without
+    from ...containers.zarr import ZarrWriter, writing  # not needed for HDF5
 
-    with writing(path, group, overwrite, limits, storage, beside=_others) as store:
+    with writing(path, group, overwrite, limits, storage, list_others=_others) as store:
         root = store.group
         yield root, lambda place: ZarrWriter(place, storage, ours=False)
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # zarr warns that the specification of version 3 does not know it
+            warnings.simplefilter("ignore")  # zarr warns that it is not part of the specification of version 3
             zarr.consolidate_metadata(root.store, path=root.path)
 
 
@@ -336,7 +336,7 @@ def _is_zarr(path: str) -> bool:
 def _check_file(
     root: Any, place: str, shape: Sequence[int], axes: Axes, names: Mapping[str, list[str]], limits: Limits
 ) -> None:
-    """Raise ContainerError for another file than AnnData's, FormatError for a matrix that does not fit it."""
+    """Raise ContainerError for a file that is not AnnData's, FormatError for a matrix that does not fit it."""
     with contextlib.ExitStack() as closing:
         try:
             there = {x: index_of(lambda name: open_group(root, name, limits, closing), x) for x in ("obs", "var")}
@@ -359,8 +359,8 @@ def _check_file(
 
 
 def _others(path: str) -> list[str]:
-    """What a file of AnnData contains in addition to X and the names of rows and columns."""
-    with contextlib.ExitStack() as closing, touching(path):
+    """The members of a file of AnnData, except X and the names of rows and columns."""
+    with contextlib.ExitStack() as closing, wrap_errors(path):
         root = open_group(path, None, DEFAULT_LIMITS, closing).reader.group
         there = {name: root[name] for name in root.keys()}  # noqa: SIM118 (zarr's groups are no mappings)
         inner = {name: set(x.keys()) if hasattr(x, "keys") else {""} for name, x in there.items()}
@@ -370,7 +370,7 @@ def _others(path: str) -> list[str]:
 
 
 def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Mapping[str, list[str]]) -> None:
-    """Make an AnnData without matrices."""
+    """Create an AnnData without matrices."""
     root.attrs.update(_ROOT)
     for name in (*_FOLDERS, "obs", "var"):
         root.create_group(name).attrs.update(_DICT)
@@ -388,13 +388,13 @@ def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Mapping[str, 
 
 
 def _folder(parent: Any, name: str, kind: str) -> Any:
-    """The group of that name and kind, which is made where it is missing."""
+    """The group of that name and kind, created if it is missing."""
     there = name in parent.keys()  # noqa: SIM118 (`in parent` follows links)
-    with touching(f"{parent.name}/{name}"):
+    with wrap_errors(f"{parent.name}/{name}"):
         place = hdf5.walk(parent, name, make=True) if isinstance(parent, h5py.Group) else parent.require_group(name)
-    said = place.attrs.get("encoding-type", kind)
+    encoding = place.attrs.get("encoding-type", kind)
     if not there:
         place.attrs.update(_DICT)
-    elif said != kind:
-        raise ContainerError(Problem(place.name, f"is a {said!s:.40}, and not a {kind}; choose another name"))
+    elif encoding != kind:
+        raise ContainerError(Problem(place.name, f"is a {encoding!s:.40}, not a {kind}; choose another name"))
     return place

@@ -1,8 +1,8 @@
 """BPCells matrices: folders and groups of HDF5 files, bit-packed or not, of versions 1 and 2.
 
-A matrix is compressed by rows (CSR) or columns (CSC). `index` and, of unsigned integers, `val` are packed in chunks of
-128 that take no notice of where rows or columns end. Names of rows and columns are labels of the dimensions `row` and
-`column`. Neither order nor uniqueness of the entries is promised by such a file.
+A matrix is compressed by rows (CSR) or columns (CSC). `index`, and `val` of unsigned integers, are packed in chunks of
+128, regardless of the ends of rows or columns. Names of rows and columns are labels of the dimensions `row` and
+`column`. Entries need be neither ordered nor unique.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 
 from ...arrays import Array, LazyArray, Sliceable, lazy
 from ...containers import hdf5
-from ...containers.base import DEFAULT_STORAGE, touching
+from ...containers.base import DEFAULT_STORAGE, wrap_errors
 from ...containers.direct import open_file, parts_of
 from ...containers.replacing import Overwrite, refuse_existing, replacing_folder
 from ...errors import (
@@ -47,11 +47,11 @@ _TYPES = {"uint32": b"UINT32v1", "uint64": b"UINT64v1", "float32": b"FLOATSv1", 
 _VALUES = {"uint": "uint32", "float": "float32", "double": "float64", "ulong": "uint64"}
 _FORMATS: dict[str, Compression] = {"row": "CSR", "col": "CSC"}
 _NAMES = ("row_names", "col_names")
-_WRAP = 2**32  # words, of which `idx` counts the rest
+_WRAP = 2**32  # words, at which `idx` wraps around
 _STREAMS = ("", "_data", "_idx", "_idx_offsets", "_starts")
 _MEMBERS = {"shape", "idxptr", "storage_order", *_NAMES, *map("".join, product(("index", "val"), _STREAMS))}
-_MOST = 2**32 - 1  # of a dimension, and of an integer
-_CHUNK = 1024  # items of a dataset, as BPCells itself has it
+_MAX_UINT32 = 2**32 - 1  # the largest dimension and integer
+_CHUNK_ITEMS = 1024  # of a dataset, as in BPCells itself
 _SUFFIXES = (".h5", ".hdf5", ".h5ad")
 
 
@@ -79,29 +79,29 @@ def look(path: str, closing: contextlib.ExitStack, *, group: str | None = None, 
 
 
 def claims(group: Any) -> bool:
-    """Whether a group of an HDF5 file is marked as such a matrix."""
-    said = group.attrs.get("version") if isinstance(group, h5py.Group) else None
-    return isinstance(said, str) and _VERSION.fullmatch(said) is not None
+    """Return True if a group of an HDF5 file is marked as such a matrix."""
+    version = group.attrs.get("version") if isinstance(group, h5py.Group) else None
+    return isinstance(version, str) and _VERSION.fullmatch(version) is not None
 
 
 class _Source(Group):
-    """A group of an HDF5 file. Other programs store other types of numbers, which are converted or refused."""
+    """A group of an HDF5 file. Numeric types of other programs are converted or refused."""
 
     def version(self) -> str:
         return self.attribute_text("version")
 
     def typed(self, name: str, dtype: str, *, unsigned: bool = False) -> Sliceable:
-        """An array of that type. unsigned: refuse an array that is stored with signs.
+        """An array converted to a type. unsigned: refuse signed integers.
 
         Raises ArrayError for another array, PathMissingError.
         """
-        wanted = np.dtype(dtype)
-        kinds = "u" if unsigned else "iu" if wanted.kind in "iu" else wanted.kind
-        stored = self.numbers(name, kinds, f"{'unsigned ' * unsigned}{wanted}")
-        if stored.dtype == wanted:
+        expected = np.dtype(dtype)
+        kinds = "u" if unsigned else "iu" if expected.kind in "iu" else expected.kind
+        stored = self.numbers(name, kinds, f"{'unsigned ' * unsigned}{expected}")
+        if stored.dtype == expected:
             return stored
-        if wanted.kind == "f":
-            raise ArrayError(Problem(name, f"expected {wanted}, got {stored.dtype}"))
+        if expected.kind == "f":
+            raise ArrayError(Problem(name, f"expected {expected}, got {stored.dtype}"))
         least, most = np.iinfo(dtype).min, np.iinfo(dtype).max
 
         def read(begin: int, end: int) -> Array:
@@ -112,11 +112,11 @@ class _Source(Group):
                 raise ArrayError(Problem(path, f"{items[wrong[0]]} is out of the range of {dtype}"))
             return items.astype(dtype)
 
-        return lazy(len(stored), wanted, read)
+        return lazy(len(stored), expected, read)
 
 
 class _Folder(_Source):
-    """A folder with a file for each array: 8 bytes that name the type, then its numbers; or lines of text.
+    """A folder with a file for each array: 8 bytes for the type, then the numbers; or lines of text.
 
     Symbolic links are not followed. Files stay open until `closing` ends.
     """
@@ -143,7 +143,7 @@ class _Folder(_Source):
     def strings(self, name: str) -> Any:
         file = self._open(name)
         self.limits.hold("array_bytes", os.fstat(file.fileno()).st_size, name, "the size in bytes")
-        with touching(name):
+        with wrap_errors(name):
             return np.array(lines_of(file.read()), object)
 
     def _open(self, name: str) -> IO[bytes]:
@@ -183,7 +183,7 @@ def _version(text: str) -> Version:
     if text.endswith("-matrix-v9999"):
         raise ContainerError(Problem("version", f"{text:.60} is an experiment, which only BPCells itself reads"))
     if "-fragments-" in text:
-        raise ContainerError(Problem("version", f"{text:.60}: fragments are no matrix; BPCells itself reads them"))
+        raise ContainerError(Problem("version", f"{text:.60}: fragments are no matrix; read them by BPCells itself"))
     known = "packed- or unpacked- uint, float or double -matrix-v1 or v2"
     raise ContainerError(Problem("version", f"expected {known}, got {text!r:.60}"))
 
@@ -214,7 +214,7 @@ def _stream(source: _Source, name: str, codec: int, count: int, version: Version
 
 
 def _wraps(stored: Sliceable, name: str, chunks: int, words: int) -> Array:
-    """The chunks at which `idx` has passed another 2**32 words. Decoding detects other decreases."""
+    """The chunks at which `idx` wraps around at 2**32 words. Decoding detects other decreases."""
     if not 2 <= len(stored) <= 2 + words // _WRAP:
         most = f"2 … {2 + words // _WRAP}"
         raise ArrayError(Problem(name, f"expected a length of {most} for {words} words, got {len(stored)}"))
@@ -235,15 +235,15 @@ def write(
     group: str | None = None,
     packed: bool = True,
     version: int = 2,
-    chunks: int = _CHUNK,
+    chunks: int = _CHUNK_ITEMS,
     gzip: int = 0,
 ) -> None:
     """Write a matrix to a folder; to HDF5 with a group, or a path that ends with .h5, .hdf5 or .h5ad.
 
-    It is stored by columns where the tensor's format is (CSC, DCSC …), else by rows. Values become uint where all are
-    integers of 32 bits without a sign, else float or double. Names are labels of the dimensions, else the attributes
-    `row_names` and `column_names`. packed: index and integer values are bit-packed. version: 1 for programs before
-    March 2023. chunks: of HDF5 datasets, in items; gzip: their level of compression.
+    It is stored by columns if the tensor's format is (CSC, DCSC …), else by rows. Values become uint if all are
+    unsigned 32-bit integers, else float or double. Names are labels of the dimensions, else the attributes `row_names`
+    and `column_names`. packed: bit-pack index and integer values. version: 1 for programs before March 2023. chunks: of
+    HDF5 datasets, in items; gzip: their level of compression.
 
     Raises FormatError for a tensor that such a file cannot represent, OptionError, PathExistsError.
     """
@@ -253,7 +253,7 @@ def write(
         what = f"expected version 1 or 2, chunks >= 1 and gzip 0 … 9, got {version!r:.40}, {chunks!r:.40}, {gzip!r:.40}"
         raise OptionError(Problem(path, what))
     in_hdf5 = group is not None or path.lower().endswith(_SUFFIXES)
-    if not in_hdf5 and (gzip or chunks != _CHUNK):
+    if not in_hdf5 and (gzip or chunks != _CHUNK_ITEMS):
         raise OptionError(Problem(path, "a folder of BPCells has no chunks and no compression; leave them out"))
     arrays, texts = _contents(path, tensor, packed, version)
     if in_hdf5:
@@ -264,18 +264,18 @@ def write(
 
 
 def _contents(path: str, tensor: Tensor, packed: bool, number: int) -> tuple[dict[str, Array], dict[str, list[str]]]:
-    """The arrays and the lists of texts of a matrix, the version among them."""
+    """The arrays and the lists of texts of a matrix, including the version."""
     check_representable(tensor, "BPCells", path, ranks=(2,))
-    if max(tensor.shape) > _MOST:
-        raise FormatError(Problem(path, f"BPCells holds no dimension above {_MOST}, got {tensor.shape}; split it"))
+    if max(tensor.shape) > _MAX_UINT32:
+        raise FormatError(Problem(path, f"BPCells has no dimension above {_MAX_UINT32}, got {tensor.shape}; split it"))
     texts = {theirs: _names(tensor, k) for k, theirs in enumerate(_NAMES)}
     order = "col" if tensor.format.order == (1, 0) else "row"
     matrix = tensor.convert(_FORMATS[order])
     version = Version(packed, _value_type(matrix.values, path), number)
     texts |= {"storage_order": [order], "version": [str(version)]}
     pointers, indices = matrix.arrays["pointers_to_1"], matrix.arrays["indices_1"].astype(np.uint32, copy=False)
-    if number == 1 and int(pointers[-1]) > _MOST:
-        what = f"version 1 holds no more than {_MOST} entries, got {int(pointers[-1])}; write version 2"
+    if number == 1 and int(pointers[-1]) > _MAX_UINT32:
+        what = f"version 1 stores at most {_MAX_UINT32} entries, got {int(pointers[-1])}; write version 2"
         raise FormatError(Problem("idxptr", what))
     values = matrix.values.astype(_VALUES[version.values], copy=False)
     arrays = {
@@ -292,7 +292,7 @@ def _packed(name: str, numbers: Array, codec: int, version: int) -> dict[str, Ar
     encoded = encode(numbers, codec)
     crossings = int(encoded.offsets[-1]) // _WRAP
     if version == 1 and crossings:
-        what = f"version 1 holds less than 2**32 packed words, got {encoded.offsets[-1]}; write version 2"
+        what = f"version 1 stores less than 2**32 packed words, got {encoded.offsets[-1]}; write version 2"
         raise FormatError(Problem(name, what))
     arrays = {f"{name}_data": encoded.words, f"{name}_idx": (encoded.offsets % _WRAP).astype(np.uint32)}
     if version > 1:
@@ -308,9 +308,9 @@ def _value_type(values: Array, path: str) -> str:
     if values.dtype.kind == "f" and values.dtype.itemsize <= 8:
         return "double" if values.dtype.itemsize == 8 else "float"
     if values.dtype.kind not in "biu":
-        raise FormatError(Problem(path, f"BPCells holds no {values.dtype} values; call astype() first"))
-    if values.size and values.dtype.kind != "b" and not 0 <= int(values.min()) <= int(values.max()) <= _MOST:
-        what = f"BPCells holds integers of 0 … {_MOST}, got {values.min()} … {values.max()}; floating-point ones fit"
+        raise FormatError(Problem(path, f"BPCells has no {values.dtype} values; call astype() first"))
+    if values.size and values.dtype.kind != "b" and not 0 <= int(values.min()) <= int(values.max()) <= _MAX_UINT32:
+        what = f"BPCells stores integers in 0 … {_MAX_UINT32}, got {values.min()} … {values.max()}; convert to float"
         raise FormatError(Problem(path, what))
     return "uint"
 
@@ -318,7 +318,7 @@ def _value_type(values: Array, path: str) -> str:
 def _names(tensor: Tensor, dimension: int) -> list[str]:
     names = to_write(tensor, dimension)
     for k, text in enumerate(names):
-        if not encodes(text) or "\n" in text or text.endswith("\r"):  # it would be another one when it is read
+        if not encodes(text) or "\n" in text or text.endswith("\r"):  # it would change when it is read
             raise FormatError(Problem(f"{_NAMES[dimension]}[{k}]", f"no line of text: {text!r:.60}; rename it"))
     return names
 
@@ -327,7 +327,8 @@ def _write_folder(path: str, overwrite: bool, arrays: Mapping[str, Array], texts
     refuse_existing(path, overwrite)
     real = os.path.realpath(path)
     if os.path.isdir(real) and os.listdir(real) and not is_folder(real):
-        raise PathExistsError(Problem(path, "holds no matrix of BPCells, and is not overwritten; choose another path"))
+        what = "contains no matrix of BPCells, and is not overwritten; choose another path"
+        raise PathExistsError(Problem(path, what))
     with replacing_folder(path, overwrite) as temporary:
         for name, array in arrays.items():
             with open(os.path.join(temporary, name), "wb") as file:
@@ -339,7 +340,7 @@ def _write_folder(path: str, overwrite: bool, arrays: Mapping[str, Array], texts
 
 
 def is_folder(path: str) -> bool:
-    """Whether a folder is marked as a matrix of BPCells."""
+    """Return True if a folder is marked as a matrix of BPCells."""
     version = os.path.join(path, "version")
     if os.path.islink(version) or not os.path.isfile(version):
         return False
@@ -367,7 +368,7 @@ def _write_group(
         (version,) = texts.pop("version")
         taken = {*arrays, *texts} & set(target.keys())
         if taken:
-            what = "is there already, and is no array of a matrix of BPCells; choose another group"
+            what = "already exists, and is no array of a matrix of BPCells; choose another group"
             raise PathExistsError(Problem(f"{target.name}/{min(taken)}", what))
         for name, array in arrays.items():
             little = array.astype(array.dtype.newbyteorder("<"), copy=False)

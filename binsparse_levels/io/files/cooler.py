@@ -1,7 +1,7 @@
 """Contact matrices of cooler in HDF5 (.cool, .mcool:resolutions/N), read only.
 
-`pixels/bin2_id` and `pixels/count` are sorted, and `indexes/bin1_offset` says where those of each bin begin: compressed
-rows. `storage-mode` says whether they are the upper triangle of a symmetric matrix. The table `bins` names the bins.
+`pixels/bin2_id` and `pixels/count` are sorted, and `indexes/bin1_offset` has the offset of each bin: compressed rows.
+`storage-mode` marks the upper triangle of a symmetric matrix. The table `bins` has the names of the bins.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _STRUCTURES = {"symmetric-upper": "symmetric_upper", "square": None}
 
 
 def claims(group: Any) -> bool:
-    """Whether a group is marked as such a matrix."""
+    """Return True if a group is marked as such a matrix."""
     return isinstance(group, h5py.Group) and "bin-type" in group.attrs and "pixels" in set(group.keys())
 
 
@@ -35,7 +35,7 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     def inside(name: str) -> Group:
         return open_group(path, f"{group or ''}/{name}", limits, closing)
 
-    mode = inside("").attribute("storage-mode") or "symmetric-upper"  # of versions before 3
+    mode = inside("").attribute("storage-mode") or "symmetric-upper"  # the only mode before version 3
     if not isinstance(mode, str) or mode not in _STRUCTURES:
         raise ContainerError(Problem("storage-mode", f"expected one of {', '.join(_STRUCTURES)}, got {mode!r:.40}"))
     indexes, pixels, table, chroms = map(inside, ("indexes", "pixels", "bins", "chroms"))
@@ -43,7 +43,7 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     bins = max(len(pointers) - 1, 0)
 
     def texts_of(key: Any) -> tuple[int, Read]:
-        """How many names there are at these bins, and what makes them, of numbers in memory."""
+        """The number of the names at these bins, and a function that makes them from numbers in memory."""
         chromosomes, parts = chroms.texts("name"), [table.integers(name) for name in ("chrom", "start", "end")]
         if {len(x) for x in parts} != {bins}:
             raise ArrayError(Problem("bins", f"expected {bins} bins, got {', '.join(str(len(x)) for x in parts)}"))

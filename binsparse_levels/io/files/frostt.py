@@ -1,4 +1,4 @@
-"""FROSTT text tensors (.tns, .tns.gz): a line for each entry, its coordinates from 1, then its value."""
+"""FROSTT text tensors (.tns, .tns.gz): a line for each entry with its coordinates, counted from 1, and its value."""
 
 from __future__ import annotations
 
@@ -17,24 +17,24 @@ from ...tensors.tensor import Tensor
 from . import text_tables
 
 COMMENT = "#"
-_HEAD = 2**16  # bytes in which sizes stand before the entries
+_HEAD = 2**16  # bytes that are searched for sizes before the entries
 
 
 @contextlib.contextmanager
 def streaming(
     path: str, *, shape: int | Sequence[int] | None = None, whole: bool = False, limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[text_tables.Stream]:
-    """The entries of a .tns file, in the order of its lines, which can be read within the block.
+    """The entries of a .tns file, in the order of its lines. They can be read within the block.
 
-    shape: by default that in the head of the file, or else from the largest coordinates. The values are int64 where all
-    are written as integers, else float64. The text is read twice, unless it is kept whole: first for its shape and its
-    type. Raises ArrayError for another table, ContainerError.
+    shape: by default that in the head of the file, or else from the largest coordinates. The values are int64 if all
+    are written as integers, else float64. The text is read twice, first for its shape and its type, unless it is kept
+    whole. Raises ArrayError for another table, ContainerError.
     """
     with text_tables.reading(path) as stream:
         stated, begin = _head(stream.read(_HEAD))
 
     def tables(width: int = 1) -> Iterator[list[Array]]:
-        kind = "i8"  # of values; after one that is no integer, all are read as floating-point numbers
+        kind = "i8"  # of values; after the first that is no integer, all are read as floating-point numbers
         with text_tables.reading(path) as stream:
             stream.read(begin)
             for data, place in text_tables.blocks(stream, path, limits, whole=whole):
@@ -70,10 +70,10 @@ def streaming(
 
 
 def _head(data: bytes) -> tuple[list[int] | None, int]:
-    """The sizes in the head of a file, if it has any, and the bytes before the entries.
+    """The sizes in the head of a file, if it has any, and the offset of the entries.
 
-    This package writes the sizes in a comment. Other programs write the rank, perhaps behind the word `sptensor` and
-    with the number of entries in this line or behind the sizes, and the sizes in the next line.
+    This package writes the sizes in a comment. Other programs write a line with the rank, perhaps after the word
+    `sptensor`, and a line with the sizes. The number of entries may follow the rank or the sizes.
     """
     stated, lines = None, list[tuple[list[bytes], int]]()
     for line in re.finditer(rb"[^\n]+", data):
@@ -104,7 +104,7 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
     check_representable(tensor, "a .tns file", path, ranks=range(1, tensor.ndim + 1), type_fits=type_fits)
     coords, values = tensor.unpack()
     if values.dtype == np.uint64 and len(values) and values.max() > INT64_MAX:
-        raise FormatError(Problem(path, "a .tns file holds no integers above 2**63 - 1; call astype() first"))
+        raise FormatError(Problem(path, "a .tns file has no integers above 2**63 - 1; call astype() first"))
     numbers = values.astype(np.uint8) if values.dtype.kind == "b" else values
     with text_tables.writing(path, overwrite) as stream:
         stream.write(f"{COMMENT} {' '.join(map(str, tensor.shape))}\n".encode())
@@ -112,7 +112,7 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
 
 
 def _width(data: bytes, path: str) -> int:
-    """How many numbers a line has; 1 where no line has any."""
+    """The number of numbers in a line; 1 if no line has any."""
     line = re.search(rb"^[ \t]*[^\s#][^\n#]*", data, re.MULTILINE)
     width = 1 if line is None else len(line.group().split())
     if line is not None and width < 2:

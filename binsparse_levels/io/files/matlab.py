@@ -1,7 +1,7 @@
-"""Sparse matrices in MATLAB files, read only: of version 7.3, which are HDF5, in place; of versions 4 and 5 by scipy.
+"""Sparse matrices in MATLAB files, read only: version 7.3, which is HDF5, in place; versions 4 and 5 by scipy.
 
-In HDF5, a matrix is a group with the attribute MATLAB_sparse, the number of rows: `jc` are the pointers of the columns,
-`ir` the rows, `data` the values. A matrix without entries lacks `ir` and `data`.
+In HDF5, a matrix is a group with the attribute MATLAB_sparse, the number of rows. `jc` contains the pointers of the
+columns, `ir` the rows, `data` the values. A matrix without entries has no `ir` and no `data`.
 """
 
 from __future__ import annotations
@@ -33,19 +33,19 @@ _ARRAYS = ("jc", "ir", "data")
 
 @contextlib.contextmanager
 def opened(path: Any) -> Iterator[Any]:
-    """A file of HDF5 that is open, or the path of an older one."""
+    """An open HDF5 file, or the path of an older file."""
     newer = not isinstance(path, str) or h5py.is_hdf5(path)
     with hdf5.opened(path) if newer else contextlib.nullcontext(path) as file:
         yield file
 
 
 def claims(group: Any) -> bool:
-    """Whether a group is marked as such a matrix."""
+    """Return True if a group is marked as such a matrix."""
     return isinstance(group, h5py.Group) and MARK in group.attrs
 
 
 def list_groups(path: Any, limits: Limits) -> list[str]:
-    """The names of the sparse matrices in a file; of one in a struct, as STRUCT/FIELD."""
+    """The names of the sparse matrices in a file; STRUCT/FIELD for a matrix in a struct."""
     if not isinstance(path, str):
         return hdf5.list_groups(path, limits, [claims])
     names: list[str] = _by_scipy(path, limits)["names"].tolist()
@@ -53,7 +53,7 @@ def list_groups(path: Any, limits: Limits) -> list[str]:
 
 
 def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
-    """The matrix of a name, by default the only one. Raises ContainerError, ArrayError, LimitError."""
+    """The matrix with a name, by default the only one. Raises ContainerError, ArrayError, LimitError."""
     if isinstance(path, str):
         found = _by_scipy(path, limits)
         k = (names := found["names"].tolist()).index(_chosen(names, group))
@@ -76,7 +76,7 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
 
 
 def _chosen(names: Sequence[str], group: str | None = None) -> str:
-    """The matrix of that name, or the only one. Raises ContainerError."""
+    """The name of the matrix to read: `group`, or the only one. Raises ContainerError."""
     if group in names or (group is None and len(names) == 1):
         return names[0] if group is None else group
     there = f"{', '.join(names):.200}; open PATH:NAME" if names else "none; save one as sparse"
@@ -84,7 +84,7 @@ def _chosen(names: Sequence[str], group: str | None = None) -> str:
 
 
 def _values(source: Group) -> Sliceable:
-    """The values: numbers, pairs of a real and an imaginary part, or for a logical matrix bytes of 0 and 1."""
+    """The values: numbers, pairs of real and imaginary parts, or bytes of 0 and 1 for a logical matrix."""
     info = source.one_dimension("data")
     if info.dtype.names == ("real", "imag"):
         part = info.dtype["real"]
@@ -104,7 +104,7 @@ def _by_scipy(path: str, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
     limits.hold("array_bytes", os.path.getsize(path), path, "the size in bytes of the file")
     done = subprocess.run([sys.executable, matlab_program.__file__, os.path.abspath(path)], capture_output=True)
     if done.returncode:
-        said = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "scipy ended"
-        raise ContainerError(Problem(path, f"is no whole file of MATLAB: {said:.200}; fetch it again"))
+        error = done.stderr.decode(errors="replace").strip().rpartition("\n")[2] or "scipy ended"
+        raise ContainerError(Problem(path, f"is no whole file of MATLAB: {error:.200}; fetch it again"))
     with np.load(io.BytesIO(done.stdout), allow_pickle=False) as archive:
         return dict(archive)

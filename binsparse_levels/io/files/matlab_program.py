@@ -1,6 +1,6 @@
 """A program that writes the sparse matrices of a MATLAB file of version 4 or 5 to standard output, as NPZ.
 
-It is a process of its own because scipy ends its process on some damaged files. It imports nothing of this package.
+It runs in a separate process, because scipy ends its process on some damaged files. It imports nothing of this package.
 """
 
 import io
@@ -10,7 +10,7 @@ from typing import Any
 
 
 def sparse_in(members: dict[str, Any], within: str = "") -> Iterator[tuple[str, Any]]:
-    """The sparse matrices by name, those in structs as STRUCT/FIELD."""
+    """The sparse matrices by name; STRUCT/FIELD for those in structs."""
     for name, member in members.items():
         if isinstance(member, dict):
             yield from sparse_in(member, f"{within}{name}/")

@@ -30,7 +30,7 @@ _RANKS = {"matrix": 2, "vector": 1, "tensor": None}
 
 
 class _Header(NamedTuple):
-    """The first lines of a file; entries is None for an array."""
+    """The header of a file. entries: None for an array."""
 
     field: str
     structure: str | None
@@ -40,10 +40,10 @@ class _Header(NamedTuple):
 
 @contextlib.contextmanager
 def streaming(path: str, *, whole: bool = False, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream]:
-    """The entries of a file, which can be read within the block: of coordinates as COOR, of an array as DMATC.
+    """The entries of a file, which can be read within the block: coordinates as COOR, an array as DMATC.
 
-    A pattern becomes iso, of the boolean True. A symmetry becomes a structure of the lower triangle; entries in the
-    upper one stand for their mirror images. Raises ArrayError, ContainerError.
+    A pattern becomes iso with the boolean True. A symmetry becomes a structure of the lower triangle; entries in the
+    upper triangle are mirrored. Raises ArrayError, ContainerError.
     """
     with text_tables.reading(path) as stream:
         head = _read_header(stream, path, limits)
@@ -74,22 +74,22 @@ def _chunks(head: _Header, blocks: Iterable[tuple[bytes, str]], path: str) -> It
                 raise_if(ArrayError, diagonal_problems(head.structure, coords, values))
         yield coords, values
     if count != head.entries:
-        raise ArrayError(Problem(path, f"announces {head.entries} entries and has {count}; correct its size line"))
+        raise ArrayError(Problem(path, f"declares {head.entries} entries but has {count}; correct its size line"))
 
 
 def _array_chunks(
     head: _Header, blocks: Iterable[tuple[bytes, str]], path: str
 ) -> Iterator[tuple[Sequence[Array], Array]]:
-    """The cells of each block that are not zero. A file lists them by columns, or of a symmetry the lower triangle."""
-    at, wanted = 0, math.prod(head.shape)
+    """The nonzero cells of each block. A file lists cells by columns; with a symmetry, those of the lower triangle."""
+    at, expected = 0, math.prod(head.shape)
     if head.structure is not None:
         above = int(head.structure.startswith("skew"))
         starts = np.cumsum([0, *range(head.shape[0] - above, 0, -1)])  # of the columns
-        wanted = int(starts[-1])
+        expected = int(starts[-1])
     for data, place in blocks:
         values = _values(text_tables.parse_table(data, _TYPES[head.field], COMMENT, place))
         end = at + len(values)
-        if end > wanted:
+        if end > expected:
             break
         if head.structure is None:
             coords: Sequence[Array] = np.unravel_index(np.arange(at, end), head.shape, order="F")
@@ -103,14 +103,14 @@ def _array_chunks(
         at = end
     else:
         end = at
-    if end != wanted:
-        raise ArrayError(Problem(path, f"expected {wanted} values for shape {head.shape}, got {end}"))
+    if end != expected:
+        raise ArrayError(Problem(path, f"expected {expected} values for shape {head.shape}, got {end}"))
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
-    """Write a matrix: as an array where only values are stored, else by coordinates, in stored order.
+    """Write a matrix: as an array if only values are stored, else as coordinates, in stored order.
 
-    A structure is written with the lower triangle. Of an iso tensor the boolean True is written as a pattern. Raises
+    A structure is written as its lower triangle. An iso tensor of the boolean True is written as a pattern. Raises
     FormatError for a tensor that the text cannot represent.
     """
     check_representable(tensor, "a .mtx file", path, ranks=(2,), structures=True)
@@ -143,7 +143,7 @@ def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
 
 
 def _lower(structure: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Array, Array], Array]:
-    """The entries in the lower triangle, those of the upper one mirrored."""
+    """The entries in the lower triangle; those of the upper triangle are mirrored."""
     i, j = coords
     above = i < j
     if above.any() and not (values.dtype.kind == "b" and structure.startswith("skew")):  # which is refused later
@@ -153,12 +153,12 @@ def _lower(structure: str, coords: Sequence[Array], values: Array) -> tuple[tupl
 
 
 def _field(dtype: np.dtype[np.generic], path: str) -> str:
-    """The field that holds values of this type; the text itself keeps no width."""
+    """The field for values of this type. The text does not store their width."""
     if dtype.itemsize > (16 if dtype.kind == "c" else 8):
         raise FormatError(Problem(path, f"the text of a .mtx file would round {dtype} values; call astype() first"))
     field = {"b": "integer", "i": "integer", "u": "integer", "f": "real", "c": "complex"}.get(dtype.kind)
     if field is None:
-        raise FormatError(Problem(path, f"a .mtx file holds no {dtype} values; call astype() first"))
+        raise FormatError(Problem(path, f"a .mtx file has no {dtype} values; call astype() first"))
     return "unsigned-integer" if dtype == np.uint64 else field
 
 
@@ -181,7 +181,7 @@ def _read_header(stream: IO[bytes], path: str, limits: Limits) -> _Header:
         raise ContainerError(Problem(path, f"expected a line of {max(rank, 1) + is_listed} sizes, got {line!r:.80}"))
     structure = _SYMMETRIES["symmetric" if symmetry == "hermitian" and field != "complex" else symmetry]
     if structure is not None and sizes[0] != sizes[1]:
-        raise ArrayError(Problem(path, f"is {symmetry} and of {sizes[0]} × {sizes[1]}; declare it general"))
+        raise ArrayError(Problem(path, f"is {symmetry}, but has {sizes[0]} × {sizes[1]} cells; declare it general"))
     structure = structure and f"{structure}_lower"
     return _Header(field, structure, tuple(sizes[:rank]), sizes[-1] if is_listed else None)
 

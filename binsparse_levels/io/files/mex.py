@@ -1,6 +1,6 @@
 """Folders of 10x Genomics, read only: `matrix.mtx`, `barcodes.tsv`, and `features.tsv` or in older ones `genes.tsv`.
 
-Each may be compressed, as newer ones are. Rows are features, columns barcodes; the tables have their labels first.
+Each file may be compressed. Rows are features, columns barcodes. Labels are the first columns of the tables.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ _MATRIX, _COLUMNS, _ROWS = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes
 
 @contextlib.contextmanager
 def streaming(path: str, *, whole: bool = False, limits: Limits = DEFAULT_LIMITS) -> Iterator[text_tables.Stream]:
-    """As that of Matrix Market, with labels, which are in memory. Raises ContainerError, ArrayError."""
+    """The stream of Matrix Market, with labels in memory. Raises ContainerError, ArrayError."""
     with matrix_market.streaming(_there(path, [_MATRIX]), whole=whole, limits=limits) as stream:
         rows, columns = _there(path, _ROWS), _there(path, [_COLUMNS])
         dims = ("gene" if os.path.basename(rows).startswith("genes") else "feature", "barcode")
@@ -32,7 +32,7 @@ def streaming(path: str, *, whole: bool = False, limits: Limits = DEFAULT_LIMITS
 
 
 def _there(path: str, names: Sequence[str]) -> str:
-    """The path of the first file that is there. Raises ContainerError."""
+    """The path of the first file that exists. Raises ContainerError."""
     paths = [os.path.join(path, name + end) for name in names for end in ("", ".gz")]
     there = next((file for file in paths if os.path.isfile(file)), None)
     if there is None:
@@ -49,7 +49,7 @@ def _first_column(path: str, size: int, limits: Limits) -> Column:
         firsts = (_firsts(lines_of(data)) if b"\t" in data else lines_of(data) for data, _ in blocks)
         texts, offsets = in_bytes(firsts, path, limits)
     if (count := len(offsets) - 1) != size:
-        raise ArrayError(Problem(path, f"expected {size} lines, got {count}; take the table of this matrix"))
+        raise ArrayError(Problem(path, f"expected {size} lines, got {count}; use the table of this matrix"))
     return Column(TEXT, texts, offsets)
 
 

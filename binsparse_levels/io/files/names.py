@@ -1,4 +1,4 @@
-"""Names of rows and columns in files of other systems: labels of the tensor, read when they are asked for."""
+"""Names of rows and columns in files of other systems: labels of the tensor, read on demand."""
 
 from __future__ import annotations
 
@@ -15,19 +15,18 @@ from ...limits import Limits
 from ...tensors.labels import TEXT, Column, Labels
 from ...tensors.tensor import Tensor
 
-_AT_ONCE = 2**16  # texts that are Python objects at the same time
+_MAX_TEXTS = 2**16  # that are Python objects at the same time
 _ATTRIBUTES = ("row_names", "column_names")  # of tensors without labels
 
-Texts: TypeAlias = tuple[Array, Array]  # the UTF-8 of all texts, and where each begins and the last ends
+Texts: TypeAlias = tuple[Array, Array]  # the UTF-8 of all texts, and the offsets of each and of the end
 Read: TypeAlias = Callable[[Any], Sequence[Any]]  # the texts at a slice or at positions
 
 
 @dataclass(frozen=True, eq=False)
 class _Names(Column):
-    """Texts in a file. Of a selection, only those that are selected are read.
+    """Texts in a file. A selection reads only the selected ones.
 
-    keep: loads what the texts at positions, or at a slice, are made of; they themselves are made when they are asked
-    for.
+    keep: loads the data from which texts at positions, or at a slice, are made on demand.
     """
 
     read: Callable[[Any], Texts] | None = None
@@ -38,13 +37,13 @@ class _Names(Column):
             return self.keep(_key(range(len(self)) if self.at is None else self.at))
         return super().loaded() if self.at is None or self.read is None else Column(TEXT, *self.read(self.at))
 
-    def __reduce__(self) -> Any:  # to another process: where the file itself goes there, there are no items
+    def __reduce__(self) -> Any:  # for another process: items are loaded unless that process opens the file
         plain = super().loaded() if isinstance(self.items, LazyArray) else self
         return Column, (plain.type, plain.items, plain.offsets, plain.at)
 
 
 def _key(at: range | Array) -> slice | Array:
-    """Positions as a slice where they ascend evenly, which is read at once."""
+    """Positions as a slice if they ascend evenly, which is faster to read."""
     if isinstance(at, range) and at.step > 0:
         return slice(at.start, at.stop, at.step)
     return np.asarray(at, np.int64)
@@ -67,7 +66,7 @@ class _Part(LazyArray):
 
     @shape.setter
     def shape(self, shape: tuple[int, ...]) -> None:
-        """The length may be known only when the texts are read."""
+        """Ignored: the length may be known only after the texts are read."""
 
     def part(self, start: int, stop: int) -> Array:
         items: Array = self._texts()[self._part][start:stop]
@@ -79,21 +78,21 @@ class _Part(LazyArray):
 
 
 def column(count: int, read: Read, path: str, limits: Limits, keep: Callable[[Any], Column] | None = None) -> Column:
-    """A column of so many texts, which `read` gives when asked. path: for errors. keep: as for `_Names`."""
+    """A column of `count` texts, which `read` returns on demand. path: for errors. keep: as for `_Names`."""
 
     @functools.cache
     def all_texts() -> Texts:
         return some_texts(range(count))
 
     def some_texts(at: Any) -> Texts:
-        return in_bytes((read(_key(at[k : k + _AT_ONCE])) for k in range(0, len(at), _AT_ONCE)), path, limits)
+        return in_bytes((read(_key(at[k : k + _MAX_TEXTS])) for k in range(0, len(at), _MAX_TEXTS)), path, limits)
 
     items, offsets = _Part(all_texts, 0, np.uint8), _Part(all_texts, 1, np.int64, count + 1)
     return _Names(TEXT, items, offsets, read=some_texts, keep=keep)
 
 
 def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | None:
-    """The labels of a tensor, or None where no dimension has names. Of equal dimensions, the later get a number."""
+    """The labels of a tensor, or None if no dimension has names. Repeated names of dimensions get a number."""
     if all(column is None for column in columns):
         return None
     dims = tuple(f"{dim}_{k + 1}" if dim in dims[:k] else dim for k, dim in enumerate(dims))
@@ -117,7 +116,7 @@ def in_bytes(pieces: Iterable[Sequence[Any]], path: str, limits: Limits) -> Text
 
 
 def lines_of(data: bytes) -> list[bytes]:
-    """The lines of a text, with or without an end of the last."""
+    """The lines of a text. The last one may lack its end."""
     lines = data.split(b"\n")
     if not lines[-1]:
         lines.pop()
@@ -125,9 +124,9 @@ def lines_of(data: bytes) -> list[bytes]:
 
 
 def to_write(tensor: Tensor, dimension: int) -> list[str]:
-    """The names of a dimension for another system's file: its labels, else an attribute. They may be none.
+    """The names of a dimension for another system's file: its labels, else an attribute, else an empty list.
 
-    Raises FormatError for labels that are no texts, and for another number of them.
+    Raises FormatError for labels that are no texts, or of another number than the size.
     """
     name: Any = _ATTRIBUTES[dimension]
     path, texts = f"attributes.{name}", tensor.attributes.get(name, [])
@@ -142,7 +141,7 @@ def to_write(tensor: Tensor, dimension: int) -> list[str]:
 
 
 def encodes(text: str) -> bool:
-    """Whether a file can hold a text."""
+    """Return True if a file can store a text."""
     try:
         return "\0" not in text and text.encode() is not None
     except UnicodeEncodeError:

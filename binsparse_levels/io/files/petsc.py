@@ -1,10 +1,10 @@
 """Sparse matrices in PETSc's binary format, read only.
 
 Numbers are big-endian: the number of the class, rows, columns and entries; the length of each row; the columns; the
-values. Indices have 32 bits, or 64 where PETSc was built so. Other objects, such as right sides, may follow the matrix.
-The values are of the type with which they end where the class number of another object stands, or else where the file
-ends.
-Complex values of 32 bits take as much as real ones of 64, whose lower halves look like no numbers of 32 bits.
+values. Indices have 32 bits, or 64 if PETSc was built so. Other objects, such as right sides, may follow the matrix.
+The file does not store the type of the values. It is the one with which they end at the class number of another object,
+or else at the end of the file. Complex values of 32 bits and real values of 64 have the same size; the lower halves of
+the latter do not look like numbers.
 """
 
 from __future__ import annotations
@@ -26,9 +26,9 @@ __all__ = ["look"]
 _MATRIX = 1211216
 _CLASSES = range(1211211, 1211231)  # of all objects
 _VALUES = (">f8", ">c16", ">f4")
-_LOOKED = 4096  # values that tell a type
-_ENOUGH = 24  # bits that would be others in 2**24 - 1 of 2**24 random words
-_USUAL = 40  # the largest binary exponent of usual numbers
+_SAMPLED_VALUES = 4096  # from which the type is inferred
+_PROOF_BITS = 24  # of evidence: random words look like pairs with probability 2**-24
+_MAX_EXPONENT = 40  # the largest binary exponent of usual numbers
 
 
 def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTensor:
@@ -45,7 +45,7 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
         return at + index.itemsize <= size and int(array(at, 1, index, "class")[0]) in _CLASSES
 
     if size < 4 * index.itemsize:
-        raise ContainerError(Problem(path, "is cut within its header; fetch it again"))
+        raise ContainerError(Problem(path, "is truncated within its header; fetch it again"))
     rows, columns, entries = array(index.itemsize, 3, index, "header")[:].tolist()
     if min(rows, columns, entries) < 0:
         what = f"{rows} × {columns}, {entries} entries" + ": a dense matrix" * (entries == -1)
@@ -61,7 +61,7 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
     if lengths.min(initial=0) < 0 or lengths.sum() != entries:
         raise ArrayError(Problem("lengths", f"the rows have {lengths.sum()} entries, expected {entries}"))
     pointers = np.concatenate([np.zeros(1, np.int64), np.cumsum(lengths)])
-    dtype, halves = fitting[0], array(values_at, 2 * min(entries, _LOOKED), np.dtype(">f4"), "values")
+    dtype, halves = fitting[0], array(values_at, 2 * min(entries, _SAMPLED_VALUES), np.dtype(">f4"), "values")
     if dtype == ">f8" and (is_complex := _are_pairs(halves[:].reshape(-1, 2))) is not False:
         if is_complex is None:
             what = "may be real of 64 bits or complex of 32; write them in another precision, or as a MATLAB file"
@@ -72,15 +72,15 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
 
 
 def _are_pairs(halves: Array) -> bool | None:
-    """Whether words of 64 bits are pairs of numbers of 32; None where too little tells.
+    """Return True if words of 64 bits are pairs of 32-bit numbers; None if there is too little evidence.
 
-    The lower halves of real numbers are zeros, or have any exponent and any last bits, but those of numbers that had
-    32 bits before have three bits: they look like 2 at the most.
+    The lower halves of real numbers are zeros, or have any exponent and any last bits. Those of converted 32-bit
+    numbers have only three bits set, and look like numbers of at most 2.
     """
     words = halves[:, 1].view(np.uint32)[halves[:, 1] != 0]
     exponents, fractions = (words >> 23 & 255).astype(int), words & 0x7FFFFF
-    if not len(words) or np.abs(exponents - 127).max() > _USUAL:
+    if not len(words) or np.abs(exponents - 127).max() > _MAX_EXPONENT:
         return False
     lowest = np.where(fractions == 0, 23, np.log2(np.maximum(fractions & -fractions, 1)))
-    proof = len(words) * math.log2(256 / (2 * _USUAL + 1)) + lowest[words << 1 != 0x80000000].sum()
-    return True if proof >= _ENOUGH else None
+    proof = len(words) * math.log2(256 / (2 * _MAX_EXPONENT + 1)) + lowest[words << 1 != 0x80000000].sum()
+    return True if proof >= _PROOF_BITS else None

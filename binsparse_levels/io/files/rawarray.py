@@ -1,10 +1,10 @@
 """RawArray (.ra): one array of any number of dimensions, as a tensor whose levels are all dense.
 
-The items are the values as they lie in the file. A file lists its first dimension fastest; which of two shapes that is,
-the writers of such files see differently:
+The values are the items in the order of the file. The first dimension of a file varies fastest. There are two
+conventions for the shape:
 
     order="F"   the shape is that of the file's dimensions; indices are those of Julia, C and Matlab
-    order="C"   the shape is the reversed one, as the format's own document has it; an array of numpy's is not copied
+    order="C"   the shape is reversed, as in the specification of the format; a numpy array is not copied
 """
 
 from __future__ import annotations
@@ -35,8 +35,8 @@ def open_array(
 ) -> Iterator[ArrayFile]:
     """An open .ra file: its header, and its flat items as a lazy array.
 
-    dtype: another type of the same width, in the byte order of the file; needed where numpy lacks the file's type.
-    Raises ContainerError for a file that is not an .ra file, or truncated, OptionError.
+    dtype: another type of the same width, in the byte order of the file; required if numpy lacks the file's type.
+    Raises ContainerError for a file that is no .ra file or truncated, OptionError.
     """
     with open_file(path, PathMissingError) as file:
         yield ArrayFile(file, path, limits, dtype)
@@ -50,11 +50,11 @@ def look(
     dtype: npt.DTypeLike | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> FileTensor:
-    """The array in a .ra file as a dense tensor; a scalar where it has no dimensions.
+    """The array in a .ra file as a dense tensor; a scalar if it has no dimensions.
 
-    What numpy has no type for (128-bit integers, user types, bfloat16 without the package ml_dtypes) are raw bytes, in
-    the byte order of this machine where the type says what that is; dtype: as for `open_array`. Bytes appended to the
-    file are left out. Raises ContainerError, ArrayError for booleans that are none, LimitError, OptionError.
+    Types that numpy does not have (128-bit integers, user types, bfloat16 without the package ml_dtypes) become raw
+    bytes, in native byte order if the type has one; dtype: as for `open_array`. Bytes appended to the file are ignored.
+    Raises ContainerError, ArrayError for invalid booleans, LimitError, OptionError.
     """
     check_order(order)
     array = closing.enter_context(open_array(path, dtype=dtype, limits=limits))
@@ -75,8 +75,8 @@ def write(
 ) -> None:
     """Write a tensor whose levels are all dense; convert any other tensor first. `read` with the same order inverts it.
 
-    eltype: the number of the type in the file: of raw bytes (128-bit integers are 1 and 2, else they are of a user
-    type, 0), of booleans 5 as Julia has them, or 0 or 2; with 0 the bytes of any type are written, without their type.
+    eltype: the number of the type in the file. For raw bytes it is 0, or 1 and 2 for 128-bit integers; for booleans 5
+    as in Julia, or 0 or 2. With 0, the bytes of any type are written without their type.
 
     Raises FormatError for a tensor that the file cannot represent, OptionError.
     """
@@ -84,7 +84,7 @@ def write(
     check_representable(tensor, "an .ra file", path)
     if tensor.arrays or len(tensor.values) != tensor.size:
         every = ", ".join(["dense"] * tensor.ndim)
-        what = f"an .ra file holds dense arrays, not {tensor.format}; convert it to '{every}'"
+        what = f"an .ra file stores dense arrays, not {tensor.format}; convert it to '{every}'"
         raise FormatError(Problem(path, what))
     cells = _cells(tensor, path)
     with replacing(path, overwrite) as temporary, open(temporary, "wb") as file:

@@ -1,4 +1,4 @@
-"""Groups of HDF5 and Zarr as sources of lazy arrays, texts and attributes, of which the types are checked."""
+"""Groups of HDF5 and Zarr as sources of lazy arrays, texts and attributes of checked types."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from ...arrays import Array, LazyArray, lazy
 from ...containers import hdf5
-from ...containers.base import touching
+from ...containers.base import wrap_errors
 from ...containers.replacing import same_folder
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
@@ -23,10 +23,10 @@ from .names import column
 
 
 def open_group(path: Any, group: str | None, limits: Limits, closing: contextlib.ExitStack) -> Group:
-    """A group of a file or of a group that is open; of Zarr where that is a folder, a URL or a store."""
+    """A group of a file or of an open group; of Zarr if that is a folder, a URL or a store."""
     if isinstance(path, h5py.Group) or (isinstance(path, str) and not os.path.isdir(path)) or hasattr(path, "readinto"):
         return Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
-    from ...containers import zarr  # HDF5 does without
+    from ...containers import zarr  # not needed for HDF5
 
     unreplaced = closing.enter_context(same_folder(str(getattr(getattr(path, "store", path), "root", path))))
     return Group(closing.enter_context(zarr.reading(path, group, limits)), limits, unreplaced)
@@ -47,9 +47,9 @@ class Group:
     # Attributes
 
     def attribute(self, name: str) -> Any:
-        """An attribute as a text, a number or a list of them; None where it is missing. Raises ContainerError."""
+        """An attribute as a text, a number or a list of them; None if it is missing. Raises ContainerError."""
         attributes = self.reader.group.attrs
-        with touching(name):
+        with wrap_errors(name):
             if not self.of_hdf5:
                 return attributes.asdict().get(name)
             if not hdf5.has_attribute(self.reader.group, name):
@@ -79,16 +79,16 @@ class Group:
     # Arrays
 
     def has(self, name: str) -> bool:
-        """Whether the group has a member of this name. Nothing else of it is known."""
+        """Return True if the group has a member of this name, of any kind."""
         group = self.reader.group
-        with touching(str(group.name)):
-            if not self.of_hdf5 and not group.store.supports_listing:  # a web server is asked for this member
+        with wrap_errors(str(group.name)):
+            if not self.of_hdf5 and not group.store.supports_listing:  # a request to a web server for this member
                 return name in group
             return name in set(group.keys())
 
     def is_array(self, name: str) -> bool:
-        """Whether a member is an array, and no group and no link."""
-        with touching(name):
+        """Return True if a member is an array, and not a group or a link."""
+        with wrap_errors(name):
             if not self.has(name):
                 return False
             linked = self.of_hdf5 and not isinstance(self.reader.group.get(name, getlink=True), h5py.HardLink)
@@ -109,7 +109,7 @@ class Group:
         return array
 
     def numbers(self, name: str, kinds: str = "biuf", expected: str = "numbers") -> LazyArray:
-        """Numbers in one dimension, of the type that is stored. Raises ArrayError for another type."""
+        """A one-dimensional array of numbers, in its stored type. Raises ArrayError for another type."""
         array = self.one_dimension(name)
         if array.dtype.kind not in kinds:
             raise ArrayError(Problem(name, f"expected {expected}, got {array.dtype}"))
@@ -120,7 +120,7 @@ class Group:
         return self.numbers(name, "iu", "integers")
 
     def cells(self, name: str) -> tuple[LazyArray, tuple[int, ...]]:
-        """The numbers of an array of any rank as one dimension in order of rows, and its shape. Raises ArrayError."""
+        """The numbers of an array of any rank as one dimension in C order, and its shape. Raises ArrayError."""
         checked = self.array(name)
         if checked.dtype.kind not in "biufc" or not checked.shape:
             there = f"{checked.dtype} of shape {checked.shape}"
@@ -131,7 +131,7 @@ class Group:
         def read(start: int, stop: int) -> Array:
             first, last = start // row, -(-stop // row)
             self.limits.hold("array_bytes", (last - first) * row * dtype.itemsize, name, "the size in bytes")
-            with touching(name):
+            with wrap_errors(name):
                 rows = np.asarray(stored[first:last]).reshape(-1)
             return rows[start - first * row : stop - first * row].astype(dtype, copy=False)
 
@@ -152,7 +152,7 @@ class Group:
     def labels(self, name: str, size: int) -> Column | None:
         """An array of texts as names along a dimension of that size; None for an empty array.
 
-        Raises ArrayError for another number of them.
+        Raises ArrayError for another number of texts.
         """
         stored = self.strings(name)
         if len(stored) not in (0, size):

@@ -1,7 +1,6 @@
-"""Sparse arrays that scipy (csr, csc, coo, bsr, dia) and pydata/sparse (COO, GCXS) keep in an NPZ file.
+"""Sparse arrays of scipy (csr, csc, coo, bsr, dia) and pydata/sparse (COO, GCXS) in an NPZ file, read only.
 
-They are read only. Members that are stored plainly are read where they are sliced, deflated ones whole; dia is read
-whole.
+Uncompressed members are read on demand, deflated ones and dia whole.
 """
 
 from __future__ import annotations
@@ -32,26 +31,26 @@ def look(path: str | zipfile.ZipFile, closing: contextlib.ExitStack, *, limits: 
     """The tensor, with lazy arrays. Raises ContainerError, ArrayError."""
     archive = closing.enter_context(opened(path))
     members = _Members(NPZReader(archive, limits), limits, {name.removesuffix(".npy") for name in archive.namelist()})
-    older = "gcxs" if members.has("compressed_axes") else "coo"  # pydata/sparse before 0.17 does not say
-    said = text_in(members.scalar("format")) if members.has("format") else older
-    said = said.decode("latin1") if isinstance(said, bytes) else said
+    older = "gcxs" if members.has("compressed_axes") else "coo"  # pydata/sparse before 0.17 stores no format
+    format = text_in(members.scalar("format")) if members.has("format") else older
+    format = format.decode("latin1") if isinstance(format, bytes) else format
     shape = tuple(as_integers(members.integers("shape")[:].tolist()))
     layouts: dict[str, Callable[[Any], FileTensor]] = {
         "csr": members.listed if len(shape) == 1 else functools.partial(members.compressed, "CSR"),
         "csc": functools.partial(members.compressed, "CSC"),
         "bsr": members.blocks, "dia": members.diagonals, "coo": members.coordinates, "gcxs": members.grouped,
     }  # fmt: skip
-    fits = len(shape) == 2 or said in ("coo", "gcxs") or (said == "csr" and len(shape) == 1)
-    if said not in layouts or not fits or min(shape, default=0) < 0:
-        what = f"expected one of {', '.join(layouts)}, got {said!r:.40} of shape {shape!r:.60}"
+    fits = len(shape) == 2 or format in ("coo", "gcxs") or (format == "csr" and len(shape) == 1)
+    if format not in layouts or not fits or min(shape, default=0) < 0:
+        what = f"expected one of {', '.join(layouts)}, got {format!r:.40} of shape {shape!r:.60}"
         raise ContainerError(Problem("format", f"{what}; save it as one of them"))
-    tensor = layouts[said](shape)
-    fill = members.scalar("fill_value")[()] if members.has("fill_value") and said in ("coo", "gcxs") else None
+    tensor = layouts[format](shape)
+    fill = members.scalar("fill_value")[()] if members.has("fill_value") and format in ("coo", "gcxs") else None
     return tensor._replace(fill_value=fill)
 
 
 class _Members(Group):
-    """The arrays in a zip file, and the tensors that they make."""
+    """The arrays in a zip file, and the tensors in each format."""
 
     def __init__(self, reader: NPZReader, limits: Limits, names: set[str]) -> None:
         super().__init__(reader, limits)
@@ -81,7 +80,7 @@ class _Members(Group):
         return compressed(format, (shape[0], shape[1]), pointers, _ARRAYS, None, lambda _: entries, **more)
 
     def listed(self, shape: tuple[int, ...]) -> FileTensor:
-        """A list of coordinates, which is not compressed."""
+        """A list of coordinates of one dimension."""
         arrays, names = {"indices_0": self.integers("indices")}, {"indices_0": "indices", "values": "data"}
         return FileTensor("sparse", shape, arrays, self.numbers("data", "biufc"), {}, names)
 
@@ -100,7 +99,7 @@ class _Members(Group):
         return matrix._replace(format="dense, sparse, dense(2)", shape=map.stored_shape)
 
     def diagonals(self, shape: tuple[int, ...]) -> FileTensor:
-        """Diagonals by column, made a list of what is not zero, as scipy does. They are read whole."""
+        """Diagonals as a list of their nonzero cells, as in scipy. They are read whole."""
         offsets, (flat, stored) = self.integers("offsets")[:].astype(np.int64), self.cells_of("data", "biufc")
         if len(stored) != 2 or stored[0] != len(offsets):
             raise ArrayError(Problem("data", f"expected a diagonal for each of {len(offsets)} offsets, got {stored}"))
@@ -112,9 +111,9 @@ class _Members(Group):
         return FileTensor("COOR", shape, arrays, data[there])
 
     def coordinates(self, shape: tuple[int, ...]) -> FileTensor:
-        """A list of coordinates: scipy has an array for each dimension, pydata/sparse one for all."""
+        """A list of coordinates: an array for each dimension (scipy), or one for all (pydata/sparse, newer scipy)."""
         values, roles = self.numbers("data", "biufc"), [f"indices_{k}" for k in range(len(shape))]
-        if 1 <= len(shape) <= 2 and not self.has("coords"):  # before scipy 1.16, also of one dimension
+        if 1 <= len(shape) <= 2 and not self.has("coords"):  # before scipy 1.16, also for one dimension
             names = dict(zip(roles, ("row", "col")[-len(shape) :], strict=True))
             arrays: dict[str, Any] = {role: self.integers(name) for role, name in names.items()}
             return FileTensor(coordinates(len(shape)), shape, arrays, values, {}, {**names, "values": "data"})
@@ -125,7 +124,7 @@ class _Members(Group):
         return FileTensor(coordinates(len(shape)), shape, arrays, values, {}, {"values": "data"})
 
     def grouped(self, shape: tuple[int, ...]) -> FileTensor:
-        """Compressed rows, which stand for some dimensions, and columns, which stand for the others."""
+        """A compressed matrix whose rows are some dimensions together, and whose columns are the others."""
         if len(shape) == 1:
             return self.listed(shape)
         rows = as_integers(self.integers("compressed_axes")[:].tolist())

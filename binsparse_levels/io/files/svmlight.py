@@ -1,7 +1,7 @@
 """Text of svmlight and LIBSVM, read by scikit-learn: a line for each sample, its target, then `feature:value` in order.
 
-The targets become labels of the samples; of several for a sample, as texts such as `0,2`. Features count from 1, or in
-a file that has a feature 0 from there. `qid:` and comments are left out.
+The targets become labels of the samples; several targets of a sample become a text such as `0,2`. Features count from
+1, or from 0 in a file with a feature 0. `qid:` and comments are ignored.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ _SEVERAL = re.compile(rb"^[ \t]*[^\s#:]*,", re.MULTILINE)  # targets of a sample
 def streaming(
     path: str, *, shape: int | Sequence[int] | None = None, whole: bool = False, limits: Limits = DEFAULT_LIMITS
 ) -> Iterator[text_tables.Stream]:
-    """The samples, which can be read within the block. shape: by default, the largest feature gives its width.
+    """The samples, which can be read within the block. shape: by default, the largest feature gives the width.
 
-    The text is read twice, unless it is kept whole: first for its targets and its shape. Raises ArrayError,
+    The text is read twice, first for its targets and its shape, unless it is kept whole. Raises ArrayError,
     ContainerError.
     """
 
@@ -58,7 +58,7 @@ def streaming(
             row += len(targets)
             yield [rows, matrix.indices - base], matrix.data
 
-    if any(isinstance(piece, list) for piece in pieces):  # of several targets
+    if any(isinstance(piece, list) for piece in pieces):  # several targets of a sample
         texts = [",".join(f"{x:g}" for x in np.atleast_1d(np.asarray(sample))) for piece in pieces for sample in piece]
         column = Column(TEXT, *in_bytes([texts], "targets", limits))
     else:
@@ -69,7 +69,7 @@ def streaming(
 
 
 def _parse(text: bytes, path: str) -> tuple[Any, Any]:
-    """The samples as a matrix of scipy whose features count from 0, and their targets. Raises ArrayError."""
+    """The samples as a scipy matrix with features from 0, and their targets. Raises ArrayError."""
     with needing("svmlight"):
         from sklearn.datasets import load_svmlight_file
     several = _SEVERAL.search(text) is not None

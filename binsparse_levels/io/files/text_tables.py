@@ -1,4 +1,4 @@
-"""Shared by the text formats: streams, perhaps compressed, which are read whole or in blocks, and tables of numbers."""
+"""Streams of text, perhaps compressed, read whole or in blocks, and tables of numbers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ import numpy as np
 
 from ... import kernels
 from ...arrays import Array
-from ...containers.base import touching
+from ...containers.base import wrap_errors
 from ...containers.replacing import replacing
 from ...engine.emission import Duplicates
 from ...errors import ArrayError, ContainerError, DialectWarning, Problem
@@ -31,9 +31,9 @@ from ...tensors.labels import Labels
 from ...tensors.packing import pack
 from ...tensors.tensor import Tensor
 
-AT_ONCE = 2**22  # bytes of a text in a block
-_ROWS_AT_ONCE = 2**17
-_LINE = 2**5  # bytes that a line has, about
+BLOCK_BYTES = 2**22  # of text
+_FORMATTED_ROWS = 2**17
+_LINE_BYTES = 2**5  # about the length of a line
 _END = 10  # of a line
 
 
@@ -64,7 +64,7 @@ class Stream:
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[IO[bytes]]:
-    """The bytes of a file, decompressed where it is gzip. Raises ContainerError for a stream that is cut or broken."""
+    """The bytes of a file, decompressed if it is gzip. Raises ContainerError for a truncated or damaged stream."""
     with open(path, "rb") as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -79,20 +79,20 @@ def blocks(
 ) -> Iterator[tuple[bytes, str]]:
     """The rest of a stream in blocks of whole lines, each with its place, for errors.
 
-    whole: all of it is kept, so that its size in bytes, after decompression, is held against the limit of an array.
-    numbers: lines end with them, so that a last line without an end may be cut within a number.
+    whole: the caller keeps all blocks, so the limit of an array applies to their total size, after decompression.
+    numbers: lines end with numbers, so a last line without an end may be truncated within a number.
     """
-    held, lines, size, more = b"", 0, 0, b" "
+    rest, lines, size, more = b"", 0, 0, b" "
     while more:
-        with touching(path):
-            more = stream.read(AT_ONCE)
+        with wrap_errors(path):
+            more = stream.read(BLOCK_BYTES)
         size += len(more)
-        limits.hold("array_bytes", size if whole else len(held) + len(more), path, "the size in bytes of the text")
+        limits.hold("array_bytes", size if whole else len(rest) + len(more), path, "the size in bytes of the text")
         end = more.rfind(b"\n") + 1
         if not end and more:
-            held += more
+            rest += more
             continue
-        data, held = b"".join((held, memoryview(more)[:end])), more[end:]  # copied once
+        data, rest = b"".join((rest, memoryview(more)[:end])), more[end:]  # copied once
         if not more and numbers:
             warn_of_end(data, path)
         if data:
@@ -101,15 +101,15 @@ def blocks(
 
 
 def read_line(stream: IO[bytes], path: str, limits: Limits) -> bytes:
-    """A line of the head of a file, with its end. Raises LimitError for a line that is longer than a header may be."""
-    with touching(path):
+    """A line of the head of a file, with its end. Raises LimitError for a line that exceeds the limit of a header."""
+    with wrap_errors(path):
         line = stream.readline(limits.header_bytes + 1)
     limits.hold("header_bytes", len(line), path, "the length of a line before the entries")
     return line
 
 
 def warn_of_end(data: bytes, path: str) -> None:
-    """Warn of a last line without an end: where a file was cut within a number, the rest of it is a number, too."""
+    """Warn of a last line without an end: a number that was truncated is still a number."""
     if data and data[-1:] not in (b"\n", b"\r"):
         what = "the last line has no end, so the file may be cut within a number; compare it with its source"
         warnings.warn(f"{path}: {what}", DialectWarning, stacklevel=4)
@@ -117,10 +117,10 @@ def warn_of_end(data: bytes, path: str) -> None:
 
 @contextlib.contextmanager
 def writing(path: str, overwrite: bool) -> Iterator[IO[bytes]]:
-    """A stream that becomes the file when the block ends well. It is compressed if the path ends with .gz."""
+    """A stream that becomes the file if the block succeeds. It is compressed if the path ends with .gz."""
     with replacing(path, overwrite) as temporary, open(temporary, "wb") as raw:
         if path.lower().endswith(".gz"):
-            # Without a name and a time in its header the same tensor gives the same bytes.
+            # Without a name and a time in the header, equal tensors give equal bytes.
             with gzip.GzipFile(filename="", fileobj=raw, mode="wb", compresslevel=6, mtime=0) as packed:
                 yield packed  # type: ignore[misc]
         else:
@@ -134,7 +134,7 @@ def parse_table(
 
     Raises ArrayError with the line.
     """
-    if kernels.worth(len(data) // _LINE):
+    if kernels.pays_off(len(data) // _LINE_BYTES):
         with contextlib.suppress(ValueError, OverflowError):
             return _by_kernel(data, types, comment)
     rows = []
@@ -154,27 +154,27 @@ def parse_table(
 
 
 def _number(text: bytes, dtype: str) -> Any:
-    """A number of that type. Raises ValueError, OverflowError."""
-    if b"_" in text:  # which Python takes for digits in groups
+    """Parse a number of a type. Raises ValueError, OverflowError."""
+    if b"_" in text:  # which Python accepts between digits
         raise ValueError
     return np.dtype(dtype).type(float(text) if dtype == "f8" else int(text))
 
 
 def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
-    """The columns of a table; Python reads what the kernel is not certain of. Raises ValueError, OverflowError."""
+    """The columns of a table. Python parses what the kernel cannot round. Raises ValueError, OverflowError."""
     data = data if data.endswith(b"\n") else data + b"\n"
     of_floats, word = np.array([dtype == "f8" for dtype in types]), re.compile(rb"[^\s%s]*" % comment.encode())
 
     def parsed(span: tuple[int, int]) -> list[Array]:
         text = np.frombuffer(data, np.uint8)[slice(*span)]
-        size = len(types), len(text) // (2 * len(types))  # as many rows as fit: pages without any cost nothing
+        size = len(types), len(text) // (2 * len(types))  # the maximum number of rows: unused pages cost nothing
         cells, doubts = np.empty(size, np.uint64), np.zeros(size, bool)
         rows, doubtful = kernels.text.parse_table(text, ord(comment), of_floats, _powers(), cells, doubts)
         if rows < 0:
-            raise ValueError("a line has another count of numbers")
+            raise ValueError("a line has another number of fields")
         columns = [cells[k, :rows].view(dtype) for k, dtype in enumerate(types)]
         if any(dtype == "u8" and (x.view("i8") < 0).any() for x, dtype in zip(columns, types, strict=True)):
-            raise ValueError("a number without a sign has one")
+            raise ValueError("an unsigned number has a sign")
         for k, dtype in enumerate(types if doubtful else ()):
             for row in np.flatnonzero(doubts[k, :rows]):
                 found = word.match(data, span[0] + int(cells[k, row]))
@@ -190,25 +190,25 @@ def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
 def _powers() -> Array:
     """The first 64 bits of each power of ten that the kernel needs."""
     firsts = []
-    for exponent in range(kernels.text.LEAST, kernels.text.MOST + 1):
+    for exponent in range(kernels.text.MIN_POWER, kernels.text.MAX_POWER + 1):
         power = 10**exponent if exponent > 0 else (1 << 1300) // 10**-exponent
         firsts.append(power << 64 >> power.bit_length())
     return np.array(firsts, np.uint64)
 
 
 def format_table(stream: IO[bytes], columns: Sequence[Array]) -> None:
-    """Write the columns as rows of text; a floating-point number takes the fewest digits that read back the same."""
-    for begin in range(0, len(columns[0]) if columns else 0, _ROWS_AT_ONCE):
-        stream.write(_rows([x[begin : begin + _ROWS_AT_ONCE] for x in columns]))
+    """Write columns as rows of text, floating-point numbers with the fewest digits that read back the same."""
+    for begin in range(0, len(columns[0]) if columns else 0, _FORMATTED_ROWS):
+        stream.write(_rows([x[begin : begin + _FORMATTED_ROWS] for x in columns]))
 
 
-_forked = threading.Event()  # set in a child of a process that had threads of polars, for which a call would wait
+_forked = threading.Event()  # set in a fork of a process with threads of polars, which a call would wait for
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=lambda: _forked.set() if "polars" in sys.modules else None)
 
 
 def _polars() -> Any:
-    """The module, or None where it is not installed or would wait for threads that are gone."""
+    """The module polars, or None if it is not installed, or would wait for threads that a fork does not have."""
     try:
         import polars
     except ImportError:
@@ -217,7 +217,7 @@ def _polars() -> Any:
 
 
 def _rows(columns: Sequence[Array]) -> bytes:
-    """The rows of a table as text, by polars where it is installed: it takes a twentieth of numpy's time."""
+    """The rows of a table as text, by polars if it is installed: it is twenty times as fast as numpy."""
     if (polars := _polars()) is None:
         texts = [x.astype(str).tolist() for x in columns]
         return "".join(" ".join(row) + "\n" for row in zip(*texts, strict=True)).encode()

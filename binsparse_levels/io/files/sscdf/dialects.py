@@ -8,7 +8,7 @@ from typing import NamedTuple
 import h5py
 import numpy as np
 
-from ....containers.base import touching
+from ....containers.base import wrap_errors
 from ....errors import Problem, UnsafeError
 from ....formats.descriptor import array_classes
 from ....formats.dtypes import INTEGERS
@@ -22,7 +22,7 @@ class Spelling(NamedTuple):
     arrays: Mapping[str, str]
 
 
-# The names are those of GraphBLAS too, but for `scalar` and `scalar_empty`.
+# The names are those of GraphBLAS, except `scalar` and `scalar_empty`.
 _NATIVE: dict[str, tuple[str, dict[str, str]]] = {
     "csr": ("CSR", {"pointers_to_1": "indptr", "indices_1": "col_indices"}),
     "csc": ("CSC", {"pointers_to_1": "indptr", "indices_1": "row_indices"}),
@@ -42,7 +42,7 @@ _NATIVE: dict[str, tuple[str, dict[str, str]]] = {
 }
 NATIVE = {name: Spelling(parse_format(format), arrays) for name, (format, arrays) in _NATIVE.items()}
 _JSON = {"CSR": "CSR", "CSC": "CSC", "DCSR": "DCSR", "DCSC": "DCSC", "COOR": "COOR", "COOC": "COOC", "VEC": "CVEC"}
-JSON = {  # the array names are those of Binsparse, but for the pointers
+JSON = {  # the array names are those of Binsparse, except the pointers
     word: Spelling(ALIASES[alias], {name: name.replace("to_1", "0") for name in array_classes(ALIASES[alias])})
     for word, alias in _JSON.items()
 }
@@ -73,18 +73,18 @@ def groups_of(file: h5py.File) -> dict[str, h5py.Group]:
         child = file[name]
         if isinstance(child, h5py.Group):
             if h5py.h5o.get_info(child.id).addr == root:
-                raise UnsafeError(Problem(name, "is the root of the file once more; delete this link"))
+                raise UnsafeError(Problem(name, "is a link to the root of the file; delete it"))
             children[name] = child
     return children
 
 
 def is_object(group: h5py.Group) -> bool:
-    """Whether a group is marked as an object."""
+    """Return True if a group is marked as an object."""
     return any(key in group.attrs for key in ("metadata", "format", "datatype"))
 
 
 def names_of(file: h5py.File) -> list[str | None]:
-    """The names of the objects, in the order of the file; None is the primary one."""
-    with touching(file.file.filename):
+    """The names of the objects, in the order of the file; None for the primary one."""
+    with wrap_errors(file.file.filename):
         named = [name for name, group in groups_of(file).items() if is_object(group)]
         return [None, *named] if is_object(file) else [*named]

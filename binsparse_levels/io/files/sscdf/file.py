@@ -1,8 +1,8 @@
 """sscdf (.sscdf): matrices, vectors and scalars of GraphBLAS in NetCDF-4 files, several in one by name.
 
-There are two dialects, which both call themselves 1.0: in the *native* one attributes name the format and the type of
-an object, in the *JSON* one a text describes it. The primary object lies in the root, every other one in a group of its
-name. Files are read as HDF5, and written so that the NetCDF library opens and extends them.
+There are two dialects, both of version 1.0: in the *native* one, attributes name the format and the type of an object;
+in the *JSON* one, a text describes it. The primary object is in the root, every other one in a group with its name.
+Files are read as HDF5, and written so that the NetCDF library can open and extend them.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import h5py
 import numpy as np
 
 from ....arrays import Array, LazyArray, cut
-from ....containers.base import touching
+from ....containers.base import wrap_errors
 from ....containers.hdf5 import HDF5Reader, has_attribute, opened, read_text
 from ....engine.tree import length_problems
 from ....errors import ArrayError, ContainerError, PathMissingError, Problem, raise_if
@@ -34,11 +34,11 @@ __all__ = ["claims", "list_groups", "look", "write", "write_all"]
 
 
 def claims(path: str | h5py.Group) -> bool:
-    """Whether an HDF5 file is of this kind, by its suffix, or the attributes of its root or first object.
+    """Return True if an HDF5 file is of this kind, by its suffix, or the attributes of its root or first object.
 
     A file with a Binsparse tensor is not.
     """
-    with contextlib.suppress(Exception), opened(path) as file:  # who reads a damaged file tells its faults
+    with contextlib.suppress(Exception), opened(path) as file:  # faults are reported when the file is read
         if has_attribute(file, "binsparse") or file.name != "/":
             return False
         if file.file.filename.lower().endswith(".sscdf"):
@@ -48,7 +48,7 @@ def claims(path: str | h5py.Group) -> bool:
                 return False
             if is_object(group):
                 native = read_text(file, "version", DEFAULT_LIMITS) == VERSION.encode()
-                json = "data_types" in str(read_text(group, "metadata", DEFAULT_LIMITS))  # others have metadata, too
+                json = "data_types" in str(read_text(group, "metadata", DEFAULT_LIMITS))  # other files have metadata
                 return json or ("datatype" in group.attrs and native)
     return False
 
@@ -62,14 +62,13 @@ def list_groups(path: str, limits: Limits) -> list[str]:
 def look(
     path: str | h5py.Group, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits
 ) -> FileTensor:
-    """The primary object, or the one of that name, with lazy arrays. A comment becomes the attribute `comment`.
+    """The primary object, or the one with a name, with lazy arrays. A comment becomes the attribute `comment`.
 
-    It is compared with the metadata of its arrays. Raises ContainerError, UnsafeError, ArrayError, FormatError,
-    LimitError for an invalid object.
+    Raises ContainerError, UnsafeError, ArrayError, FormatError, LimitError for an invalid object.
     """
     file = closing.enter_context(opened(path))
     label = dialects.label_of(file.file.filename, group)
-    with named({}, label), touching("attributes"):
+    with named({}, label), wrap_errors("attributes"):
         groups = groups_of(file)
         if group is not None and group not in groups:
             raise PathMissingError(Problem("", "no object of this name; see list_tensors"))
@@ -88,7 +87,7 @@ class _Source(Group):
         """A dataset without a dimension."""
         if self.array(name).shape != ():
             raise ArrayError(Problem(name, f"expected a scalar, got shape {self.array(name).shape}"))
-        with touching(name):
+        with wrap_errors(name):
             scalar: Array = self.reader.group[name][()]
             return scalar
 
@@ -102,10 +101,10 @@ class _Source(Group):
         return size
 
     def first(self, name: str, most: int | None, dtype: np.dtype[Any] | None = None) -> LazyArray:
-        """A dataset of one dimension, of which only the first `most` items count; dtype: what it stands for.
+        """The first `most` items of a one-dimensional dataset. dtype: the type to which they are converted.
 
-        Of booleans any byte but 0 is true, as in C, since cells that are not set may hold anything; but those of a
-        bitmap are kept as they are, to be checked.
+        For booleans, any byte other than 0 is true, as in C, because unset cells may contain anything. The bytes of a
+        bitmap are kept, to be checked.
         """
         stored = self.one_dimension(name)
         length = len(stored) if most is None else min(len(stored), most)
@@ -117,11 +116,11 @@ class _Source(Group):
             return stored
         return stored.mapped(lambda x: x.view(meant) if name == "bitmap" else x.astype(meant), meant)
 
-    def expect(self, name: str, dtype: np.dtype[Any], said: str) -> None:
+    def expect(self, name: str, dtype: np.dtype[Any], declared: str) -> None:
         """Raise ArrayError for a dataset of another type than the declared one."""
-        held = self.array(name).dtype.newbyteorder("=")
-        if held != dtype and not (dtype.kind == "b" and held.kind in "iu" and held.itemsize == 1):
-            raise ArrayError(Problem(name, f"declared {said}, stored as {held}"))
+        stored = self.array(name).dtype.newbyteorder("=")
+        if stored != dtype and not (dtype.kind == "b" and stored.kind in "iu" and stored.itemsize == 1):
+            raise ArrayError(Problem(name, f"declared {declared}, stored as {stored}"))
 
 
 def _known(table: Mapping[str, Any], word: Any, path: str) -> Any:
@@ -135,17 +134,17 @@ def _look_native(source: _Source) -> FileTensor:
     if version != dialects.VERSION:
         raise ContainerError(Problem("version", f"expected {dialects.VERSION}, got {version!r:.60}"))
     spelling: Spelling = _known(dialects.NATIVE, source.attribute_text("format"), "format")
-    dtype = _known(dialects.NATIVE_TYPES, said := source.attribute_text("datatype"), "datatype")
+    dtype = _known(dialects.NATIVE_TYPES, declared := source.attribute_text("datatype"), "datatype")
     comment = "" if source.attribute("comment") is None else source.attribute_text("comment")
     if not spelling.format.rank:
         if spelling.format.levels:
             arrays, value = {"bitmap_0": np.zeros(1, bool)}, np.zeros(1, dtype)
         else:
-            source.expect("value", dtype, said)
+            source.expect("value", dtype, declared)
             arrays, value = {}, source.scalar("value").astype(dtype).reshape(1)
         return FileTensor(spelling.format, (), arrays, value, _attributes(comment), {"values": "value"})
     shape = tuple(source.size(name) for name in dialects.SIZES[spelling.format.rank])
-    return _compared(source, spelling, shape, dtype, said, None, comment)
+    return _compared(source, spelling, shape, dtype, declared, None, comment)
 
 
 def _look_json(source: _Source) -> FileTensor:
@@ -157,8 +156,8 @@ def _look_json(source: _Source) -> FileTensor:
     words = {**dialects.JSON, "COO": dialects.JSON["COOR"]}
     spelling: Spelling = _known(words, described.get("format"), "metadata.format")
     shape: Any = described.get("shape")
-    sound = isinstance(shape, list) and all(type(size) is int and 0 <= size <= INT64_MAX for size in shape)
-    if not sound or len(shape) != spelling.format.rank:
+    valid = isinstance(shape, list) and all(type(size) is int and 0 <= size <= INT64_MAX for size in shape)
+    if not valid or len(shape) != spelling.format.rank:
         what = f"expected {spelling.format.rank} integers in 0 … 2**63 - 1, got {shape!r:.60}"
         raise ContainerError(Problem("metadata.shape", what))
     types = described.get("data_types")
@@ -169,7 +168,7 @@ def _look_json(source: _Source) -> FileTensor:
     if not isinstance(comment, str):
         raise ContainerError(Problem("metadata.comment", f"expected a string, got {comment!r:.60}"))
     if spelling.format.alias in ("COOR", "COOC") and source.reader.array("indices_0") is None:
-        spelling = dialects.NATIVE[spelling.format.alias.lower()]  # as the text of that state has it, not its program
+        spelling = dialects.NATIVE[spelling.format.alias.lower()]  # as in the specification, not in its program
     for name in spelling.arrays.values():
         if name in types:
             path = f"metadata.data_types.{name}"
@@ -191,14 +190,14 @@ def _compared(
     spelling: Spelling,
     shape: tuple[int, ...],
     dtype: np.dtype[Any],
-    said: str,
+    declared: str,
     iso: Array | None,
     comment: str,
 ) -> FileTensor:
-    """The object, if the metadata of all arrays fits. iso: its one value, if the file has it in an attribute."""
+    """The object, after a check of the metadata of all arrays. iso: the only value, if an attribute contains it."""
     format = spelling.format
     dims = tuple(shape[k] for k in format.order)
-    # Programs write what they have allocated: of arrays with an item for each cell those behind the last one are none.
+    # Programs write all that they have allocated: items after the last cell are ignored.
     cells = math.prod(shape)
     by_cell = all(level.gaps or level.padded for level in format.levels)
     most = cells if by_cell else None
@@ -210,7 +209,7 @@ def _compared(
         arrays[name] = source.first(spelling.arrays[name], most, dtype_of)
     values: Any = iso
     if iso is None:
-        source.expect("values", dtype, said)
+        source.expect("values", dtype, declared)
         if source.array("values").shape == ():
             values = source.scalar("values").astype(dtype)
         else:

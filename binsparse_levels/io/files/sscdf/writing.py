@@ -1,4 +1,4 @@
-"""Tensors are written as objects of sscdf files, which the NetCDF library opens and extends."""
+"""Write tensors as objects of sscdf files, which the NetCDF library can open and extend."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import h5py
 import numpy as np
 
 from ....arrays import Array, one_piece
-from ....containers.base import DEFAULT_STORAGE, Storage, touching
+from ....containers.base import DEFAULT_STORAGE, Storage, wrap_errors
 from ....containers.hdf5 import HDF5Writer, changing
 from ....containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
 from ....errors import ContainerError, FormatError, PathExistsError, Problem, raise_if
@@ -27,7 +27,7 @@ from .dialects import Spelling
 
 
 class _Written(NamedTuple):
-    """An object in a file: its attributes, arrays, and datasets without a dimension."""
+    """An object in a file: its attributes, its arrays, and its datasets without a dimension."""
 
     attributes: dict[str, str]
     arrays: dict[str, Array]
@@ -44,11 +44,11 @@ def write(
     dialect: str = "native",
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write the primary object of a new file, or an object of that name into a file, the rest of which is kept.
+    """Write the primary object of a new file, or an object with a name into a file, the rest of which is kept.
 
-    The attribute `comment`, where it is a text, becomes the comment; others are not kept. Raises FormatError for a
-    tensor of a format, type, structure or fill value that sscdf does not have, PathExistsError, OptionError, LimitError
-    for a comment that `read` would refuse.
+    If the attribute `comment` is a text, it becomes the comment; other attributes are not kept. Raises FormatError for
+    a format, type, structure or fill value that sscdf does not have, PathExistsError, OptionError, LimitError for a
+    comment that `read` would refuse.
     """
     options: dict[str, Any] = {"storage": storage, "dialect": dialect, "limits": limits}
     write_all(path, {group: tensor}, overwrite=overwrite, keep=group is not None, **options)
@@ -64,12 +64,12 @@ def write_all(
     limits: Limits = DEFAULT_LIMITS,
     keep: bool = False,
 ) -> None:
-    """Write a file of these objects by name, the primary one under None, atomically. Raises what `write` raises.
+    """Write a file of objects by name, the primary one under None, atomically. Raises the errors of `write`.
 
-    keep: keep the other objects of a file that exists.
+    keep: keep the other objects of an existing file.
     """
     if not tensors:
-        raise FormatError(Problem(path, "no tensors were given; give one or more"))
+        raise FormatError(Problem(path, "no tensors were given; pass one or more"))
     storage.refuse("sscdf", but=("compression", "chunks"), compressions=("gzip", "none"))
     if storage.compression is None and dialect == "native":
         storage = replace(storage, compression="gzip")
@@ -82,7 +82,7 @@ def write_all(
         for key, text in objects[name].attributes.items():
             limits.hold("header_bytes", len(text.encode()), f"{label}: {key}", "the length of the attribute")
     storage.check_names({name for made in objects.values() for name in made.arrays})
-    with changing(path, overwrite, None, keep=keep, **OPTIONS) as file, touching(path):
+    with changing(path, overwrite, None, keep=keep, **OPTIONS) as file, wrap_errors(path):
         dimension = _prepare(file, path, dialect)
         for name, made in objects.items():
             group = file
@@ -103,8 +103,8 @@ def _prepare(file: h5py.File, path: str, dialect: str) -> int:
             file.attrs["version"] = np.bytes_(dialects.VERSION)
         return 0
     groups = [file, *dialects.groups_of(file).values()]
-    held = "native" if "version" in file.attrs else "json" if any(map(dialects.is_object, groups)) else None
-    if held != dialect:
+    found = "native" if "version" in file.attrs else "json" if any(map(dialects.is_object, groups)) else None
+    if found != dialect:
         what = f"is no sscdf file of the {dialect} dialect, and nothing is added to it; choose another path"
         raise ContainerError(Problem(path, what))
     return next_dimension(file)
@@ -117,13 +117,13 @@ def _put(group: h5py.Group, made: _Written, storage: Storage, dimension: int) ->
     writer = HDF5Writer(group, storage)
     for name, array in made.arrays.items():
         writer.write(name, one_piece(array))
-        group[name].make_scale(name)  # a dimension of its own, as each array has
+        group[name].make_scale(name)  # each array is its own dimension
         group[name].attrs["_Netcdf4Dimid"] = np.int32(dimension)
         group[name].attrs["_Netcdf4Coordinates"] = np.array([dimension], np.int32)
         dimension += 1
     for name, value in made.scalars.items():
         dataset = group.create_dataset(name, data=value)
-        if value == DEFAULT_FILLS.get(value.dtype.str[1:]):  # a scalar that is the fill value shows as missing
+        if value == DEFAULT_FILLS.get(value.dtype.str[1:]):  # else the scalar would be read as missing
             dataset.attrs["_FillValue"] = np.zeros(1, value.dtype)
     return dimension
 
@@ -144,43 +144,43 @@ def _name_problems(name: str) -> Iterator[Problem]:
 
 
 def _native(tensor: Tensor, label: str) -> _Written:
-    word, spelling, tensor, comment = _sayable(tensor, label, "native")
+    word, spelling, tensor, comment = _representable(tensor, label, "native")
     attributes = {"format": word, "datatype": _type_name(dialects.NATIVE_TYPES, tensor, label)}
     if comment:
         attributes["comment"] = comment
     if not encodes(comment):
-        raise FormatError(Problem(f"{label}: comment", "this text is none that NetCDF holds; remove NUL characters"))
+        raise FormatError(Problem(f"{label}: comment", "NetCDF cannot store this text; remove NUL characters"))
     values = _values(tensor)
     if not tensor.ndim:
         return _Written(attributes, {}, {"value": values.reshape(())} if word == "scalar" else {})
     names = dialects.SIZES[tensor.ndim]
     sizes = {name: np.array(size, np.uint64) for name, size in zip(names, tensor.shape, strict=True)}
-    arrays = {held: _stored(tensor.arrays[name]) for name, held in spelling.arrays.items()}
+    arrays = {theirs: _stored(tensor.arrays[name]) for name, theirs in spelling.arrays.items()}
     if values.ndim:
         return _Written(attributes, {**arrays, "values": values}, sizes)
     return _Written(attributes, arrays, {"values": values, **sizes})
 
 
 def _json(tensor: Tensor, label: str) -> _Written:
-    word, spelling, tensor, comment = _sayable(tensor, label, "json")
-    arrays = {held: _stored(tensor.arrays[name]) for name, held in spelling.arrays.items()}
-    said: dict[str, Any] = {"version": dialects.VERSION, "format": word, "shape": list(tensor.shape)}
+    word, spelling, tensor, comment = _representable(tensor, label, "json")
+    arrays = {theirs: _stored(tensor.arrays[name]) for name, theirs in spelling.arrays.items()}
+    described: dict[str, Any] = {"version": dialects.VERSION, "format": word, "shape": list(tensor.shape)}
     types = {name: array.dtype.name for name, array in arrays.items()}
-    said["data_types"] = {**types, "values": _type_name(dialects.JSON_TYPES, tensor, label)}
+    described["data_types"] = {**types, "values": _type_name(dialects.JSON_TYPES, tensor, label)}
     values = _values(tensor)
     if values.ndim:
         arrays["values"] = values
     else:
-        said["iso_value"] = values.astype(tensor.dtype).item()
+        described["iso_value"] = values.astype(tensor.dtype).item()
     if comment:
-        said["comment"] = comment
-    return _Written({"metadata": json.dumps(said)}, arrays, {})
+        described["comment"] = comment
+    return _Written({"metadata": json.dumps(described)}, arrays, {})
 
 
-def _sayable(tensor: Tensor, label: str, dialect: str) -> tuple[str, Spelling, Tensor, str]:
-    """The name of the tensor's format in the dialect, its spelling, and the tensor without what a file does not have.
+def _representable(tensor: Tensor, label: str, dialect: str) -> tuple[str, Spelling, Tensor, str]:
+    """The name of the format in the dialect, its spelling, the tensor without empty fibers if required, its comment.
 
-    Raises FormatError for what it would lose.
+    Raises FormatError for a tensor that a file cannot represent.
     """
     known = dialects.DIALECTS[dialect]
     words = {spelling.format.canonical(): word for word, spelling in known.items()}
@@ -206,7 +206,7 @@ def _type_name(table: Mapping[str, np.dtype[Any]], tensor: Tensor, label: str) -
 
 
 def _values(tensor: Tensor) -> Array:
-    """The stored values; of an iso tensor the one value, without a dimension."""
+    """The stored values; for an iso tensor a single value, without a dimension."""
     values = tensor._tree.blanked().values
     if tensor.iso and len(values):
         values = values[0:1].reshape(())
@@ -214,7 +214,7 @@ def _values(tensor: Tensor) -> Array:
 
 
 def _stored(array: Array) -> Array:
-    """Booleans as bytes, integers as the one type that indices and pointers have."""
+    """Booleans as bytes, integers as uint64, the type of all indices and pointers."""
     if array.dtype.kind == "b":
         return array.view(np.int8)
     return array.view(np.uint64) if array.dtype == np.int64 else array.astype(np.uint64, copy=False)
