@@ -22,7 +22,11 @@ def to_numpy(tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[
     Parameters
     ----------
     tensor : of any format.
-    limits : `dense_bytes` bounds the size of the array.
+    limits : `dense_bytes` is the largest size of the array.
+
+    Raises
+    ------
+    LimitError : the array is larger.
 
     >>> from binsparse_levels import from_numpy, to_numpy
     >>> to_numpy(from_numpy([[0, 2], [3, 0]], "CSR")).tolist()
@@ -47,6 +51,10 @@ def from_numpy(
     ----------
     format : by default a list of coordinates.
     array, fill_value, attributes, dims, labels : as for `pack_dense`.
+
+    Raises
+    ------
+    ArrayError, FormatError, LimitError : as for `pack_dense`.
 
     >>> from binsparse_levels import from_numpy
     >>> from_numpy([[0, 2], [3, 0]], "CSR").values.tolist()

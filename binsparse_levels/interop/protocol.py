@@ -18,25 +18,27 @@ from ..tensors.validation import checked_array
 
 @within_memory
 def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
-    """Make a Tensor of an object that implements the protocol. The protocol is a draft and may change.
+    """Make a Tensor from an object that implements the protocol. The protocol is a draft and may change.
 
     Parameters
     ----------
     other : an object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are
         checked in full.
-    copy : as for `from_scipy`. Arrays that are read-only are not copied.
+    copy : as for `from_scipy`. Read-only arrays are not copied.
 
     Raises
     ------
     OptionError : `other` does not implement the protocol.
-    BinsparseError : as `read` raises it.
+    BinsparseError : as for `read`.
 
     >>> from binsparse_levels import from_binsparse, pack
     >>> from_binsparse(pack([[0, 2]], [1.5, 2.5], 3, "CVEC")).values.tolist()
     [1.5, 2.5]
     """
     if not hasattr(other, "__binsparse_descriptor__") or not hasattr(other, "__binsparse__"):
-        raise OptionError(f"{qualified(other)} has no __binsparse_descriptor__ and __binsparse__; pack its entries")
+        raise OptionError(
+            f"{qualified(other)} does not have __binsparse_descriptor__ and __binsparse__; pack its entries"
+        )
     descriptor, arrays = other.__binsparse_descriptor__(), other.__binsparse__()
     if not isinstance(descriptor, Mapping) or not isinstance(arrays, Mapping):
         raise OptionError(f"{qualified(other)} does not implement the protocol: both methods must return mappings")

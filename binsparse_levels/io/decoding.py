@@ -19,7 +19,7 @@ from ..formats.dtypes import INTEGERS, DataType, decode
 from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ..limits import Limits
 from ..tensors import labels
-from ..tensors.held import Check
+from ..tensors.backing import Check
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
 from .file_tensors import FileTensor, guarded, loaded_tensor

@@ -15,7 +15,7 @@ from ..errors import BinsparseError, LimitError, Problem
 from ..io import Place
 from ..io import open as open_tensor
 from ..limits import Limits
-from ..tensors.held import Stored
+from ..tensors.backing import TreeBacking
 from ..tensors.tensor import Tensor
 from ..tensors.views import around
 
@@ -56,8 +56,8 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
 
 def apart(tensor: Tensor) -> Tensor:
     """A second tensor around the same arrays. When its lazy arrays are loaded, the first tensor keeps its own."""
-    held = tensor._held
-    again = Stored(held.stored.format, held.stored.tree, held.stored.limits, held.stored.structure)
+    held = tensor._backing
+    again = TreeBacking(held.stored.format, held.stored.tree, held.stored.limits, held.stored.structure)
     return Tensor._of(around(held, again), tensor._metadata)
 
 

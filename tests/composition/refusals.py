@@ -56,7 +56,7 @@ REFUSALS = (
     Refusal(
         "any", "what reads blocks or all of an opened file", bl.ArrayError, "read\\(\\) files of other systems",
         "entries in no order, in an opened file of another system", "`read`",
-        lambda model, tensor: tensor._held.stored.tree.lazy,
+        lambda model, tensor: tensor._backing.stored.tree.lazy,
     ),
     Refusal(
         "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels stand among others",
@@ -136,12 +136,12 @@ REFUSALS = (
     ),
     Refusal(
         "scipy graphblas torch", "`to_scipy`, `to_graphblas`, `to_torch`", bl.FormatError,
-        "holds no (tensors of \\d dimensions|scalars)|scipy has no|Got \\dD",
+        "cannot represent tensors of \\d dimensions|holds no scalars|scipy does not support|Got \\dD",
         "more or fewer dimensions than the library has",
         "a slice", lambda model, tensor: len(model.shape) not in (1, 2),
     ),
     Refusal(
-        "scipy", "`to_scipy`", bl.FormatError, "scipy has no '(csr|csc|dok|lil)'",
+        "scipy", "`to_scipy`", bl.FormatError, "scipy does not support '(csr|csc|dok|lil)'",
         "a format of scipy that has other ranks", "coo", lambda model, tensor: len(model.shape) != 2,
     ),
     Refusal(

@@ -389,7 +389,7 @@ def test_all_that_a_tensor_is_asked_is_asked_of_one_with_a_map(case, data):
 
 def test_permuting_and_packing_move_nothing():
     tensor = pack_dense(MATRIX, "CSR").convert("dense, sparse, dense(2)", map="0/2, 1/3, 0%2, 1%3")
-    assert tensor.T.stored._held is tensor.stored._held
+    assert tensor.T.stored._backing is tensor.stored._backing
     assert str(tensor.T.map) == "1/2, 0/3, 1%2, 0%3"
     assert tensor.nbytes == tensor.stored.nbytes
     turned = tensor.convert("dense(2), sparse(2)", map="0%2, 1%3, 0/2, 1/3")

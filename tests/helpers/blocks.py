@@ -17,7 +17,7 @@ SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 @contextlib.contextmanager
 def blocks_of(size):
     """Arrays and labels are checked and joined a few items at a time."""
-    places = (joining, "AT_ONCE"), (reading, "_AT_ONCE"), (labels, "AT_ONCE")
+    places = (joining, "AT_ONCE"), (reading, "_AT_ONCE"), (labels, "LABELS_PER_PART")
     with contextlib.ExitStack() as stack:
         for module, name in places:
             stack.enter_context(mock.patch.object(module, name, size - 1))

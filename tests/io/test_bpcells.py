@@ -193,7 +193,7 @@ def test_threads_and_many_entries(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
-        (pack([[0]], [1.0], 2, "sparse"), "holds no tensors of 1 dimensions"),
+        (pack([[0]], [1.0], 2, "sparse"), "cannot represent tensors of 1 dimensions"),
         (pack([[0], [0]], [1j], (2, 2), "CSR"), "no complex128 values"),
         (pack([[0], [0]], [-1], (2, 2), "CSR"), "integers of 0"),
         (pack([[0], [0]], [2**32], (2, 2), "CSR"), "integers of 0"),

@@ -217,7 +217,7 @@ def test_arrays_that_nobody_can_change_are_not_checked_again():
     store = {}
     bl.write(store, Tensor("CSR", (1, 3), arrays, [1.0, 2.0]))
     for tensor in (Tensor("CSR", (1, 3), arrays, [1.0, 2.0]), bl.read(store), bl.open(store).load()):
-        assert not tensor._held.stored.shared
+        assert not tensor._backing.stored.shared
 
 
 @given(mapped_tensors())
@@ -227,5 +227,5 @@ def test_coordinates_come_in_the_types_that_are_stored(tensor):
     for x, y, size in zip(wide, narrow, tensor.shape, strict=True):
         np.testing.assert_array_equal(x, y)
         assert y.itemsize <= 4 or size > 2**32
-    with pytest.raises(bl.OptionError, match="leave it out"):
+    with pytest.raises(bl.OptionError, match="pass 'stored' or None"):
         tensor.unpack("narrow")
