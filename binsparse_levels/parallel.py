@@ -36,6 +36,10 @@ def get_threads() -> int:
 
     Another thread may change it at any time, so a function that uses it twice calls this function once.
 
+    Returns
+    -------
+    int : at least 1.
+
     >>> get_threads() >= 1
     True
     """

@@ -36,6 +36,10 @@ _KINDS = "binsparse_levels.kinds"
 def list_plugins() -> list[str]:
     """List the names of all installed plug-ins, sorted. No plug-in is loaded.
 
+    Returns
+    -------
+    list of str
+
     >>> "apple" in list_plugins()
     False
     """
@@ -51,6 +55,10 @@ def load_plugins(*names: str) -> list[str]:
     ----------
     names : names from `list_plugins`, or paths of Python files that register level kinds, such as "my_kinds.py".
         Without names, all installed plug-ins are loaded.
+
+    Returns
+    -------
+    list of str, sorted.
 
     Raises
     ------

@@ -67,7 +67,7 @@ def _summary(path: str, description: Description) -> dict[str, Any]:
         "shape": descriptor.shape if descriptor.map is None else descriptor.map.shape,
         "stored_shape": descriptor.shape,
         "number_of_stored_values": descriptor.number_of_stored_values,
-        "dimensions": _dimensions(descriptor.beside.get(LABELS)),
+        "dimensions": _dimensions(descriptor.extra.get(LABELS)),
         "structure": descriptor.structure,
         "fill": descriptor.fill,
         "fill_value": None if description.fill_value is None else str(description.fill_value),

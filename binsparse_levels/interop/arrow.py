@@ -57,6 +57,10 @@ def from_table(
     labels : all labels of a dimension by its name, in the order of their coordinates.
     format, duplicates, fill_value, attributes, map, limits : as for `pack`.
 
+    Returns
+    -------
+    Tensor with a dimension for each name in `dims`.
+
     Raises
     ------
     ArrayError : a null, a label that is not in `labels`, a type that labels do not support, or as for `pack`.
@@ -103,6 +107,10 @@ def to_table(
     dims, values : the names of the columns. By default those of the tensor, or `dim_0` and so on, and `value`.
     dtype : "stored" returns the coordinate types of `Tensor.unpack`; by default coordinates have 32 bits, or 64 if a
         dimension requires it.
+
+    Returns
+    -------
+    pyarrow.Table with ndim + 1 columns and a row for each entry.
 
     Raises
     ------
@@ -152,6 +160,10 @@ def to_pandas(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str 
     Parameters
     ----------
     tensor, dims, values : as for `to_table`.
+
+    Returns
+    -------
+    pandas.DataFrame with ndim + 1 columns and a row for each entry.
 
     Raises
     ------

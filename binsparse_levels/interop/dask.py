@@ -99,6 +99,10 @@ def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
     chunks : as for `dask.array.from_array`. "auto" cuts only the outermost stored dimension. The entries of a block
         then take the bytes of Dask's option `array.chunk-size`, if they are spread evenly.
 
+    Returns
+    -------
+    dask.array.Array of the shape and type of the tensor.
+
     Raises
     ------
     OptionError : `place` is an open object, or a mapping.

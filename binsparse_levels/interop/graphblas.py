@@ -32,6 +32,10 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     tensor : of at most two dimensions, with the fill value 0 or none. It keeps its format if GraphBLAS supports it,
         else it becomes hypersparse. The structure is expanded, and a map is removed.
 
+    Returns
+    -------
+    graphblas.Matrix, Vector or Scalar, by the number of dimensions.
+
     Raises
     ------
     FormatError : GraphBLAS cannot represent the tensor.
@@ -85,6 +89,10 @@ def from_graphblas(
     format : by default the format of `thing`.
     move : take the memory without a copy; `thing` must not be used afterwards.
     attributes : as for Tensor.
+
+    Returns
+    -------
+    Tensor of 2, 1 or 0 dimensions.
 
     Raises
     ------

@@ -24,6 +24,10 @@ def to_numpy(tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[
     tensor : of any format.
     limits : `dense_bytes` is the largest size of the array.
 
+    Returns
+    -------
+    numpy.ndarray of the shape and type of the tensor.
+
     Raises
     ------
     LimitError : the array is larger.
@@ -51,6 +55,10 @@ def from_numpy(
     ----------
     format : by default a list of coordinates.
     array, fill_value, attributes, dims, labels : as for `pack_dense`.
+
+    Returns
+    -------
+    Tensor of the shape of `array`.
 
     Raises
     ------

@@ -26,6 +26,10 @@ def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
         checked in full.
     copy : as for `from_scipy`. Read-only arrays are not copied.
 
+    Returns
+    -------
+    Tensor
+
     Raises
     ------
     OptionError : `other` does not implement the protocol.

@@ -29,6 +29,10 @@ def to_sparse(tensor: Tensor, *, copy: bool = False) -> sparse.COO:
     tensor : of any format.
     copy : as for `to_scipy`; the coordinates are always copied.
 
+    Returns
+    -------
+    sparse.COO of the same shape.
+
     Raises
     ------
     ArrayError, LimitError : as for `Tensor.load`.
@@ -59,6 +63,10 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
     tensor : of any format; the structure is expanded.
     compressed_axes : the dimensions of the rows. By default those of the tensor, or a choice of the library.
     copy : as for `to_scipy`.
+
+    Returns
+    -------
+    sparse.GCXS of the same shape.
 
     Raises
     ------
@@ -104,6 +112,10 @@ def from_sparse(
     copy : as for `from_scipy`; with False the values of a GCXS of rank 2 are shared.
     attributes : as for Tensor.
 
+    Returns
+    -------
+    Tensor of the shape of `array`.
+
     Raises
     ------
     OptionError : `array` is another object.
@@ -139,6 +151,10 @@ def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str,
     ----------
     array : a sparse.GCXS.
     copy, attributes : as for `from_scipy`.
+
+    Returns
+    -------
+    Tensor of the shape of `array`.
 
     Raises
     ------

@@ -36,6 +36,10 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     copy : True copies all arrays, so that the result can be changed in place. By default the result shares the arrays
         of the tensor, which are read-only; arrays made by the conversion are writable.
 
+    Returns
+    -------
+    scipy.sparse array of the same shape.
+
     Raises
     ------
     FormatError : scipy cannot represent the tensor.
@@ -98,6 +102,10 @@ def from_scipy(
         always copied, because kernels index memory with them.
     attributes : as for Tensor.
     dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
+
+    Returns
+    -------
+    Tensor of the shape of `matrix`.
 
     Raises
     ------

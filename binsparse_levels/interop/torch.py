@@ -62,6 +62,10 @@ def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[s
         divide dimensions. A tensor on a device is copied to CPU memory.
     copy, attributes : as for `from_scipy`.
 
+    Returns
+    -------
+    Tensor of the shape of `tensor`.
+
     Raises
     ------
     OptionError : `tensor` is another object.
@@ -122,6 +126,10 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     tensor : with the fill value 0 or none; the structure is expanded.
     layout : coo, csr, csc, bsr or bsc. By default that of the tensor if torch supports it, else coo.
     block : the sizes of a block for bsr and bsc; they must divide those of the matrix.
+
+    Returns
+    -------
+    torch.Tensor of the same shape, in CPU memory.
 
     Raises
     ------

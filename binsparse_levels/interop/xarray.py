@@ -240,6 +240,10 @@ def to_xarray(tensor: Tensor) -> xr.DataArray:
     ----------
     tensor : of any format. A dimension with fewer labels than coordinates has none in xarray.
 
+    Returns
+    -------
+    xarray.DataArray of the same shape.
+
     Raises
     ------
     FormatError, ArrayError : as for `to_sparse`.

@@ -43,7 +43,7 @@ class Loading:
         header, self._sums = checksums.unsealed(reader.read_header())
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
-        self.labels = self._parse_labels() if labels.KEY in self.descriptor.beside else None
+        self.labels = self._parse_labels() if labels.KEY in self.descriptor.extra else None
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # only the metadata counts
         self._held: dict[str, LazyArray] = {}  # by the container
@@ -55,7 +55,7 @@ class Loading:
     def _parse_labels(self) -> Labels:
         """The labels beside the tensor, which are read when they are asked for. Raises DescriptorError, ArrayError."""
         shape = (self.descriptor.map or self.descriptor).shape
-        return parse_labels(self.descriptor.beside[labels.KEY], shape, self._beside)
+        return parse_labels(self.descriptor.extra[labels.KEY], shape, self._beside)
 
     def _beside(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
         """An array beside those of the tensor. Raises ArrayError where it is missing, or of another type."""

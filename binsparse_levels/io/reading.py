@@ -297,10 +297,10 @@ def _described(tensor: Tensor) -> Description:
         infos[name] = ArrayInfo((count * types[name].parts,), types[name].stored, size)
     if tensor.fill_value is not None:
         types["fill_value"] = DataType(tree.values.dtype)
-    beside = {} if labels is None else {KEY: labels.header()}
+    extra = {} if labels is None else {KEY: labels.header()}
     descriptor = Descriptor(
         stored.format, stored.shape, len(tree.values), types, structure=stored.structure,
-        user=dict(tensor.attributes), map=held.map, beside=beside,
+        user=dict(tensor.attributes), map=held.map, extra=extra,
     )  # fmt: skip
     return Description(descriptor, infos, fill_value=tensor.fill_value)
 

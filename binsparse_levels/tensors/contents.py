@@ -187,6 +187,10 @@ class Contents(Refusals):
         ----------
         dimension : its name, one of `dims`, or its number.
 
+        Returns
+        -------
+        numpy.ndarray with at most `shape[dimension]` items, or None.
+
         Raises
         ------
         IndexError : no dimension has this name.
@@ -212,6 +216,10 @@ class Contents(Refusals):
         labels : an array of strings, numbers, booleans or times by dimension; others keep their labels. None instead
             of an array removes the labels of a dimension.
         dims : the names of all dimensions. By default they are unchanged, or `dim_0` and so on.
+
+        Returns
+        -------
+        Tensor of the same shape.
 
         Raises
         ------
@@ -275,6 +283,10 @@ class Contents(Refusals):
         ----------
         coords : an integer array for each dimension, all of one length. With a structure, only its triangle is stored.
 
+        Returns
+        -------
+        int64 array of the length of the coordinates.
+
         Raises
         ------
         IndexError, ArrayError : a coordinate is out of range, or the arrays do not fit each other.
@@ -302,6 +314,10 @@ class Contents(Refusals):
     def dm(self) -> DimensionMap:
         """The strides and offsets of a map that groups dimensions, also for a view; see `IndexMap.dm`.
 
+        Returns
+        -------
+        DimensionMap
+
         Raises
         ------
         FormatError : the tensor has no map, or a map of another form.
@@ -319,6 +335,10 @@ class Contents(Refusals):
         Parameters
         ----------
         attributes, limits : as for Tensor. None removes them.
+
+        Returns
+        -------
+        Tensor of the same shape.
 
         Raises
         ------

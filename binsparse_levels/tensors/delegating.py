@@ -84,6 +84,10 @@ class Delegating(Contents, NDArrayOperatorsMixin):
         The report contains the representation of the tensor, its picture, the levels with their fibers and bytes, the
         attributes, and faults. A tensor in a file is read in parts if its levels allow it.
 
+        Returns
+        -------
+        Report with the attributes `title`, `html` and `faults`, and the method `write`.
+
         Raises
         ------
         LimitError : there is not enough memory.
@@ -103,6 +107,10 @@ class Delegating(Contents, NDArrayOperatorsMixin):
         Parameters
         ----------
         dimensions : one or two dimensions for a spy plot; by default the first two of a large tensor.
+
+        Returns
+        -------
+        str : SVG.
 
         Raises
         ------
@@ -138,7 +146,7 @@ class Delegating(Contents, NDArrayOperatorsMixin):
         if name in ("shape", "ndim", "size") and not kwargs and len(args) == 1:
             return getattr(self, name)
         if name not in _REDUCTIONS or not args or args[0] is not self:
-            raise TypeError(f"numpy.{function.__name__} takes no Tensor; call reduce, einsum or to_dense()")
+            raise TypeError(f"numpy.{function.__name__} does not accept a Tensor; call reduce, einsum or to_dense()")
         return getattr(self, name)(*args[1:], **kwargs)
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:

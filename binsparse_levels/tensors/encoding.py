@@ -18,7 +18,7 @@ from ..formats.descriptor import NAMESPACE, VERSION, VERSIONS, Descriptor, parse
 from ..formats.dtypes import DataType, data_type_of, encode
 from ..formats.format import NO_EMPTY_FIBERS, Format, has_empty_fibers
 from ..formats.index_map import IndexMap
-from ..formats.json import hold_text
+from ..formats.json import checked_text
 from ..levels.base import Array
 from ..limits import Limits
 from . import labels
@@ -61,9 +61,9 @@ def encode_tensor(
     return header, {name: x.whole() for name, x in encoded.items()}
 
 
-def hold_header(header: Mapping[str, Any], limits: Limits) -> None:
+def check_header_size(header: Mapping[str, Any], limits: Limits) -> None:
     """Raise LimitError if `read` would refuse the header because of its size."""
-    hold_text(json.dumps(header), limits)
+    checked_text(json.dumps(header), limits)
     limits.hold("rank", len(header[NAMESPACE]["shape"]), "shape", "the number of dimensions")
     if header[NAMESPACE]["format"] == "custom":
         parse_descriptor(header, limits)  # the stored tensor of a map may have more dimensions

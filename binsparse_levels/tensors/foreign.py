@@ -58,6 +58,10 @@ def as_tensor(
     attributes : the user's own JSON. By default, a Tensor keeps its own.
     dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
 
+    Returns
+    -------
+    Tensor of the shape of `thing`.
+
     Raises
     ------
     OptionError : `thing` is another object. The message names its type and the function to call.

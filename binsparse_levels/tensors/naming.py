@@ -89,7 +89,7 @@ def _coordinates(known: Array | None, size: int, labels: Sequence[Any]) -> list[
 
 
 def _range(known: Array | None, size: int, labels: slice, name: str) -> slice | Array:
-    """The coordinates whose labels lie from one label to another, both included."""
+    """The coordinates with labels from one label to another, inclusive."""
     if labels.step is not None:
         raise OptionError(Problem(name, "a slice of labels has no step; slice the result"))
     dtype = np.dtype(np.int64) if known is None else known.dtype

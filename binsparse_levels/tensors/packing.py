@@ -62,11 +62,15 @@ def pack(
     values : an array of length n, or a scalar for all entries (an iso tensor). Masked values are not stored.
     shape : the sizes of the dimensions.
     format : of the stored tensor. `LEVELS through MAP` includes its map.
-    duplicates : what to do with repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
+    duplicates : treatment of repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
         input order. The sum of booleans is True if any of them is; integers wrap as in numpy.
     fill_value, structure, attributes, limits : as for Tensor.
     map : an index map or its notation, through which the tensor is stored.
     dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
+
+    Returns
+    -------
+    Tensor of shape `shape`.
 
     Raises
     ------
@@ -161,6 +165,10 @@ def pack_dense(
     pattern : booleans of the same shape, which mark the cells to store.
     attributes, limits : as for Tensor.
     map, dims, labels : as for `pack`.
+
+    Returns
+    -------
+    Tensor of the shape of `array`.
 
     Raises
     ------

@@ -9,21 +9,20 @@ from typing import Any, Literal
 import numpy.typing as npt
 
 from ..errors import within_memory
-from ..formats.format import FormatLike, with_map
-from ..formats.index_map import IndexMap, MapLike
+from ..formats.format import FormatLike
 from ..formats.shapes import checked_axes
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
 from . import changing, naming, selecting
 from .backing import Check, TreeBacking
 from .contents import Dimension, Metadata
-from .delegating import Delegating
+from .converting import Converting
 from .encoding import encode_tensor
-from .validation import checked_fill, checked_format, checked_json, checked_type, tree_of, writable
+from .validation import checked_fill, checked_format, checked_json, tree_of, writable
 
 
 @within_memory
-class Tensor(Delegating):
+class Tensor(Converting):
     """A sparse tensor of any rank, stored in a tree of levels. It is immutable, and its arrays are read-only.
 
     The constructor wraps arrays without a copy. `pack` and `pack_dense` make a tensor from entries or cells. Writable
@@ -116,6 +115,10 @@ class Tensor(Delegating):
         ----------
         labels, named : the labels by name of the dimension; `labels` also accepts its number.
 
+        Returns
+        -------
+        Tensor, or a numpy scalar if every dimension has one label.
+
         Raises
         ------
         LabelError : no coordinate has the label. It is also a KeyError.
@@ -138,6 +141,10 @@ class Tensor(Delegating):
         ----------
         indices, named : integers, slices and arrays by dimension, as for `sel`.
 
+        Returns
+        -------
+        Tensor, or a numpy scalar if every dimension has an integer.
+
         Raises
         ------
         IndexError : as for indexing.
@@ -155,6 +162,10 @@ class Tensor(Delegating):
         Parameters
         ----------
         axes : dimension k of the result is dimension axes[k] of this tensor, by number or name.
+
+        Returns
+        -------
+        Tensor with `shape[axes[k]]` as the size of dimension k.
 
         Raises
         ------
@@ -176,6 +187,10 @@ class Tensor(Delegating):
         Parameters
         ----------
         format : by default the format does not change.
+
+        Returns
+        -------
+        Tensor of the same shape, in memory.
 
         Raises
         ------
@@ -205,6 +220,10 @@ class Tensor(Delegating):
         dimension : counted from 0, or from -1 backwards; or a name.
         max_bytes : the largest size of the arrays of a part, in bytes.
 
+        Returns
+        -------
+        iterator of (range, Tensor) : coordinates along `dimension`, and a tensor of `len(range)` coordinates there.
+
         Raises
         ------
         LimitError : a single coordinate takes more.
@@ -217,7 +236,7 @@ class Tensor(Delegating):
         whole = changing.expanded(self.without_map())
         yield from selecting.slabs(whole, naming.dimension_of(self, dimension), max_bytes)
 
-    # Conversions and comparisons
+    # Contents and comparisons
 
     def unpack(self, dtype: Literal["stored"] | None = None) -> tuple[tuple[Array, ...], Array]:
         """The stored entries in stored order: a tuple of coordinates for each dimension, and the values.
@@ -228,6 +247,15 @@ class Tensor(Delegating):
         ----------
         dtype : the type of the coordinates, by default int64. "stored" takes less memory and time: it returns the
             stored type of each dimension, or a narrower one instead of 64 bits.
+
+        Returns
+        -------
+        coords : tuple of ndim integer arrays of length n.
+        values : array of length n.
+
+        Raises
+        ------
+        OptionError : `dtype` has another value.
 
         >>> from binsparse_levels import pack_dense
         >>> coords, values = pack_dense([[0, 2], [3, 0]], "CSR").unpack()
@@ -244,6 +272,10 @@ class Tensor(Delegating):
         fill : the value of cells that are not stored; by default the fill value, or zero.
         limits : `dense_bytes` is the largest size of the array.
 
+        Returns
+        -------
+        numpy.ndarray of shape `shape` and type `dtype`.
+
         Raises
         ------
         LimitError : the array is larger.
@@ -255,116 +287,6 @@ class Tensor(Delegating):
         limits = self.limits if limits is None else limits
         return changing.to_dense(self, self._pad() if fill is None else checked_fill(fill, self.dtype), limits)
 
-    def with_map(self, map: IndexMap) -> Tensor:
-        """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
-
-        Parameters
-        ----------
-        map : its `stored_shape` is the shape of this tensor. If this tensor has a map too, the result has one map that
-            composes both. Values stored at padding are not entries.
-
-        Raises
-        ------
-        FormatError : the shapes differ, this tensor has a structure, or the maps cannot be composed.
-
-        >>> from binsparse_levels import IndexMap, pack
-        >>> stored = pack([[1, 2]], [2, 3], 4, "CVEC", fill_value=0)
-        >>> stored.with_map(IndexMap.grouping((2, 2), (0, 1), ())).to_dense().tolist()
-        [[0, 2], [3, 0]]
-        """
-        return changing.seen_through(self, map)
-
-    def without_map(self, format: FormatLike | None = None, *, limits: Limits | None = None) -> Tensor:
-        """The same entries without a map.
-
-        Parameters
-        ----------
-        format : by default a list of coordinates; a tensor without a map is returned unchanged.
-
-        Raises
-        ------
-        FormatError, LimitError : as for `convert`.
-
-        >>> from binsparse_levels import pack_dense
-        >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").without_map("CSR").format)
-        'CSR'
-        """
-        return changing.without_map(self, format, limits)
-
-    def convert(self, format: FormatLike, *, map: MapLike | None = None, limits: Limits | None = None) -> Tensor:
-        """The same entries in another format.
-
-        Formats with the same order of dimensions share the values, and the indices that list every entry. A format that
-        stores cells without entries, such as one that ends with a dense level, is padded with the fill value, or zero.
-        The padding counts as entries afterwards; `drop_fill` removes it.
-
-        Parameters
-        ----------
-        format : of the stored tensor. `LEVELS through MAP` has a map: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
-        map : an index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map
-            expands the structure.
-
-        Raises
-        ------
-        FormatError : the format cannot represent the tensor.
-        LimitError : the arrays would be too large.
-
-        >>> from binsparse_levels import pack_dense
-        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
-        >>> tensor.convert("CSC").values.tolist(), tensor.convert("sparse", map="(1 0)").values.tolist()
-        ([3, 2], [3, 2])
-        """
-        return changing.converted(self, *with_map(format, map), self.limits if limits is None else limits)
-
-    def drop_fill(self) -> Tensor:
-        """A tensor of the same format without the entries that equal the fill value, or zero if it is None.
-
-        A format that ends with a dense level stores them again; convert it first.
-
-        >>> from binsparse_levels import pack
-        >>> pack([[0, 2]], [0, 2], 3, "CVEC").drop_fill().values.tolist()
-        [2]
-        """
-        return changing.drop_fill(self)
-
-    def astype(self, dtype: npt.DTypeLike) -> Tensor:
-        """The same tensor with values of another type, cast by numpy's rules. The other arrays are shared.
-
-        Parameters
-        ----------
-        dtype : a numpy dtype.
-
-        Raises
-        ------
-        ArrayError : tensors do not support the type.
-        FormatError : this structure does not support the type, or the mirror images would differ.
-
-        >>> from binsparse_levels import pack
-        >>> pack([[0, 2]], [1.5, 2.5], 3, "CVEC").astype("int8").values.tolist()
-        [1, 2]
-        """
-        return changing.astype(self, checked_type(dtype))
-
-    def with_values(self, values: npt.ArrayLike, *, fill_value: Any = None) -> Tensor:
-        """The same entries with other values, such as a function of `values`. The other arrays are shared.
-
-        Parameters
-        ----------
-        values : an array of the length of `values`, or a scalar for all.
-        fill_value : by default that of this tensor.
-
-        Raises
-        ------
-        ArrayError : the length differs, or tensors do not support the type.
-        FormatError : this structure does not support the type.
-
-        >>> from binsparse_levels import pack
-        >>> tensor = pack([[0, 2]], [4.0, 9.0], 3, "CVEC")
-        >>> tensor.with_values(np.sqrt(tensor.values)).to_dense().tolist()
-        [2.0, 0.0, 3.0]
-        """
-        return changing.with_values(self, values, fill_value)
-
     def equals(self, other: Tensor) -> bool:
         """Return True if both have the same shape, entries and fill value. Formats and maps may differ.
 
@@ -375,40 +297,16 @@ class Tensor(Delegating):
         ----------
         other : a tensor; any other object is not equal.
 
+        Returns
+        -------
+        bool
+
         >>> from binsparse_levels import pack_dense
         >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
         >>> tensor.equals(tensor.convert("COO")), tensor.equals(tensor.T)
         (True, False)
         """
         return isinstance(other, Tensor) and changing.equal(self, other)
-
-    def expand_structure(self) -> Tensor:
-        """The same matrix without a structure: it stores the entries of both triangles in the same format.
-
-        >>> from binsparse_levels import pack
-        >>> lower = pack([[0, 1], [0, 0]], [1, 5], (2, 2), "CSR", structure="symmetric_lower")
-        >>> lower.expand_structure().to_dense().tolist()
-        [[1, 5], [5, 0]]
-        """
-        return changing.without_structure(self)
-
-    def with_structure(self, structure: str) -> Tensor:
-        """The same matrix with one triangle stored, the inverse of `expand_structure`.
-
-        Parameters
-        ----------
-        structure : one of the six structures of Binsparse, such as "symmetric_lower".
-
-        Raises
-        ------
-        ArrayError : the triangles contradict each other. The error says where.
-        FormatError : structures do not support the shape, the type or the map.
-
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[1, 5], [5, 0]], "CSR").with_structure("symmetric_lower").number_of_stored_values
-        2
-        """
-        return changing.with_structure(self, structure)
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor, a dictionary with the key `binsparse`. The protocol is a draft and may change."""

@@ -91,7 +91,7 @@ def check_damage(tensor: Tensor) -> None:
     """A file, and copies with a changed item or array length, are refused or read equally by every reader."""
     stored: dict[str, Any] = {}
     write(stored, tensor)
-    assert check_stored(stored), "read refuses what write has written"
+    assert check_stored(stored), "read refuses the result of write"
     for changed in damaged(stored, most=2):
         check_stored(changed)
 

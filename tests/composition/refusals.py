@@ -64,7 +64,7 @@ REFUSALS = (
         lambda model, tensor: tensor.dims is not None,
     ),
     Refusal(
-        FILES, "every way into a file, and its protocol", bl.ArrayError, "no data type for numpy's",
+        FILES, "every way into a file, and its protocol", bl.ArrayError, "no data type for the numpy dtype",
         "a type of numpy that Binsparse has not", "`astype` before", other_type,
     ),
     Refusal(

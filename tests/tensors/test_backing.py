@@ -178,7 +178,7 @@ def test_length_and_truth():
         len(pack([], 1.0, (), "element"))
     with pytest.raises(TypeError, match="no truth value"):
         bool(tensor)
-    with pytest.raises(TypeError, match=r"numpy\.sort takes no Tensor"):
+    with pytest.raises(TypeError, match=r"numpy\.sort does not accept a Tensor"):
         np.sort(tensor)
 
 

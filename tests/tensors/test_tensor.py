@@ -266,7 +266,7 @@ def test_structures_that_cannot_be():
         csr(structure="round")
     with pytest.raises(FormatError, match="complex"):
         pack([[0], [0]], [1.0], (2, 2), "CSR", structure="hermitian_lower")
-    with pytest.raises(ArrayError, match=r"\(0, 1\) lies outside of the triangle"):
+    with pytest.raises(ArrayError, match=r"\(0, 1\) is outside the triangle"):
         pack([[0], [1]], [1.0], (2, 2), "CSR", structure="symmetric_lower")
     with pytest.raises(BinsparseError):
         pack([[1], [0]], [1j], (2, 2), "CSR", structure="hermitian_lower").astype(np.int8)
