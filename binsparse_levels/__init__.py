@@ -41,11 +41,9 @@ _INTERNAL = {
 
 
 def _find(name: str) -> Any:
-    return (
-        getattr(importlib.import_module(f"{__name__}.{_INTERNAL[name]}"), name)
-        if name in _INTERNAL
-        else __getattr__(name)
-    )
+    if name not in _INTERNAL:
+        return __getattr__(name)
+    return getattr(importlib.import_module(f"{__name__}.{_INTERNAL[name]}"), name)
 
 
 late_imports.register(_find, _HOMES)

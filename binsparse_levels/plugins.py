@@ -99,9 +99,8 @@ def _register(point: EntryPoint) -> None:
     elif point.group == _KINDS and isinstance(thing, Kind):
         register_kind(point.name, thing)
     else:
-        raise OptionError(
-            Problem(point.name, f"{thing!r:.60} does not belong to the group {point.group}; name another")
-        )
+        what = f"{thing!r:.60} does not belong to the group {point.group}; name another"
+        raise OptionError(Problem(point.name, what))
 
 
 def _run(path: str) -> None:

@@ -38,9 +38,7 @@ class _Bar:
         rate = (done - self._first) / max(now - self._since, 1e-9)
         left = f", {(total - done) / rate:.0f} s left" if rate and not ended else ""
         width = _BAR_CHARACTERS * done // total if total else _BAR_CHARACTERS
-        bar = (
-            f"{stage:10}{'█' * width}{'·' * (_BAR_CHARACTERS - width)} {done:,} / {total:,}, {rate:,.0f} a second{left}"
-        )
+        bar = f"{stage:10}{'█' * width:·<{_BAR_CHARACTERS}} {done:,} / {total:,}, {rate:,.0f} a second{left}"
         bar = f"\r{bar}\x1b[K" + ("\n" if ended else "")
         if now - self._begun < _SECONDS_UNTIL_BAR:
             self._ended += [bar] if ended else []

@@ -82,5 +82,5 @@ WRITTEN: tuple[Any, ...] = (
 
 def written_options(options: argparse.Namespace) -> dict[str, Any]:
     """The options of `write`."""
-    names = ("compression", "chunks", "shards", "checksum", "kind", "spec_version")
-    return {name: getattr(options, name) for name in names if getattr(options, name) is not None}
+    keys = ("compression", "chunks", "shards", "checksum", "kind", "spec_version")
+    return {key: getattr(options, key) for key in keys if getattr(options, key) is not None}

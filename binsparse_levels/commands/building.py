@@ -72,8 +72,8 @@ def _build(options: argparse.Namespace) -> int:
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
     """The arguments of `build`."""
-    names = "source target shape format duplicates nulls dtype fill_value map memory overwrite work"
-    given = {name: getattr(options, name) for name in names.split()}
+    keys = "source target shape format duplicates nulls dtype fill_value map memory overwrite work"
+    given = {key: getattr(options, key) for key in keys.split()}
     given["columns"] = options.columns and [name or None for name in options.columns]
     given = {"shape": None, **{name: value for name, value in given.items() if value is not None}}
     return {**given, "limits": limits_of(options)}

@@ -117,9 +117,7 @@ class Stream(LazyArray):
                 Problem(self._path, f"has {first + len(offsets)} offsets of chunks, fewer than {last + 1}")
             )
         steps = np.diff(offsets)
-        if (
-            steps.view(np.uint64).max(initial=0) > CHUNK or np.bitwise_or.reduce(steps) % 4
-        ):  # unsigned, to include negative steps
+        if steps.view(np.uint64).max(initial=0) > CHUNK or np.bitwise_or.reduce(steps) % 4:  # also if negative
             at = int(np.argmax((steps < 0) | (steps > CHUNK) | (steps % 4 != 0)))
             what = f"expected 0 … 32 times four words, got {int(steps[at])}"
             raise ArrayError(Problem(f"{self._path}: chunk {first + at}", what))
@@ -179,9 +177,7 @@ class BitPacked(LazyArray):
             self._stored.verify()
 
     def part(self, start: int, stop: int) -> Array:
-        if isinstance(self._stored, LazyArray) and stop - start == len(
-            self
-        ):  # reading the whole array checks its checksum
+        if isinstance(self._stored, LazyArray) and stop - start == len(self):  # reads all, and checks the checksum
             return BitPacked(self._stored[:], self._wrapper, self.dtype, self._path).part(start, stop)
         low, *high = [plane[start:stop] for plane in self._planes]
         if self.dtype.itemsize == 4:

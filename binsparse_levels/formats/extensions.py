@@ -56,9 +56,7 @@ def parse_rooted(
         rank = None if shape is None else len(shape)
         problems = list(_problems(level, at, rank, ("digits", "transpose")))
         if "transpose" in rest:
-            problems.append(
-                Problem(f"{path}.transpose", "with a map, it belongs to the level of the map; move it there")
-            )
+            problems.append(Problem(f"{path}.transpose", "with a map, it belongs to the map's level; move it there"))
         raise_if(DescriptorError, problems)
         map = None if shape is None else _parse_digits(level.get("digits"), shape, at)
         rest |= {key: level[key] for key in ("transpose",) if key in level}

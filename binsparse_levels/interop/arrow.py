@@ -145,9 +145,8 @@ def to_table(
     try:
         columns.append(arrow.array(np.ascontiguousarray(stored)))
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
-        raise FormatError(
-            Problem("values", f"Arrow does not support {stored.dtype}: {error}; call astype() first")
-        ) from None
+        what = f"Arrow does not support {stored.dtype}: {error}; call astype() first"
+        raise FormatError(Problem("values", what)) from None
     return arrow.table(columns, names=names)
 
 

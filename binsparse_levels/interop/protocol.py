@@ -40,9 +40,7 @@ def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
     [1.5, 2.5]
     """
     if not hasattr(other, "__binsparse_descriptor__") or not hasattr(other, "__binsparse__"):
-        raise OptionError(
-            f"{qualified(other)} does not have __binsparse_descriptor__ and __binsparse__; pack its entries"
-        )
+        raise OptionError(f"{qualified(other)} has no __binsparse_descriptor__ and __binsparse__; pack its entries")
     descriptor, arrays = other.__binsparse_descriptor__(), other.__binsparse__()
     if not isinstance(descriptor, Mapping) or not isinstance(arrays, Mapping):
         raise OptionError(f"{qualified(other)} does not implement the protocol: both methods must return mappings")

@@ -76,9 +76,8 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     try:
         return result if format in (None, result.format) else result.asformat(format)
     except (ValueError, TypeError) as error:
-        raise FormatError(
-            Problem("format", f"scipy does not support {format!r:.40}: {error}; choose another")
-        ) from None
+        what = f"scipy does not support {format!r:.40}: {error}; choose another"
+        raise FormatError(Problem("format", what)) from None
 
 
 @within_memory

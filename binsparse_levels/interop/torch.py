@@ -235,9 +235,8 @@ def _array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     try:
         array: npt.NDArray[Any] = tensor.resolve_conj().resolve_neg().cpu().numpy()
     except TypeError as error:
-        raise FormatError(
-            Problem("values", f"numpy does not support the type of the values: {error}; cast them")
-        ) from None
+        what = f"numpy does not support the type of the values: {error}; cast them"
+        raise FormatError(Problem("values", what)) from None
     return array
 
 
@@ -247,6 +246,5 @@ def _copied(values: npt.NDArray[Any]) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(values))
     except TypeError as error:
-        raise FormatError(
-            Problem("values", f"torch does not support this type: {error}; call astype() first")
-        ) from None
+        what = f"torch does not support this type: {error}; call astype() first"
+        raise FormatError(Problem("values", what)) from None

@@ -79,9 +79,7 @@ def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], iso
         return [name for name in integers if bitpacked and name != "values"]
     for name in bitpacked:
         if name not in integers:
-            raise OptionError(
-                Problem("bitpacked", f"{name!r:.40} is not the name of an integer array; see Tensor.arrays")
-            )
+            raise OptionError(Problem("bitpacked", f"{name!r:.40} is not an integer array; see Tensor.arrays"))
     return sorted(set(bitpacked))
 
 

@@ -128,9 +128,8 @@ def check_representable(
     """
     problems = []
     if ranks is not None and tensor.ndim not in ranks:
-        problems.append(
-            Problem(path or "shape", f"{target} cannot represent tensors of {tensor.ndim} dimensions; slice it")
-        )
+        what = f"{target} cannot represent tensors of {tensor.ndim} dimensions; slice it"
+        problems.append(Problem(path or "shape", what))
     if tensor.structure is not None and not structures:
         what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
         problems.append(Problem(path or "structure", what))
@@ -138,9 +137,8 @@ def check_representable(
         what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
         problems.append(Problem(path or "fill_value", what))
     if not type_fits:
-        problems.append(
-            Problem(path or "values", f"{target} cannot represent {tensor.dtype} values; call astype() first")
-        )
+        what = f"{target} cannot represent {tensor.dtype} values; call astype() first"
+        problems.append(Problem(path or "values", what))
     raise_if(FormatError, problems)
 
 

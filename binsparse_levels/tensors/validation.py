@@ -80,9 +80,7 @@ def checked_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
     try:
         return np.dtype(dtype)
     except (TypeError, ValueError):
-        raise OptionError(
-            Problem("dtype", f"{dtype!r:.40} is not a numpy dtype; pass one, such as 'float32'")
-        ) from None
+        raise OptionError(Problem("dtype", f"{dtype!r:.40} is not a numpy dtype; pass one like 'float32'")) from None
 
 
 def checked_dimension(dimension: int, ndim: int) -> int:
@@ -128,9 +126,7 @@ def checked_array(items: npt.ArrayLike, path: str) -> Array:
 def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
     """An array and its mask, None if no item is masked. Raises ArrayError if numpy cannot make an array."""
     if isinstance(items, list | tuple) and _contains_mask(items):
-        raise ArrayError(
-            Problem(path, "the list contains masked items, whose masks numpy drops; pass one masked array")
-        )
+        raise ArrayError(Problem(path, "numpy drops the masks of masked items in a list; pass one masked array"))
     try:
         array = np.asarray(with_memory(items))
     except ValueError as error:
@@ -181,9 +177,7 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
     if not isinstance(attributes, Mapping) or not all(isinstance(key, str) for key in attributes):
         raise TypeError(f"attributes are a mapping with string keys, got {attributes!r:.60}")
     if NAMESPACE in attributes:
-        raise DescriptorError(
-            Problem(f"attributes.{NAMESPACE}", "this name is reserved for the descriptor; choose another")
-        )
+        raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "reserved for the descriptor; choose another name"))
     if any(key.startswith(RESERVED) for key in attributes):
         what = f"names that begin with {RESERVED} are reserved; choose others"
         raise DescriptorError(Problem("attributes", what))

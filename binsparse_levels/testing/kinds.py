@@ -95,9 +95,7 @@ def check_order(made: Built) -> None:
     owners = [p for p, _, _ in sorted(listing, key=lambda row: row[2])]
     assert not level.monotone or owners == sorted(owners), "children do not ascend with fibers: set monotone = False"
     if level.ascending:
-        assert [q for *_, q in listing] == sorted(made.child.values()), (
-            "children descend in a fiber: set ordered = False"
-        )
+        assert [q for *_, q in listing] == sorted(made.child.values()), "children fall in a fiber: set ordered = False"
     reached = {q for *_, q in listing}
     assert level.gaps or len(reached) == made.size, "a child has no entry: set gaps = True"
     assert level.shares or len(reached) == len(listing), "a child has several coordinates: set shares = True"
@@ -142,10 +140,8 @@ def check_counted(made: Built) -> None:
             ).tolist()
     for counts in (2, np.arange(size) % 3):
         below = np.broadcast_to(counts, size)
-        expected = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]
-        assert np.broadcast_to(level.count(arrays, dims, n, counts), n).tolist() == expected, (
-            "count differs from expand"
-        )
+        sums = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]
+        assert np.broadcast_to(level.count(arrays, dims, n, counts), n).tolist() == sums, "count differs from expand"
 
 
 _CASE_LAWS = (check_built, check_listed, check_order, check_located, check_sizes, check_counted)

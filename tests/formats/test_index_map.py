@@ -545,8 +545,8 @@ def test_levels_at_the_root_stand_in_one_place():
     descriptor = stored["binsparse"]["binsparse"]
     for name, change, message in [
         ("format", "CSR", "expected custom"),
-        ("transpose", [1, 0], "belongs to the level of the map"),
-        (MAP, {"shape": [3, 5], "digits": "0, 1"}, "a level at the root says it"),
+        ("transpose", [1, 0], "belongs to the map's level"),
+        (MAP, {"shape": [3, 5], "digits": "0, 1"}, "a level at the root already defines"),
         ("rank", 1, "expected 0"),
     ]:
         changed = copy.deepcopy(stored)
