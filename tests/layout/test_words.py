@@ -40,7 +40,7 @@ def pieces(path):
         return [(1, text)]
     kinds = {tokenize.COMMENT, tokenize.STRING, getattr(tokenize, "FSTRING_MIDDLE", tokenize.STRING)}
     tokens = tokenize.generate_tokens(io.StringIO(text).readline)
-    return [(token.start[0], token.string.strip("rfb").strip("\"'")) for token in tokens if token.type in kinds]
+    return [(token.start[0], token.string.lstrip("rfb").strip("\"'")) for token in tokens if token.type in kinds]
 
 
 @pytest.mark.parametrize("name", FILES)
@@ -49,14 +49,11 @@ def test_words_are_those_of_the_field(name):
     for line, text in pieces(ROOT / name):
         plain = " ".join(QUOTED.sub(" ", text).split())
         for word, better in WORDS.items():
-            faults += [
-                f"{name}:{line}: {x[0]!r}: say {better}" for x in re.finditer(rf"\b(?:{word})(?!\w)", plain, re.I)
-            ]
+            found = re.finditer(rf"\b(?:{word})(?!\w)", plain, re.IGNORECASE)
+            faults += [f"{name}:{line}: {x[0]!r}: say {better}" for x in found]
     if name.endswith(".py"):
         for node in ast.walk(ast.parse((ROOT / name).read_text(encoding="utf-8"))):
             documented = isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef)
             if documented and (opening := OPENINGS.match(ast.get_docstring(node) or "")):
-                faults.append(
-                    f"{name}:{getattr(node, 'lineno', 1)}: opens with {opening[0]}: begin with a verb or a noun"
-                )
+                faults.append(f"{name}:{getattr(node, 'lineno', 1)}: {opening[0]}: begin with a verb or a noun")
     assert not faults, "\n".join(faults)
