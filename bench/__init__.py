@@ -1,1 +1,1 @@
-"""The board: the operations that a user waits for, beside what a user would pick instead."""
+"""Benchmarks of the operations that users wait for, compared with other libraries."""

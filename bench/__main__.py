@@ -1,6 +1,6 @@
-"""python -m bench: the operations that a user waits for, each beside the best other choice, as ratios.
+"""python -m bench: the operations that users wait for, compared with the fastest other library.
 
-Machines are shared and noisy: believe ratios of minima within one run.
+Machines are shared and noisy, so only ratios of minima within one run are meaningful.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ _COLUMNS = ("operation", "ours, ms", "peers, ms", "ratio", "earlier ratio")
 
 
 def main() -> None:
-    warnings.simplefilter("ignore", UserWarning)  # of peers, on what they are given
+    warnings.simplefilter("ignore", UserWarning)  # warnings of peers about the data
     options = _parsed(sys.argv[1:])
     rows = chosen(sys.argv[1:])
     restart(KEEPING | THREADS)
@@ -40,17 +40,17 @@ def main() -> None:
     headlines = {row.name for row in rows if row.headline}
     lines = _table(times, found["rows"], results.earlier(), headlines)
     if options.keep:
-        print(f"kept in {results.keep(found, Path(options.keep))}", file=sys.stderr)
+        print(f"stored in {results.keep(found, Path(options.keep))}", file=sys.stderr)
     if options.json:
         json.dump({**found, "absent": sorted(absent), "seconds": times}, sys.stdout, indent=1)
         return
     print(f"{found['processor']}, commit {found['commit']}, {options.entries:,} entries", "", *lines, sep="\n")
     if absent:
-        print(f"\nNot installed, and left out: {', '.join(sorted(absent))}.")
+        print(f"\nNot installed, and skipped: {', '.join(sorted(absent))}.")
 
 
 def chosen(arguments: list[str]) -> list[Row]:
-    """The rows that a command line asks for."""
+    """The rows that a command line selects."""
     options = _parsed(arguments)
     n = options.entries
     rows = [row for part in (trees, select, compute, operands, files, tables) for row in part.rows(n)] + process.rows()
@@ -59,22 +59,22 @@ def chosen(arguments: list[str]) -> list[Row]:
 
 def _parsed(arguments: list[str]) -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m bench", description=__doc__)
-    parser.add_argument("--entries", type=int, default=10**6, help="of each tensor (1 million)")
+    parser.add_argument("--entries", type=int, default=10**6, help="number of entries of each tensor (1 million)")
     parser.add_argument("--quick", action="store_true", help="2 rounds")
-    parser.add_argument("--rounds", type=int, help="of timing, after one to warm up (5)")
-    parser.add_argument("--rows", default="", metavar="TEXT", help="only rows whose name has this text")
-    parser.add_argument("--against", metavar="PATH", help="time each row with the package of another checkout too")
+    parser.add_argument("--rounds", type=int, help="rounds of timing, after a warm-up (5)")
+    parser.add_argument("--rows", default="", metavar="TEXT", help="only rows whose name contains this text")
+    parser.add_argument("--against", metavar="PATH", help="also time each row with the package of another checkout")
     parser.add_argument(
-        "--keep", nargs="?", const=str(results.FOLDER), metavar="FOLDER", help="keep the results (bench/results)"
+        "--keep", nargs="?", const=str(results.FOLDER), metavar="FOLDER", help="store the results (bench/results)"
     )
-    parser.add_argument("--json", action="store_true", help="all times, in place of the table")
+    parser.add_argument("--json", action="store_true", help="print all times instead of the table")
     options = parser.parse_args(arguments)
     options.rounds = options.rounds or (2 if options.quick else 5)
     return options
 
 
 def _timed(row: Row, number: int, rounds: int, absent: set[str], other: Other | None) -> dict[str, float]:
-    """The seconds of ours, of each peer that is installed, and of the other checkout."""
+    """The seconds of this package, of each installed peer, and of the other checkout."""
     with tempfile.TemporaryDirectory() as folder:
         data = row.make(Path(folder))
         calls: dict[str, Call] = {OURS: lambda: row.ours(data)}
@@ -90,7 +90,7 @@ def _timed(row: Row, number: int, rounds: int, absent: set[str], other: Other | 
 
 
 def _summary(seconds: Mapping[str, float]) -> dict[str, Any]:
-    """What is kept of a row: our time, and the best peer with its time / ours."""
+    """The stored results of a row: our time, and the fastest peer with its time / ours."""
     ours = seconds[OURS]
     peers = {name: taken for name, taken in seconds.items() if name not in (OURS, BEFORE)}
     best = min(peers, key=peers.__getitem__, default="")
@@ -108,7 +108,7 @@ def _table(
     earlier: Mapping[str, Mapping[str, Any]],
     headlines: set[str],
 ) -> Iterable[str]:
-    """Markdown; headline rows are bold. Ratio: time of the best peer / ours."""
+    """A Markdown table. Headline rows are bold. Ratio: time of the fastest peer / ours."""
     compared = any(BEFORE in seconds for seconds in times.values())
     columns = (*_COLUMNS, *(("before, ms", "before / ours") if compared else ()))
     yield f"| {' | '.join(columns)} |"

@@ -1,6 +1,6 @@
-"""Before and after in one run: the same rows, timed in turn with the package of another checkout.
+"""Before and after in one run: the same rows, timed alternately with the package of another checkout.
 
-The other package runs in a process of its own, with the rows of this board.
+The other package runs in a separate process, with the rows of this benchmark.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from .measure import timed, touch
 from .row import Row
 
 _HERE = Path(__file__).parent.parent
-# The package is imported from the other checkout, the board from this one.
+# The package is imported from the other checkout, and bench from this one.
 _CODE = """
 import sys
 sys.path[:0] = [{other!r}]
@@ -41,14 +41,14 @@ class Other:
         )
 
     def begin(self, number: int) -> bool:
-        """Make the data of a row, and call its operation once. Returns whether the other package has the operation."""
-        return bool(self._ask(number))
+        """Make the data of a row and call its operation. Returns False if the other package does not have it."""
+        return bool(self._request(number))
 
     def seconds(self) -> float:
-        """One timing of the row that was begun last."""
-        return float(self._ask("time"))
+        """One timing of the current row."""
+        return float(self._request("time"))
 
-    def _ask(self, question: Any) -> Any:
+    def _request(self, question: Any) -> Any:
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         print(json.dumps(question), file=self._process.stdin, flush=True)
@@ -63,11 +63,11 @@ class Other:
 
 
 def serve(checkout: str, rows: list[Row], entries: int) -> None:
-    """Time rows for another process, which asks by lines of JSON: the number of a row, then "time" for each round."""
+    """Time rows for another process. Its requests are lines of JSON: a row number, then "time" for each round."""
     import binsparse_levels
 
     if not Path(binsparse_levels.__file__).is_relative_to(checkout):
-        raise SystemExit(f"{checkout}: no package binsparse_levels in it; name the root of a checkout")
+        raise SystemExit(f"{checkout}: no package binsparse_levels there; pass the root of a checkout")
     answers, sys.stdout = sys.stdout, sys.stderr
     set_threads(1)
     touch(entries)

@@ -16,11 +16,11 @@ from . import peers
 from .data import CSF, integers, tree
 from .row import Call, Maker, Row
 
-_WIDTH = 32  # columns of dense operands
-_BLOCK = 2**17  # entries at a time, of peers whose way takes a row of columns for each entry
+_COLUMNS = 32  # columns of dense operands
+_BLOCK_ENTRIES = 2**17  # for peers that require a dense row for each entry
 
 
-class Held(NamedTuple):
+class Operands(NamedTuple):
     """A tensor, dense operands, and a file."""
 
     tensor: Tensor
@@ -28,37 +28,37 @@ class Held(NamedTuple):
     path: Path
 
 
-def _matrix(n: int, width: int, folder: Path) -> Held:
+def _matrix(n: int, width: int, folder: Path) -> Operands:
     tensor = tree("CSR", n)
     shape = (tensor.shape[1], width) if width else (tensor.shape[1],)
-    return Held(tensor, [integers(*shape)], folder)
+    return Operands(tensor, [integers(*shape)], folder)
 
 
-def _cube(n: int, folder: Path) -> Held:
-    """One cell in a hundred."""
+def _cube(n: int, folder: Path) -> Operands:
+    """A tensor of rank 3 with a density of 1 %."""
     generator, side = np.random.default_rng(3), max(int((100 * n) ** (1 / 3)), 2)
     shape = 2 * side, side, side // 2 + 1
     coords = [generator.integers(0, size, n) for size in shape]
     values = generator.integers(1, 9, n).astype(np.float64)
     tensor = pack(coords, values, shape, CSF, duplicates="sum", fill_value=0)
-    return Held(tensor, [integers(size, _WIDTH) for size in shape[1:]], folder / "a.h5")
+    return Operands(tensor, [integers(size, _COLUMNS) for size in shape[1:]], folder / "a.h5")
 
 
-def _in_file(n: int, folder: Path) -> Held:
-    held = _cube(n, folder)
-    write(held.path, held.tensor)
-    return held
+def _in_file(n: int, folder: Path) -> Operands:
+    operands = _cube(n, folder)
+    write(operands.path, operands.tensor)
+    return operands
 
 
-# What a user would pick instead
+# Peers
 
 
 def _of(make: Callable[[Tensor], Any], operation: Callable[..., Any]) -> Maker:
-    """The operation on what a library holds, and the dense operands."""
+    """The operation on the tensor of a library and the dense operands."""
 
-    def made(held: Held) -> Call:
-        other = make(held.tensor)
-        return lambda: operation(other, *held.dense)
+    def made(operands: Operands) -> Call:
+        other = make(operands.tensor)
+        return lambda: operation(other, *operands.dense)
 
     return made
 
@@ -81,18 +81,18 @@ def _graphblas_sum(matrix: Any, *_: Any) -> Any:
 
 def _in_blocks(tensor: Tensor) -> tuple[Any, list[slice]]:
     coords, values = tensor.unpack()
-    return (*coords, values), [slice(x, x + _BLOCK) for x in range(0, len(values), _BLOCK)]
+    return (*coords, values), [slice(x, x + _BLOCK_ENTRIES) for x in range(0, len(values), _BLOCK_ENTRIES)]
 
 
-def _scipy_mttkrp(held: Held) -> Call:
-    """The rows of the Khatri-Rao product that entries have, summed by a product with their first coordinates."""
+def _scipy_mttkrp(operands: Operands) -> Call:
+    """The rows of the Khatri-Rao product, summed by a product with a matrix of first coordinates."""
     import scipy.sparse
 
-    (i, j, k, values), blocks = _in_blocks(held.tensor)
-    b, c = held.dense
+    (i, j, k, values), blocks = _in_blocks(operands.tensor)
+    b, c = operands.dense
 
     def call() -> Any:
-        out = np.zeros((held.tensor.shape[0], _WIDTH))
+        out = np.zeros((operands.tensor.shape[0], _COLUMNS))
         for part in blocks:
             rows = b[j[part]] * c[k[part]]
             pointers = np.arange(len(rows) + 1)
@@ -102,8 +102,8 @@ def _scipy_mttkrp(held: Held) -> Call:
     return call
 
 
-def _numba_mttkrp(held: Held) -> Call:
-    """A loop over a list of entries, as one writes it."""
+def _numba_mttkrp(operands: Operands) -> Call:
+    """A straightforward loop over a list of entries."""
     from numba import njit
 
     @njit
@@ -113,19 +113,19 @@ def _numba_mttkrp(held: Held) -> Call:
                 out[i[q], r] += values[q] * b[j[q], r] * c[k[q], r]
         return out
 
-    entries, _ = _in_blocks(held.tensor)
-    return lambda: loop(*entries, *held.dense, np.zeros((held.tensor.shape[0], _WIDTH)))
+    entries, _ = _in_blocks(operands.tensor)
+    return lambda: loop(*entries, *operands.dense, np.zeros((operands.tensor.shape[0], _COLUMNS)))
 
 
-def _by_hand(held: Held) -> Call:
-    """The last dimension's sums from blocks of a file of coordinates: half of its arrays are read, and none checked."""
+def _h5py_sums(operands: Operands) -> Call:
+    """The sums of the last dimension from blocks of a file. Half of its arrays are read, without checks."""
     import h5py
 
-    path = held.path.with_name("coo.h5")
-    write(path, held.tensor.convert("sparse(3)"))
+    path = operands.path.with_name("coo.h5")
+    write(path, operands.tensor.convert("sparse(3)"))
 
     def call() -> Any:
-        out = np.zeros(held.tensor.shape[2])
+        out = np.zeros(operands.tensor.shape[2])
         with h5py.File(path) as file:
             for start in range(0, file["values"].shape[0], 2**20):
                 part = slice(start, start + 2**20)
@@ -150,8 +150,8 @@ def _body() -> Any:
     return body
 
 
-def _bincounts(held: Held) -> Call:
-    j, values, size = held.tensor.arrays["indices_1"], held.tensor.values, held.tensor.shape[1]
+def _bincounts(operands: Operands) -> Call:
+    j, values, size = operands.tensor.arrays["indices_1"], operands.tensor.values, operands.tensor.shape[1]
 
     def call() -> Any:
         largest = np.zeros(size)
@@ -165,7 +165,7 @@ def rows(n: int) -> list[Row]:
     scipy, graphblas = peers.scipy_csr, peers.graphblas_csr
     product = {"scipy": _of(scipy, lambda m, x: m @ x), "torch": _of(peers.torch_csr, _torch_product)}
     pydata: Maker = _of(bl.to_sparse, lambda t, *_: t.sum(axis=(1, 2)).todense())
-    vector, columns, cube = partial(_matrix, n, 0), partial(_matrix, n, _WIDTH), partial(_cube, n)
+    vector, columns, cube = partial(_matrix, n, 0), partial(_matrix, n, _COLUMNS), partial(_cube, n)
     return [
         Row("SpMV, CSR", vector, lambda h: h.tensor @ h.dense[0],
             product | {"GraphBLAS": _of(graphblas, _graphblas_product)}, headline=True),
@@ -180,5 +180,5 @@ def rows(n: int) -> list[Row]:
         Row("a function of one's own by column, CSR", vector,
             lambda h: bl.foreach(h.tensor, _body(), np.zeros((h.tensor.shape[1], 4))), {"numpy": _bincounts}),
         Row("sum of axes 0 and 1 from HDF5, CSF", partial(_in_file, n), lambda h: bl.reduce(bl.open(h.path), (0, 1)),
-            {"h5py": _by_hand}),
+            {"h5py": _h5py_sums}),
     ]  # fmt: skip

@@ -1,4 +1,4 @@
-"""What the board works on: coordinates of int64, as numpy makes them, in random order; and trees of them."""
+"""The data of the benchmarks: int64 coordinates in random order, and trees of them."""
 
 from __future__ import annotations
 
@@ -26,8 +26,8 @@ class Data(NamedTuple):
 
 @lru_cache(2)
 def draw(kind: str, n: int) -> Data:
-    """n entries. plain: a matrix with ten in a row; cube: rank 3, most fibers have one; skewed: a matrix by Zipf's law,
-    so that many repeat; sorted: the plain ones in order, once each.
+    """n entries. plain: a matrix with ten entries in a row; cube: rank 3, one entry in most fibers; skewed: a matrix by
+    Zipf's law, with many duplicates; sorted: the unique plain entries in order.
     """
     if kind == "sorted":
         columns, values = tree("CSR", n).unpack()
@@ -49,7 +49,7 @@ def zipf(generator: np.random.Generator, side: int, n: int, exponent: float = 1.
 
 @lru_cache(3)
 def tree(format: str, n: int) -> Tensor:
-    """The entries packed: the cube where the format has three levels."""
+    """The packed entries: those of the cube for CSF, otherwise the plain ones."""
     return packed(draw("cube" if format == CSF else "plain", n), format)
 
 

@@ -1,5 +1,5 @@
-"""A CSR matrix written and read. All write through to the disk and replace a file atomically, as ours does, and read
-from the page cache.
+"""A CSR matrix written and read. All libraries flush to the disk, replace files atomically, and read from the page
+cache.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from .row import Call, Maker, Row
 
 
 class Ours(NamedTuple):
-    """A tensor, and where we have written it."""
+    """A tensor, and the path that it is written to."""
 
     path: Path
     tensor: Tensor
@@ -35,16 +35,14 @@ class Ours(NamedTuple):
 
 
 class Store(NamedTuple):
-    """How a peer stores the same."""
+    """The functions of a peer that save and load the matrix."""
 
     path: Path
     save: Call
     load: Call
 
     def write(self) -> None:
-        """Save and synchronize. A file then takes the place of the file before, since ours does so, too: whoever writes
-        into the old file loses both when the machine stops. A folder is written where the old one was.
-        """
+        """Save and synchronize. A file replaces the old file by a rename, as in this package; a folder does not."""
         self.save()
         for place in [self.path, *self.path.rglob("*")]:
             _synchronize(place)
@@ -88,7 +86,7 @@ def _made(suffix: str, n: int, folder: Path) -> Ours:
 
 
 def _h5py(ours: Ours) -> Store:
-    """In the layout of the file that we wrote."""
+    """Functions of h5py, with the layout of the file of this package."""
     path = ours.path.with_name("h5py.h5")
     with h5py.File(ours.path) as file:
         keys = "chunks", "compression", "shuffle", "fletcher32"
@@ -107,7 +105,7 @@ def _h5py(ours: Ours) -> Store:
 
 
 def _zarr(ours: Ours) -> Store:
-    """In the layout of the store that we wrote."""
+    """Functions of zarr, with the layout of the store of this package."""
     path = ours.path.with_name("zarr.zarr")
     keys = "chunks", "shards", "compressors"
     group = zarr.open_group(ours.path, mode="r")
@@ -126,7 +124,7 @@ def _zarr(ours: Ours) -> Store:
 
 
 def _binsparse(ours: Ours) -> Store:
-    """In its only layout; it checks nothing."""
+    """Functions of binsparse-python, with its only layout and without checks."""
     import binsparse
 
     path = ours.path.with_stem("binsparse")

@@ -25,7 +25,7 @@ class Pair(NamedTuple):
 
 
 def _pair(format: str, n: int, _: Path) -> Pair:
-    """The second has the same rows, in another order, so that few cells are in both."""
+    """Two tensors with the same rows in another order, so that few cells are stored in both."""
     data = draw("cube" if format == CSF else "plain", n)
     data = data._replace(shape=(max(data.shape),) * len(data.shape))
     coords = [data.coords[0][::-1], *data.coords[1:]]
@@ -33,7 +33,7 @@ def _pair(format: str, n: int, _: Path) -> Pair:
 
 
 def _stencil(n: int, _: Path) -> Pair:
-    """Ten diagonals, and ten others of which seven are the same."""
+    """Two matrices of ten diagonals, seven of them in common."""
     rows = max(n // 10, 20)
     made = []
     for first in (-5, -2):
@@ -45,14 +45,14 @@ def _stencil(n: int, _: Path) -> Pair:
 
 
 def _bitmaps(n: int, folder: Path) -> Pair:
-    """One cell in five."""
+    """Two bitmaps with a density of 20 %."""
     side, generator = max(int((5 * n) ** 0.5), 4), np.random.default_rng(0)
     cells = (generator.integers(1, 9, (side, side)) * (generator.random((side, side)) < 0.2) for _ in range(2))
     return Pair(*(bl.pack_dense(x.astype(np.float64), "dense, bitmap") for x in cells))
 
 
 def _both(make: Callable[[Tensor], Any], operation: Callable[[Any, Any], Any]) -> Maker:
-    """The operation on what a library holds."""
+    """The operation on two tensors of a library."""
 
     def made(pair: Pair) -> Call:
         a, b = map(make, pair)

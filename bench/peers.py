@@ -1,4 +1,4 @@
-"""What a user would pick instead. A maker takes the data and makes what is timed, or raises ImportError."""
+"""The same operations with other libraries. A maker returns the timed call for the data, or raises ImportError."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from .row import Call, Maker
 
 
 def on(make: Callable[[Any], Any], operation: Callable[[Any], Any]) -> Maker:
-    """The operation on what is made of the data beforehand."""
+    """The operation on an object that `make` makes before the timing."""
     return lambda data: partial(operation, make(data))
 
 
 def directly(operation: Callable[[Any], Any]) -> Maker:
-    """The operation on the data themselves."""
+    """The operation on the data."""
     return lambda data: partial(operation, data)
 
 
 def using(library: str, operation: Callable[[Any, Any], Any], make: Callable[[Any], Any] = lambda data: data) -> Maker:
-    """The operation with a library, on what is made of the data."""
+    """The operation with a library, on an object that `make` makes before the timing."""
     return lambda data: partial(operation, importlib.import_module(library), make(data))
 
 
@@ -34,13 +34,13 @@ def using(library: str, operation: Callable[[Any, Any], Any], make: Callable[[An
 
 
 def numpy_argsort(data: Data) -> list[Any]:
-    """Sorted by a linear key; what repeats is not summed, in favour of the peer."""
+    """Entries sorted by a linear key. Duplicates are not summed, which favours the peer."""
     order = np.argsort(np.ravel_multi_index(data.coords, data.shape))
     return [x[order] for x in data.arrays]
 
 
 def polars_sort(data: Data) -> Call:
-    """Not summed either."""
+    """Sorted entries. Duplicates are not summed."""
     import polars
 
     names = [f"i{k}" for k in range(len(data.shape))]
@@ -82,7 +82,7 @@ SORTING: dict[str, Maker] = {
 SORTING_MATRICES = SORTING | {"scipy": on(scipy_coo, lambda m: m.tocsr()), "GraphBLAS": graphblas_build}
 
 
-# Matrices by row, around the arrays of a CSR tensor
+# Matrices that share the arrays of a CSR tensor
 
 
 def parts(tensor: Tensor) -> tuple[Any, Any, Any]:
@@ -104,7 +104,7 @@ def graphblas_csr(tensor: Tensor) -> Any:
 
 def graphblas_from_dense(graphblas: Any, dense: Any) -> Any:
     matrix = graphblas.Matrix.from_dense(dense, missing_value=0)
-    matrix.ss.config["sparsity_control"] = "sparse"  # else it stays dense where that is smaller
+    matrix.ss.config["sparsity_control"] = "sparse"  # otherwise it stays dense if that is smaller
     return matrix
 
 
@@ -116,7 +116,7 @@ def torch_csr(tensor: Tensor) -> Any:
 
 
 def scipy_check(tensor: Tensor) -> None:
-    matrix = scipy_csr(tensor)  # a new one each time, for it remembers what it found
+    matrix = scipy_csr(tensor)  # a new one each time, because scipy caches the result
     matrix.check_format(full_check=True)
     assert matrix.has_canonical_format
 
@@ -135,7 +135,7 @@ def listed(tensor: Tensor) -> Data:
 
 
 def widened(coords: Any) -> list[Any]:
-    """As int64, which `unpack` gives."""
+    """Coordinates as int64, like those of `unpack`."""
     return [x.astype(np.int64) for x in coords]
 
 
@@ -152,7 +152,7 @@ def numpy_list(tensor: Tensor) -> Any:
 
 
 def numpy_check(tensor: Tensor) -> None:
-    """Of a tree in which each level has one dimension."""
+    """Check a tree whose levels have one dimension each."""
     for level, size in enumerate(tensor.shape):
         indices, pointers = (tensor.arrays.get(f"{name}_{level}") for name in ("indices", "pointers_to"))
         if indices is None:

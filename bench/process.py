@@ -1,4 +1,4 @@
-"""What is paid once in each process, and in each call."""
+"""Fixed costs of a process and of a call."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ i, j = (generator.integers(0, 1000, 1000, numpy.int32) for _ in range(2))
 _PACK = _DRAW + "from binsparse_levels import pack; pack([i, j], i, (1000, 1000), 'CSR', duplicates='sum')"
 _SCIPY = _DRAW + "from scipy.sparse import coo_array; coo_array((i, (i, j)), (1000, 1000)).tocsr()"
 
-_SMALL, _CALLS = 100, 200  # entries, and calls in a timing
+_FEW_ENTRIES, _CALLS_PER_TIMING = 100, 200
 
 
 def rows() -> list[Row]:
@@ -30,13 +30,13 @@ def rows() -> list[Row]:
     return [
         _process("start-up, import", _IMPORT, "import scipy.sparse"),
         _process("start-up, import and pack", _PACK, _SCIPY),
-        Row("pack CSR, 100 entries", lambda _: draw("plain", _SMALL), lambda data: packed(data, "CSR"), few,
-            calls=_CALLS),
+        Row("pack CSR, 100 entries", lambda _: draw("plain", _FEW_ENTRIES), lambda data: packed(data, "CSR"), few,
+            calls=_CALLS_PER_TIMING),
     ]  # fmt: skip
 
 
 def _process(name: str, ours: str, scipy: str) -> Row:
-    """New processes that run this code."""
+    """A row that runs code in new processes."""
 
     def peer(_: Path) -> Callable[[], None]:
         importlib.import_module("scipy")
@@ -47,6 +47,6 @@ def _process(name: str, ours: str, scipy: str) -> Row:
 
 
 def _run(code: str) -> None:
-    # The first run leaves compiled modules, as an installer does for the peers, also where the shell forbids that.
+    # The first run writes compiled modules, as installers do for the peers, even if the shell disables that.
     settings = environment() | {"PYTHONDONTWRITEBYTECODE": ""}
     subprocess.run([sys.executable, "-c", code], check=True, env=settings)

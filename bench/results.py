@@ -1,4 +1,4 @@
-"""The processor that the board runs on, and what the board has found on each: a file of JSON, and a page of all."""
+"""The processor, and the stored results of each processor: a JSON file for each, and a page of all."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from typing import Any
 
 FOLDER = Path(__file__).parent / "results"
 PAGE = "README.md"
-# Virtual machines hide the name of the product, and show the family and the model. Models in order, None for all.
+# Virtual machines hide the product name, but show the family and the model. None: all models of the family.
 _GENERATIONS = {
     ("AuthenticAMD", 26): {None: "Zen 5"},
     ("AuthenticAMD", 25): {17: "Zen 4", 1: "Zen 3"},
@@ -28,7 +28,7 @@ _GENERATIONS = {
 
 
 def processor() -> str:
-    """Its model and its generation, as far as they are known.
+    """The model and the generation of the processor, if they are known.
 
     >>> processor()  # doctest: +SKIP
     'AMD EPYC (Zen 4)'
@@ -43,7 +43,7 @@ def processor() -> str:
 
 
 def slug(name: str) -> str:
-    """The name of a processor's file.
+    """The file name for a processor.
 
     >>> slug("Intel Xeon (Emerald Rapids)")
     'intel-xeon-emerald-rapids'
@@ -52,7 +52,7 @@ def slug(name: str) -> str:
 
 
 def _cpuinfo() -> dict[str, str]:
-    """What Linux says of the first processor."""
+    """The first processor in /proc/cpuinfo."""
     try:
         lines = Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace").partition("\n\n")[0].splitlines()
     except OSError:
@@ -61,14 +61,14 @@ def _cpuinfo() -> dict[str, str]:
 
 
 def head(entries: int) -> dict[str, Any]:
-    """What is kept beside the rows. A plus marks a commit from which files differ."""
+    """The facts that are stored with the rows."""
     command = ["git", "show", "-s", "--format=%h, %as", "HEAD"]
     run = subprocess.run(command, cwd=FOLDER.parent, capture_output=True, text=True, check=False)
     return {"processor": processor(), "cores": os.cpu_count(), "commit": run.stdout.strip(), "entries": entries}
 
 
 def keep(found: dict[str, Any], folder: Path) -> Path:
-    """Write the file of this processor, in which rows that were not measured now stay, and the page."""
+    """Write the file of this processor and the page. Earlier results of other rows are kept."""
     path = folder / f"{slug(found['processor'])}.json"
     found = {**found, "rows": earlier(folder) | found["rows"]}
     folder.mkdir(parents=True, exist_ok=True)
@@ -78,7 +78,7 @@ def keep(found: dict[str, Any], folder: Path) -> Path:
 
 
 def as_text(found: Mapping[str, Any]) -> str:
-    """JSON with a line for each row, so that changes are seen line by line."""
+    """JSON with a line for each row, for readable diffs."""
     lines = [f"{json.dumps(key)}: {json.dumps(value)}" for key, value in found.items() if key != "rows"]
     rows = ",\n".join(
         f"{json.dumps(name, ensure_ascii=False)}: {json.dumps(row)}" for name, row in found["rows"].items()
@@ -92,13 +92,13 @@ def kept(folder: Path = FOLDER) -> list[dict[str, Any]]:
 
 
 def earlier(folder: Path = FOLDER) -> dict[str, dict[str, Any]]:
-    """The rows that are kept of this processor, by name."""
+    """The stored rows of this processor, by name."""
     path = folder / f"{slug(processor())}.json"
     return dict(json.loads(path.read_text(encoding="utf-8"))["rows"]) if path.exists() else {}
 
 
 def page(processors: Sequence[Mapping[str, Any]]) -> Iterable[str]:
-    """All processors side by side, for people."""
+    """A page that compares all processors."""
     yield from ("# Results by processor", "", "`python -m bench --keep` writes this page.", "")
     for number, one in enumerate(processors, 1):
         yield f"{number}. {one['processor']}, {one['cores']} cores; commit {one['commit']}; {one['entries']:,} entries."

@@ -1,4 +1,4 @@
-"""What a row of the board is."""
+"""The record of a row of the benchmarks."""
 
 from __future__ import annotations
 
@@ -8,17 +8,17 @@ from pathlib import Path
 from typing import Any
 
 Call = Callable[[], Any]
-Maker = Callable[[Any], Call]  # takes the data and makes what is timed, or raises ImportError
+Maker = Callable[[Any], Call]  # takes the data and returns the timed call, or raises ImportError
 
 OURS, BEFORE = "ours", "before"
 
 
 @dataclass(frozen=True)
 class Row:
-    """One operation. make: the data, in a folder that lasts as long as they; ours: the operation on them.
+    """One operation. make: makes the data, with a folder for files; ours: the operation on the data.
 
-    peers: what a user would pick instead. headline: whether it is one of the six that must stay fast.
-    waits: whether waiting, for a disk or a process, is a part of it. calls: in each timing.
+    peers: the same with other libraries. headline: True for the six that must stay fast. waits: True if it includes
+    waiting for a disk or a process. calls: the number of calls in each timing.
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""Entries, rows and blocks of a CSR matrix, in memory and in an opened file. What a peer copies, ours is loaded."""
+"""Entries, rows and blocks of a CSR matrix, in memory and in a file. Views are loaded if the peer copies."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from . import peers
 from .data import tree
 from .row import Maker, Row
 
-_CALLS, _OPENED = 1000, 100  # in each timing of what takes microseconds, in memory and in a file
-_FEW = 10  # rows of a slice
+_CALLS_IN_MEMORY, _CALLS_IN_FILE = 1000, 100  # in each timing
+_SLICE_ROWS = 10
 
 
 class Queries(NamedTuple):
-    """A matrix, and what is asked of it: coordinates of entries and others, and where ranges of rows begin."""
+    """A matrix, coordinates of stored and other cells, and the first rows of slices."""
 
     tensor: Tensor
     rows: Any
@@ -38,7 +38,7 @@ def _made(n: int, suffix: str, folder: Path) -> Queries:
     (i, j), _ = tensor.unpack()
     some = generator.integers(0, len(i), n // 20)
     rows, columns = (generator.integers(0, size, n // 20) for size in tensor.shape)
-    starts = generator.integers(0, max(tensor.shape[0] - _FEW, 1), _CALLS).tolist()
+    starts = generator.integers(0, max(tensor.shape[0] - _SLICE_ROWS, 1), _CALLS_IN_MEMORY).tolist()
     path = folder / f"a{suffix}"
     if suffix:
         write(path, tensor)
@@ -46,13 +46,13 @@ def _made(n: int, suffix: str, folder: Path) -> Queries:
 
 
 def _load(tensor: Any) -> Any:
-    """What a peer copies at once."""
+    """Load a view, because the peer copies."""
     return tensor.load() if isinstance(tensor, Tensor) else tensor
 
 
 def _one_by_one(matrix: Any, queries: Queries) -> list[Any]:
-    places = zip(queries.rows[-_CALLS:].tolist(), queries.columns[-_CALLS:].tolist(), strict=True)
-    return [matrix[place] for place in places]
+    cells = zip(queries.rows[-_CALLS_IN_MEMORY:].tolist(), queries.columns[-_CALLS_IN_MEMORY:].tolist(), strict=True)
+    return [matrix[cell] for cell in cells]
 
 
 def _many(matrix: Any, queries: Queries) -> Any:
@@ -71,7 +71,7 @@ def _column(matrix: Any, queries: Queries) -> Any:
     return _load(matrix[:, matrix.shape[1] // 2])
 
 
-_QUESTIONS: dict[str, Callable[[Any, Queries], Any]] = {
+_SELECTIONS: dict[str, Callable[[Any, Queries], Any]] = {
     "one entry, 1,000 times": _one_by_one,
     "a tenth as many entries": _many,
     "one row, 1,000 times": _single_rows,
@@ -81,19 +81,21 @@ _QUESTIONS: dict[str, Callable[[Any, Queries], Any]] = {
 
 
 def _from_file(path: Path, queries: Queries) -> float:
-    """Open a file, and sum the values of ten rows from each of a hundred places."""
+    """Open a file and sum the values of a hundred slices of ten rows."""
     tensor = binsparse_levels.open(path)
-    return float(sum(tensor[start : start + _FEW].load().values.sum() for start in queries.starts[:_OPENED]))
+    return float(
+        sum(tensor[start : start + _SLICE_ROWS].load().values.sum() for start in queries.starts[:_CALLS_IN_FILE])
+    )
 
 
-def _by_hand(opened: Callable[[Path], Any], queries: Queries) -> Callable[[], float]:
-    """The same with three arrays of a library."""
+def _with_arrays(opened: Callable[[Path], Any], queries: Queries) -> Callable[[], float]:
+    """The same with the three arrays of a group."""
 
     def read() -> float:
         group, total = opened(queries.path), 0.0
         pointers, indices, values = (group[name] for name in ("pointers_to_1", "indices_1", "values"))
-        for start in queries.starts[:_OPENED]:
-            bounds = pointers[start : start + _FEW + 1]
+        for start in queries.starts[:_CALLS_IN_FILE]:
+            bounds = pointers[start : start + _SLICE_ROWS + 1]
             indices[int(bounds[0]) : int(bounds[-1])]
             total += values[int(bounds[0]) : int(bounds[-1])].sum()
         return total
@@ -108,17 +110,17 @@ def rows(n: int) -> list[Row]:
     }
     opened = [
         Row(
-            f"open {name}, {_FEW} rows, {_OPENED} times",
+            f"open {name}, {_SLICE_ROWS} rows, {_CALLS_IN_FILE} times",
             partial(_made, n, {"HDF5": ".h5", "Zarr": ".zarr"}[name]),
             lambda queries: _from_file(queries.path, queries),
-            {peer: partial(_by_hand, opener)},
+            {peer: partial(_with_arrays, opener)},
             headline=True,
         )
         for name, (peer, opener) in openers.items()
     ]
-    return [*(_in_memory(f"select {name}", n, ask) for name, ask in _QUESTIONS.items()), *opened]
+    return [*(_in_memory(f"select {name}", n, select) for name, select in _SELECTIONS.items()), *opened]
 
 
-def _in_memory(name: str, n: int, ask: Callable[[Any, Queries], Any]) -> Row:
-    scipy: Maker = lambda queries: partial(ask, peers.scipy_csr(queries.tensor), queries)  # noqa: E731
-    return Row(name, partial(_made, n, ""), lambda queries: ask(queries.tensor, queries), {"scipy": scipy})
+def _in_memory(name: str, n: int, select: Callable[[Any, Queries], Any]) -> Row:
+    scipy: Maker = lambda queries: partial(select, peers.scipy_csr(queries.tensor), queries)  # noqa: E731
+    return Row(name, partial(_made, n, ""), lambda queries: select(queries.tensor, queries), {"scipy": scipy})

@@ -1,4 +1,4 @@
-"""Long tables with labels: from rows to a tensor, beside the grouping of polars; and builds of Parquet files."""
+"""Tables with labels: conversion to a tensor, compared with grouping in polars, and builds from Parquet files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def rows(n: int) -> list[Row]:
 
 @lru_cache(1)
 def _table(n: int) -> Any:
-    """A table of Arrow with zipfian users, countries and items."""
+    """An Arrow table with Zipf-distributed users, countries and items."""
     import pyarrow
 
     generator = np.random.default_rng(0)
@@ -69,7 +69,7 @@ def _built(path: Path) -> None:
 
 
 def _sorted(path: Path) -> Call:
-    """Grouped, sorted and written as Parquet."""
+    """Group, sort and write as Parquet."""
     import polars
 
     grouped = polars.scan_parquet(path).group_by(_DIMS).agg(polars.col("value").sum()).sort(_DIMS)

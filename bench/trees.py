@@ -66,7 +66,7 @@ def _turned(tensor: Tensor) -> Data:
 
 
 def _dense(n: int) -> Any:
-    """A dense matrix of four cells for each of n entries, of which one in ten is not zero."""
+    """A dense matrix of 4 n cells. One cell in ten is not zero."""
     generator = np.random.default_rng(0)
     shape = max(n // 2500, 4), 10_000
     return np.where(generator.random(shape, np.float32) < _DENSITY, generator.integers(1, 100, shape), 0.0)

@@ -1,13 +1,13 @@
 """Sparse tensors of any rank as trees of levels, stored in the Binsparse format.
 
-The public names stand in `__init__.pyi`. Each is imported on first use, so that importing the package loads only numpy.
+`__init__.pyi` lists the public names. Each is imported on first use, so that importing the package loads only numpy.
 """
 
 import importlib
 import os
 from typing import Any
 
-from .tensors import above
+from .tensors import late_imports
 
 
 def _homes() -> dict[str, str]:
@@ -33,15 +33,17 @@ def __dir__() -> list[str]:
     return [*__all__, "open", "__version__", "__all__", "__doc__", "__path__"]
 
 
-# What tensors ask of the rooms above theirs beside public names.
-_ASKED = {
+# Functions of higher layers that tensors call and that are not public.
+_INTERNAL = {
     "draw": "looking.drawing", "html_of": "looking.drawing", "report_on": "looking.report",
     "product": "compute", "calculate": "compute", "data_array": "interop.xarray",
 }  # fmt: skip
 
 
 def _find(name: str) -> Any:
-    return getattr(importlib.import_module(f"{__name__}.{_ASKED[name]}"), name) if name in _ASKED else __getattr__(name)
+    if name not in _INTERNAL:
+        return __getattr__(name)
+    return getattr(importlib.import_module(f"{__name__}.{_INTERNAL[name]}"), name)
 
 
-above.register(_find, _HOMES)
+late_imports.register(_find, _HOMES)

@@ -1,7 +1,7 @@
-"""Arrays of one dimension that are not in memory.
+"""One-dimensional arrays that are not in memory.
 
-A `LazyArray` is read, decoded or made where it is sliced; `lazy`, `cut` and `repeated` make one. A `Pieces` is an array
-that is still to be written, from its beginning to its end.
+A `LazyArray` is read, decoded or made when it is sliced; `lazy`, `cut` and `repeated` make one. A `Pieces` is an array
+that is to be written, from its beginning to its end.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from .limits import INT64_MAX
 # Reads the items start … stop - 1 of an array, as a copy. Precondition: 0 <= start <= stop <= length.
 Parts: TypeAlias = Callable[[int, int], Array]
 
-# Bytes that an array takes where it is stored, or a function that counts them.
+# The number of stored bytes of an array, or a function that counts them.
 Size: TypeAlias = int | Callable[[], int]
 
-_AT_ONCE = 2**16  # items that are in memory while an order is checked
-_GAP = 2**12  # bytes: items that are closer to each other are read at once
+_MAX_ITEMS_CHECKED = 2**16  # in memory while an order is checked
+_MAX_GAP_BYTES = 2**12  # between items that one read covers
 
 
 class Sliceable(Protocol):
@@ -42,12 +42,12 @@ class Sliceable(Protocol):
 
 
 class LazyArray:
-    """An array whose items are read at a slice, an integer or positions, when they are asked for. No item is kept.
+    """An array whose items are read when it is indexed with a slice, an integer or positions. No item is cached.
 
-    shape: its length. An array of several dimensions has all their sizes here, and cannot be sliced. nbytes: the bytes
-    that the array takes where it is stored. chunk: so many items, from multiples of it on, cost as much to read as one.
-    part: reads the items start … stop - 1, for 0 <= start < stop <= length. keep: an object that lives as long as the
-    array, which must not refer to the array.
+    shape: its length, or all sizes of an array of several dimensions, which cannot be sliced. nbytes: the number of
+    stored bytes. chunk: the number of items that are read together, starting at multiples of it. part: reads the items
+    start … stop - 1, for 0 <= start < stop <= length. keep: an object that lives as long as the array, and must not
+    refer to it.
     """
 
     chunk = 1
@@ -68,15 +68,15 @@ class LazyArray:
         return self._nbytes if isinstance(self._nbytes, int) else self._nbytes()
 
     def at(self, positions: Array) -> Array:
-        """The items at positions in range. Items that are close to each other are read at once, with those between."""
+        """The items at positions in range. Items that are close to each other are read together, with those between."""
         if self._at is not None:
             return self._at(positions)
-        apart = np.diff(positions)
-        if (apart < 0).any():
+        gaps = np.diff(positions)
+        if (gaps < 0).any():
             ascending, inverse = np.unique(positions, return_inverse=True)
             return self.at(ascending)[inverse]
-        far = np.diff(positions // self.chunk) > 0 if self.chunk > 1 else apart > _GAP // self.dtype.itemsize
-        cuts = [0, *(np.flatnonzero(far) + 1).tolist(), len(positions)]
+        wide = np.diff(positions // self.chunk) > 0 if self.chunk > 1 else gaps > _MAX_GAP_BYTES // self.dtype.itemsize
+        cuts = [0, *(np.flatnonzero(wide) + 1).tolist(), len(positions)]
         items = np.empty(len(positions), self.dtype)
         for begin, end in itertools.pairwise(cuts) if len(positions) else ():
             first = int(positions[begin])
@@ -84,9 +84,9 @@ class LazyArray:
         return items
 
     def ascends(self, start: int, stop: int) -> bool:
-        """Whether no item of start … stop - 1 is less than the one before it. Items are read once, and not kept."""
+        """Return True if the items start … stop - 1 ascend. They are read once, and the result is cached."""
         if (start, stop) not in self._ascending:
-            step = max(_AT_ONCE, self.chunk)
+            step = max(_MAX_ITEMS_CHECKED, self.chunk)
             for first in range(start // step * step, stop, step):
                 items = self[max(first - 1, start) : min(first + step, stop)]
                 if (items[1:] < items[:-1]).any():
@@ -95,7 +95,7 @@ class LazyArray:
         return True
 
     def close(self) -> None:
-        """Refuse all reading from now on: the file is closed."""
+        """Refuse all further reads, because the file is closed."""
         self._closed = True
 
     def verify(self) -> None:
@@ -104,7 +104,7 @@ class LazyArray:
             self._verify()
 
     def mapped(self, change: Callable[[Array], Array], dtype: np.dtype[Any] | None = None, parts: int = 1) -> LazyArray:
-        """The array with `change` applied to what is read. It makes an item of `dtype` of each `parts` items.
+        """The array with `change` applied to its items. It maps `parts` items to one of `dtype`.
 
         >>> lazy(6, np.dtype(int), np.arange).mapped(lambda x: x.reshape(-1, 2).sum(1), parts=2)[1:].tolist()
         [5, 9]
@@ -134,13 +134,13 @@ class LazyArray:
         if not isinstance(key, slice):
             item = range(self.shape[0])[key]
             return self.part(item, item + 1)[0]  # type: ignore[no-any-return]
-        wanted = range(self.shape[0])[key]
-        if not wanted:
+        selected = range(self.shape[0])[key]
+        if not selected:
             return np.empty(0, self.dtype)
-        if wanted.step == 1:
-            return self.part(wanted.start, wanted.stop)
-        start, stop = sorted((wanted[0], wanted[-1]))
-        return self.part(start, stop + 1)[:: wanted.step]
+        if selected.step == 1:
+            return self.part(selected.start, selected.stop)
+        start, stop = sorted((selected[0], selected[-1]))
+        return self.part(start, stop + 1)[:: selected.step]
 
 
 def lazy(
@@ -155,7 +155,7 @@ def lazy(
 ) -> LazyArray:
     """An array that a function reads.
 
-    at: reads the items at positions, where ranges would cost more. nbytes, chunk: as for LazyArray.
+    at: reads the items at positions, if that is faster than reading ranges. nbytes, chunk: as for LazyArray.
 
     >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
     >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist(), int(squares[-1])
@@ -166,13 +166,13 @@ def lazy(
     return array
 
 
-def apart(array: Array, copy: bool = True) -> Array:
-    """The array, or a copy if somebody may still write to it. Kernels index memory with what stands in arrays.
+def copy_if_writable(array: Array, copy: bool = True) -> Array:
+    """The array, or a copy if it is writable. Kernels index memory with the items of index arrays.
 
-    copy: False leaves it as it is, for values, which index nothing.
+    copy: False returns the array itself; for values only.
 
     >>> array = np.arange(3)
-    >>> np.shares_memory(array, apart(array))
+    >>> np.shares_memory(array, copy_if_writable(array))
     False
     """
     return np.array(array) if copy and array.flags.writeable else array
@@ -197,7 +197,7 @@ def repeated(array: Sliceable, length: int) -> LazyArray:
 
 
 def repeat_one(values: Array, count: int) -> Array:
-    """The first value `count` times, without memory for more than one; zero where there is none.
+    """The first value `count` times, with memory for one; zeros if the array is empty.
 
     Raises LimitError for more than numpy can count.
     """
@@ -208,9 +208,9 @@ def repeat_one(values: Array, count: int) -> Array:
 
 
 class Pieces(NamedTuple):
-    """An array that is still to be written.
+    """An array that is to be written.
 
-    plan: gives the pieces in order, each time that it is called: the length of a piece, and a function that makes it.
+    plan: each call returns the pieces in order: the length of a piece, and a function that makes it.
     """
 
     length: int
@@ -231,34 +231,34 @@ class Pieces(NamedTuple):
     def regrouped(self, size: int) -> Iterator[Array]:
         """The items in pieces of multiples of `size` items; the last piece may be shorter.
 
-        Pieces that fit are passed on without a copy.
+        Pieces that fit are not copied.
         """
-        held: list[Array] = []
+        pending: list[Array] = []
         count = 0
         for piece in self.each():
             if count:
-                held.append(piece[: -count % size])
-                count += len(held[-1])
-                piece = piece[len(held[-1]) :]
+                pending.append(piece[: -count % size])
+                count += len(pending[-1])
+                piece = piece[len(pending[-1]) :]
                 if count % size:
                     continue
-                yield np.concatenate(held)
-                held, count = [], 0
+                yield np.concatenate(pending)
+                pending, count = [], 0
             whole = len(piece) // size * size
             if whole:
                 yield piece[:whole]
             if whole < len(piece):
-                held, count = [piece[whole:]], len(piece) - whole
-        if held:
-            yield np.concatenate(held)
+                pending, count = [piece[whole:]], len(piece) - whole
+        if pending:
+            yield np.concatenate(pending)
 
     def whole(self) -> Array:
-        """The array in memory; without a copy where it is one piece."""
+        """The array in memory. A single piece is not copied."""
         pieces = list(self.each())
         return pieces[0] if len(pieces) == 1 else np.concatenate([np.empty(0, self.dtype), *pieces])
 
     def mapped(self, change: Callable[[Array], Array], parts: int, dtype: Any) -> Pieces:
-        """The array with `change` applied to each piece. It gives `parts` items of `dtype` for each item."""
+        """The array with `change` applied to each piece. It maps each item to `parts` items of `dtype`."""
         return Pieces(
             self.length * parts,
             dtype,
@@ -267,7 +267,7 @@ class Pieces(NamedTuple):
 
 
 def in_pieces(array: Sliceable, size: int) -> Pieces:
-    """A lazy array to be written, `size` items at a time.
+    """A lazy array, to be written in pieces of `size` items.
 
     >>> [piece.tolist() for piece in in_pieces(np.arange(5), 2).each(2)]
     [[2, 3], [4]]

@@ -31,11 +31,11 @@ _JSON = flag("--json", "print one JSON object, also for an error")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run one command and return its exit status. Raises SystemExit for words that are no command.
+    """Run one command and return its exit status. Raises SystemExit for a wrong command line.
 
     Parameters
     ----------
-    arguments: the words of the command line; those of the process by default.
+    arguments: the arguments of the command line; by default those of the process.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):
@@ -56,7 +56,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
             sys.stdout.flush()
         except (WrongCall, OptionError, FormatError, PathExistsError, IndexError) as error:
             return fail(error, WRONG_CALL, json=as_json)
-        except BrokenPipeError:  # the reader of our output has closed the pipe
+        except BrokenPipeError:  # the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
         except (BinsparseError, OSError) as error:
@@ -72,7 +72,7 @@ class _Parser(argparse.ArgumentParser):
 
 
 def _parsed(words: Sequence[str], as_json: bool) -> argparse.Namespace:
-    """The arguments. Says what is wrong with them and raises SystemExit, as argparse does."""
+    """The parsed arguments. Prints errors and raises SystemExit, like argparse."""
     try:
         return _parser().parse_args(words)
     except WrongCall as error:
@@ -99,7 +99,7 @@ def _completion(options: argparse.Namespace) -> int:
     try:
         import shtab
     except ImportError:
-        raise WrongCall("completion needs shtab; pip install 'binsparse-levels[cli]'") from None
+        raise WrongCall("completion requires shtab; pip install 'binsparse-levels[cli]'") from None
     print(shtab.complete(_parser(), options.shell))
     return OK
 
@@ -112,7 +112,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     **showing.COMMANDS,
     **warming.COMMANDS,
     "completion": (
-        _completion, "print a script that completes commands and options, for a shell to load",
+        _completion, "print a completion script of commands and options for a shell",
         argument("shell", "bash, zsh or tcsh", choices=["bash", "zsh", "tcsh"]),
     ),
 }  # fmt: skip

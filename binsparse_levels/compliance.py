@@ -35,7 +35,7 @@ Program: TypeAlias = Callable[[], int]
 
 
 def _program(work: Callable[..., None]) -> Program:
-    """Make a console script that takes the parameters of a function from the command line."""
+    """Make a console script whose arguments are the parameters of a function."""
     names = inspect.signature(work).parameters
 
     @functools.wraps(work)
@@ -56,20 +56,20 @@ def _program(work: Callable[..., None]) -> Program:
 
 @_program
 def npy_to_binsparse(tensor_path: str, pattern_path: str, fill_path: str, header_path: str, out: str) -> None:
-    """Store the cells that the pattern marks, in the format that the header names. Other fields are kept."""
+    """Store the cells that the pattern marks, in the format of the header. Other fields of the header are kept."""
     dense, pattern, fill = (np.load(path, allow_pickle=False) for path in (tensor_path, pattern_path, fill_path))
     with open(header_path, encoding="utf-8") as file:
-        asked = json.load(file)
+        template = json.load(file)
     if pattern.shape != dense.shape or fill.size != 1:
         raise ValueError("expected a pattern of the shape of the tensor, and a single fill value")
-    format = _format(asked)
+    format = _format(template)
     pattern = pattern.astype(bool)
     coords = np.nonzero(pattern) if dense.ndim else ()
     tensor = pack(coords, dense[pattern], dense.shape, format)
     if len(tensor.values) != np.count_nonzero(pattern):
         what = f"leaves cells of the dense levels of {format} empty; mark them, or choose another format"
         raise FormatError(Problem("pattern", what))
-    types = asked.get("data_types", {})
+    types = template.get("data_types", {})
     stored_fill = fill.reshape(1)
     arrays: dict[str, Array] = {
         name: array.astype(np.uint64 if name.startswith("pointers") else np.int64)
@@ -82,16 +82,16 @@ def npy_to_binsparse(tensor_path: str, pattern_path: str, fill_path: str, header
         if name in types:
             data_type = parse_dtype(types[name], f"data_types.{name}")
         if data_type.iso and len(array) and not bool(np.all((array == array[0]) | (array != array))):
-            raise FormatError(Problem(name, "is not iso: its values differ; leave out iso[…] in data_types"))
+            raise FormatError(Problem(name, "is not iso: its values differ; omit iso[…] in data_types"))
         data_types[name] = str(data_type)
         encoded[name] = encode(array, data_type)
     header: dict[str, Any] = {
         "version": "0.1.0",
-        "format": asked["format"],
+        "format": template["format"],
         "shape": list(dense.shape),
         "number_of_stored_values": len(tensor.values),
         "fill": True,
-        **asked,
+        **template,
     }
     header["data_types"] = {**data_types, **types}
     write_arrays(out, {"binsparse": header}, encoded, overwrite=True)

@@ -1,4 +1,4 @@
-"""Faults as data, each with its place, and the family of exceptions that carries them."""
+"""Problems with their locations, and the exceptions that contain them."""
 
 import contextlib
 import functools
@@ -10,17 +10,17 @@ from dataclasses import dataclass
 from types import FunctionType, SimpleNamespace, UnionType
 from typing import Any, TypeVar
 
-_LONGEST = 900  # characters of what a problem says
+_MAX_CHARACTERS = 900  # of the text of a problem
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One fault and its place.
+    """One fault and its location.
 
     Parameters
     ----------
-    path: the place, such as `custom.level.rank` or `indices_1[1234]`; may be empty.
-    message: the fault, and the remedy where there is one.
+    path: the location, such as `custom.level.rank` or `indices_1[1234]`; may be empty.
+    message: the fault, and the remedy if there is one.
 
     >>> print(Problem("indices_1[3]", "7 is outside dimension 1 of size 5"))
     indices_1[3]: 7 is outside dimension 1 of size 5
@@ -31,20 +31,20 @@ class Problem:
 
     def __str__(self) -> str:
         text = f"{self.path}: {self.message}" if self.path else self.message
-        if len(text) > _LONGEST:  # the place stands at the beginning, the remedy at the end
-            text = f"{text[: _LONGEST * 2 // 3]} … {text[-_LONGEST // 3 :]}"
+        if len(text) > _MAX_CHARACTERS:  # the location is at the beginning, the remedy at the end
+            text = f"{text[: _MAX_CHARACTERS * 2 // 3]} … {text[-_MAX_CHARACTERS // 3 :]}"
         if text.isprintable():
             return text
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # a terminal obeys control characters
+        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # a terminal executes control characters
 
 
-_LISTED = 9  # faults in a message
+_MAX_LISTED = 9  # problems in a message
 
 
 class BinsparseError(ValueError):
     """Base class of all errors of this package.
 
-    `problems` holds every fault, at least one. `str` gives a line for each of the first, ten lines at most.
+    `problems` contains every fault, at least one. `str` has a line for each of the first, at most ten lines.
 
     >>> try:
     ...     pack([[0, 9]], [1.0, 2.0], (5,), "CVEC")
@@ -64,8 +64,8 @@ class BinsparseError(ValueError):
         super().__init__(self.problems)
 
     def __str__(self) -> str:
-        left = len(self.problems) - _LISTED
-        lines = [str(problem) for problem in self.problems[: _LISTED if left > 1 else None]]
+        left = len(self.problems) - _MAX_LISTED
+        lines = [str(problem) for problem in self.problems[: _MAX_LISTED if left > 1 else None]]
         return "\n".join([*lines, f"… and {left:,} more, in the attribute `problems`"] if left > 1 else lines)
 
 
@@ -128,7 +128,7 @@ class LimitError(BinsparseError):
 
 
 class UnsafeError(BinsparseError):
-    """A file asks for an unsafe action, such as following a link out of its folder.
+    """A file requires an unsafe action, such as following a link out of its folder.
 
     >>> import os
     >>> write("linked.bspnpy", pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
@@ -161,7 +161,7 @@ class PathMissingError(ContainerError, FileNotFoundError):
 
 
 class PathExistsError(ContainerError, FileExistsError):
-    """The path exists already, and `overwrite=True` was not passed."""
+    """The path exists, and `overwrite` is False."""
 
 
 class LabelError(BinsparseError, KeyError):
@@ -189,12 +189,12 @@ class OptionError(BinsparseError, TypeError):
 
 
 class PackageMissingError(OptionError, ImportError):
-    """A library that is not installed."""
+    """A library is not installed."""
 
 
 @contextlib.contextmanager
 def needing(extra: str) -> Iterator[None]:
-    """Say how to install the extra of this package that an import within the block misses."""
+    """Raise PackageMissingError if an import in the block fails. The message says how to install the extra."""
     try:
         yield
     except ImportError as error:
@@ -209,22 +209,22 @@ def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
 
 
 # Messages of Python and numpy for sizes that overflow their integers. Smaller sizes raise a MemoryError.
-_BEYOND_COUNTING = (
+_OVERFLOW_MESSAGES = (
     "array is too big", "Maximum allowed", "iterator is too large", "negative dimensions are not allowed", "C ssize_t",
     "index-sized integer",
 )  # fmt: skip
 
 
 def refuse_memory(error: Exception, path: str = "") -> None:
-    """Raise LimitError if `error` means that memory does not suffice; else return."""
-    beyond = isinstance(error, OverflowError | ValueError) and not isinstance(error, BinsparseError)
-    if isinstance(error, MemoryError) or (beyond and any(part in str(error) for part in _BEYOND_COUNTING)):
-        what = f"there is not enough memory: {error}; ask for a smaller part, or give the process more memory"
+    """Raise LimitError if `error` means that there is not enough memory; else return."""
+    overflow = isinstance(error, OverflowError | ValueError) and not isinstance(error, BinsparseError)
+    if isinstance(error, MemoryError) or (overflow and any(part in str(error) for part in _OVERFLOW_MESSAGES)):
+        what = f"there is not enough memory: {error}; request a smaller part, or give the process more memory"
         raise LimitError(Problem(path, what)) from error
 
 
 def _fits(value: Any, hint: Any) -> bool:
-    """Whether an annotation allows the value. What cannot be told is allowed."""
+    """Return False if an annotation does not allow the value; True if that is unknown."""
     kind, parts = typing.get_origin(hint) or hint, typing.get_args(hint)
     if kind in (typing.Union, UnionType):
         return any(_fits(value, part) for part in parts)
@@ -232,7 +232,7 @@ def _fits(value: Any, hint: Any) -> bool:
         return type(value) in map(type, parts)
     if kind in (int, float):
         return hasattr(value, "__index__") or (kind is float and hasattr(value, "__float__"))
-    if parts and hasattr(kind, "__iter__") and not hasattr(kind, "keys"):  # an array is no Sequence, but will do
+    if parts and hasattr(kind, "__iter__") and not hasattr(kind, "keys"):  # an array is not a Sequence, but is accepted
         several = hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0
         return several and not isinstance(value, bytes if str in parts else str | bytes)
     try:
@@ -242,15 +242,15 @@ def _fits(value: Any, hint: Any) -> bool:
 
 
 def _refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, kwargs: Any) -> None:
-    """Raise OptionError if Python or a library raised `error`, and an argument is not what its annotation says."""
-    if isinstance(error, ContainerError) and error.__cause__ is not None:  # what failed while a file was read
+    """Raise OptionError if Python or a library raised `error`, and an argument contradicts its annotation."""
+    if isinstance(error, ContainerError) and error.__cause__ is not None:  # the error of the read
         error = error.__cause__  # type: ignore[assignment]
     if isinstance(error, BinsparseError) or not isinstance(error, TypeError | AttributeError | ValueError | KeyError):
         return
     try:
         signature = inspect.signature(public)
         arguments = signature.bind(*args, **kwargs).arguments
-    except TypeError:  # Python says what is missing or unknown
+    except TypeError:  # the message of Python names missing or unknown arguments
         return
     for name, value in arguments.items():
         parameter = signature.parameters[name]
@@ -259,9 +259,9 @@ def _refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, k
             parameter.VAR_KEYWORD,
         ):
             continue
-        told = SimpleNamespace(__annotations__={name: parameter.annotation})
+        annotated = SimpleNamespace(__annotations__={name: parameter.annotation})
         try:
-            hint = typing.get_type_hints(told, vars(sys.modules[public.__module__]))[name]
+            hint = typing.get_type_hints(annotated, vars(sys.modules[public.__module__]))[name]
         except (NameError, TypeError):  # a name that only type checkers import
             continue
         if not _fits(value, hint):
@@ -280,8 +280,8 @@ Public = TypeVar("Public", bound=Callable[..., Any])
 def within_memory(public: Public) -> Public:
     """Decorate a public function, or all public members of a class.
 
-    They raise LimitError when memory does not suffice, and OptionError where an argument of another type than its
-    annotation made them fail. What works is not refused: arguments are looked at only then.
+    They raise LimitError if there is not enough memory, and OptionError if they failed and the type of an argument
+    contradicts its annotation. Arguments are checked only after a failure, so that calls that work are not refused.
 
     Every public function that allocates has this decorator. No other code handles a lack of memory.
     """

@@ -12,7 +12,7 @@ INT64_MAX = 2**63 - 1
 
 
 def as_integer(value: Any) -> int | None:
-    """An argument as a Python integer, or None. Everything with `__index__` is an integer, except booleans."""
+    """An argument as a Python integer, or None. Objects with `__index__` are integers, except booleans."""
     if type(value) is int:
         return value
     if isinstance(value, bool) or str(getattr(value, "dtype", "")).endswith("bool"):
@@ -24,9 +24,9 @@ def as_integer(value: Any) -> int | None:
 
 
 def as_integers(values: Iterable[Any]) -> tuple[Any, ...]:
-    """The items, with integers as Python integers. Other items are unchanged, for the caller to report.
+    """The items, with integers as Python integers. Other items are unchanged, so that the caller can report them.
 
-    Raises TypeError for what is no sequence of items, and for bytes, whose items would be taken for integers.
+    Raises TypeError for objects that are not iterable, and for bytes, whose items look like integers.
     """
     if isinstance(values, bytes | bytearray | memoryview):
         raise TypeError(f"expected integers, got {type(values).__name__}")
@@ -44,10 +44,10 @@ class Limits:
     ----------
     rank: dimensions of a tensor; numpy's own limit is 64.
     nesting: levels of a tree, and of brackets in JSON.
-    header_bytes: length of the JSON header.
-    array_bytes: size of any array that is read.
-    dense_bytes: size of everything that dense levels make for empty cells: pointers, padding, `to_dense`.
-    cache_bytes: size of the chunks that a tensor opened in an object store keeps in memory. No call exceeds it.
+    header_bytes: bytes of the JSON header.
+    array_bytes: bytes of any array that is read.
+    dense_bytes: bytes of everything that dense levels make for empty cells: pointers, padding, `to_dense`.
+    cache_bytes: bytes of the cached chunks of a tensor opened in an object store. No call exceeds it.
 
     Raises
     ------
@@ -79,11 +79,11 @@ class Limits:
         changed = (f"{x.name}={value}" for x in fields(self) if (value := getattr(self, x.name)) != x.default)
         return f"Limits({', '.join(changed)})"
 
-    def hold(self, limit: str, asked: int, path: str, what: str) -> None:
-        """Raise LimitError if `asked` exceeds the limit of that name."""
+    def hold(self, limit: str, size: int, path: str, what: str) -> None:
+        """Raise LimitError if `size` exceeds the limit of that name."""
         allowed = getattr(self, limit)
-        if asked > allowed:
-            what = f"{what} is {asked}, more than the limit {limit}={allowed}; pass limits=Limits({limit}=…)"
+        if size > allowed:
+            what = f"{what} is {size}, more than the limit {limit}={allowed}; pass limits=Limits({limit}=…)"
             raise LimitError(Problem(path, what))
 
 

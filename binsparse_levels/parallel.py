@@ -1,6 +1,6 @@
 """The number of threads, and two ways to use them. Only kernels, reads and decompression release the GIL.
 
-Threads stay, and wait for the next work. To wake one takes 20 to 50 µs; to start one and end it took 140.
+Threads stay alive and wait for work. Waking a thread takes 20 to 50 µs; starting and ending one took 140 µs.
 """
 
 from __future__ import annotations
@@ -18,28 +18,32 @@ from .system import processors
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-GRAIN = 2**21  # bytes that a thread moves at least: some 100 µs, twice what it takes to wake
+GRAIN = 2**21  # the smallest number of bytes for a thread: about 100 µs, twice the time to wake it
 _threads = processors()
 
 
-class _Here(threading.local):
-    """What holds for this thread alone."""
+class _PerThread(threading.local):
+    """Settings of this thread."""
 
     threads: int | None = None
 
 
-_here = _Here()
+_this_thread = _PerThread()
 
 
 def get_threads() -> int:
     """The number of threads that an operation may use. The default is the number of processors of this process.
 
-    Another thread may change it at any time: a function that needs it twice asks once.
+    Another thread may change it at any time, so a function that uses it twice calls this function once.
+
+    Returns
+    -------
+    int : at least 1.
 
     >>> get_threads() >= 1
     True
     """
-    return _here.threads or _threads
+    return _this_thread.threads or _threads
 
 
 def set_threads(count: int) -> None:
@@ -47,7 +51,7 @@ def set_threads(count: int) -> None:
 
     Parameters
     ----------
-    count: at least 1. Use 1 in programs that distribute the work themselves.
+    count: at least 1. Use 1 in programs that distribute work among processes.
 
     Raises
     ------
@@ -68,26 +72,26 @@ def set_threads(count: int) -> None:
 
 @contextlib.contextmanager
 def using_threads(count: int) -> Iterator[None]:
-    """Use so many threads for what this thread does within the block. Other threads notice nothing."""
-    before, _here.threads = _here.threads, count
+    """Use this number of threads for calls of this thread within the block. Other threads are not affected."""
+    before, _this_thread.threads = _this_thread.threads, count
     try:
         yield
     finally:
-        _here.threads = before
+        _this_thread.threads = before
 
 
 def shares(count: int, size: int, least: int = 1) -> list[tuple[int, int]]:
     """Split 0 … count into one range per thread, or fewer ranges if there is little work.
 
-    Passes that rely on the same ranges take them from one call.
+    Passes that require the same ranges use the result of one call.
 
-    size: the bytes that an item moves; a line of the cache for each that is missed. least: items of a range.
+    size: bytes moved for an item; a cache line for each cache miss. least: the smallest number of items of a range.
     """
     return split(count, max(min(get_threads(), count * size // GRAIN, count // least), 1))
 
 
 def split(count: int, parts: int) -> list[tuple[int, int]]:
-    """Split 0 … count into so many ranges."""
+    """Split 0 … count into this number of ranges."""
     return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
 
@@ -98,11 +102,11 @@ def each(call: Callable[[Item], Made], items: Iterable[Item], threads: int | Non
     if workers < 2:
         return [call(item) for item in todo]
     work = _Work(call, todo)
-    _ask(work.take, workers - 1)
+    _call_in_threads(work.take, workers - 1)
     work.take()
     work.over.acquire()
     if work.failed:
-        first, work.failed = work.failed[min(work.failed)], {}  # frames of an error keep arrays until it is gone
+        first, work.failed = work.failed[min(work.failed)], {}  # the frames of an error keep arrays alive
         try:
             raise first
         finally:
@@ -111,7 +115,7 @@ def each(call: Callable[[Item], Made], items: Iterable[Item], threads: int | Non
 
 
 class _Work(Generic[Item, Made]):
-    """Items that threads take in turn. Who comes when all are taken has nothing to do, and nobody waits for it."""
+    """A queue of items for threads. Late threads find it empty and return; no thread waits for them."""
 
     def __init__(self, call: Callable[[Item], Made], todo: list[Item]) -> None:
         self._call, self._todo = call, todo
@@ -119,11 +123,11 @@ class _Work(Generic[Item, Made]):
         self.failed: dict[int, BaseException] = {}
         self._counting = threading.Lock()
         self._taken, self._left = 0, len(todo)
-        self.over = threading.Lock()  # is released when the last item is done
+        self.over = threading.Lock()  # released when the last item is done
         self.over.acquire()
 
     def take(self) -> None:
-        """Take items until there are none. After a failure nobody takes another one."""
+        """Process items until there are none. After a failure, the remaining items are dropped."""
         while True:
             with self._counting:
                 k = self._taken
@@ -143,15 +147,15 @@ class _Work(Generic[Item, Made]):
                     self.over.release()
 
 
-_helpers: tuple[SimpleQueue[Callable[[], Any]], list[threading.Thread]] = SimpleQueue(), []
+_pool: tuple[SimpleQueue[Callable[[], Any]], list[threading.Thread]] = SimpleQueue(), []
 
 
-def _ask(call: Callable[[], Any], count: int) -> None:
-    """Have so many other threads make a call when they can."""
-    global _helpers
-    if not all(thread.is_alive() for thread in _helpers[1]):  # they do not survive a fork
-        _helpers = SimpleQueue(), []
-    calls, threads = _helpers
+def _call_in_threads(call: Callable[[], Any], count: int) -> None:
+    """Let this number of other threads make a call when they are idle."""
+    global _pool
+    if not all(thread.is_alive() for thread in _pool[1]):  # they do not survive a fork
+        _pool = SimpleQueue(), []
+    calls, threads = _pool
     while len(threads) < count:
         thread = threading.Thread(target=_serve, args=(calls,), name="binsparse_levels", daemon=True)
         thread.start()
@@ -165,7 +169,7 @@ def _serve(calls: SimpleQueue[Callable[[], Any]]) -> None:
         calls.get()()
 
 
-def in_turn(prepare: Callable[[Item], Made], finish: Callable[[Made], None], items: Iterable[Item]) -> None:
+def finish_in_order(prepare: Callable[[Item], Made], finish: Callable[[Made], None], items: Iterable[Item]) -> None:
     """Run finish(prepare(item)) for every item: `prepare` in parallel, `finish` one at a time, in order.
 
     A thread finishes its item before it takes another one.

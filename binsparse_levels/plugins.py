@@ -1,8 +1,8 @@
 """Plug-ins: level kinds and kinds of files of other packages, found by entry points.
 
-A plug-in is loaded only when a program asks for it, never because it is installed or a file names it. Processes that
-work for a program (of a pool, of Dask) load the level kinds that it has loaded: those with an entry point, and those of
-packages that the environment variable BINSPARSE_LEVELS_PLUGINS lists in these processes.
+A plug-in is loaded only when a program requests it, never because it is installed or a file names it. Worker processes
+(of a pool, of Dask) load the level kinds that the program has loaded: those with an entry point, and those of packages
+that the environment variable BINSPARSE_LEVELS_PLUGINS of these processes lists.
 
     [project.entry-points."binsparse_levels.levels"]
     banana = "my_package:Banana"                          a subclass of Level
@@ -11,10 +11,10 @@ packages that the environment variable BINSPARSE_LEVELS_PLUGINS lists in these p
     banana_file = "my_package:KIND"                       a binsparse_levels.io.Kind, whose module has the functions
                                                           `reading` and `writing`, or `read` and `write`
 
-A file of Python that registers level kinds is a plug-in, too: its name ends in `.py`, as in load_plugins("banana.py").
+A Python file that registers level kinds is also a plug-in, as in load_plugins("banana.py").
 
-A Kind says how its files are recognised: by a suffix, a signature, the names of files in a folder or in a zip file, or
-the names of attributes or members in an HDF5 group. To list such groups, its module has `claims(group) -> bool`.
+A Kind defines how its files are recognised: by a suffix, a signature, the names of files in a folder or in a zip file,
+or the names of attributes or members in an HDF5 group. To list such groups, its module has `claims(group) -> bool`.
 """
 
 from __future__ import annotations
@@ -36,6 +36,10 @@ _KINDS = "binsparse_levels.kinds"
 def list_plugins() -> list[str]:
     """List the names of all installed plug-ins, sorted. No plug-in is loaded.
 
+    Returns
+    -------
+    list of str
+
     >>> "apple" in list_plugins()
     False
     """
@@ -43,18 +47,24 @@ def list_plugins() -> list[str]:
 
 
 def load_plugins(*names: str) -> list[str]:
-    """Load the plug-ins of these names, or all that are installed, register their kinds, and return their names.
+    """Load plug-ins by name, or all installed ones, register their kinds, and return their names.
 
     Loading runs code of the packages that provide the plug-ins.
 
     Parameters
     ----------
-    names : of plug-ins, as `list_plugins` gives them, or paths of Python files that register level kinds, such as
-        "my_kinds.py". Without names, all that are installed are loaded.
+    names : names from `list_plugins`, or paths of Python files that register level kinds, such as "my_kinds.py".
+        Without names, all installed plug-ins are loaded.
 
-    Raises OptionError for an unknown name, for an object that is neither a level kind nor a kind of file, for a kind of
-    file that clashes with a known one, and for a Python file that fails or registers nothing; FormatError for a level
-    kind whose name is taken.
+    Returns
+    -------
+    list of str, sorted.
+
+    Raises
+    ------
+    OptionError : a name is unknown, an object is neither a level kind nor a kind of file, a kind of file conflicts with
+        a known one, or a Python file fails or registers nothing.
+    FormatError : the name of a level kind is taken.
 
     >>> load_plugins("apple")
     Traceback (most recent call last):
@@ -89,11 +99,12 @@ def _register(point: EntryPoint) -> None:
     elif point.group == _KINDS and isinstance(thing, Kind):
         register_kind(point.name, thing)
     else:
-        raise OptionError(Problem(point.name, f"{thing!r:.60} is none of the group {point.group}; name another"))
+        what = f"{thing!r:.60} does not belong to the group {point.group}; name another"
+        raise OptionError(Problem(point.name, what))
 
 
 def _run(path: str) -> None:
-    """Import a Python file by its own name, as `import` does in its folder."""
+    """Import a Python file by its name, like `import` in its folder."""
     name = Path(path).stem
     spec = importlib.util.spec_from_file_location(name, path)
     before = sys.modules.get(name)

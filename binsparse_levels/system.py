@@ -1,4 +1,4 @@
-"""Differences of operating systems, one function each. No other module asks for the platform."""
+"""Differences of operating systems, one function each. No other module checks the platform."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from collections.abc import Iterator
 from sys import modules
 from typing import Any
 
-STANDARD_OUTPUT = "/dev/stdout"  # its path, where it has one
-MOST_AT_ONCE = 2**30  # bytes of one read: macOS refuses 2**31 and more
+STANDARD_OUTPUT = "/dev/stdout"  # on systems that have this path
+MAX_READ_BYTES = 2**30  # bytes of one read: macOS refuses 2**31 and more
 _seeking = threading.Lock()
 
 
@@ -25,7 +25,7 @@ def processors() -> int:
 
 
 def processor_name() -> str:
-    """What the system calls its processor."""
+    """The name of the processor, as reported by the system."""
     try:
         with open("/proc/cpuinfo", encoding="utf-8") as file:
             return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
@@ -34,7 +34,7 @@ def processor_name() -> str:
 
 
 def resident() -> int:
-    """The resident memory of this process in bytes; a typical number where the system does not report it."""
+    """The resident memory of this process in bytes; a typical number if the system does not report it."""
     try:
         with open("/proc/self/statm") as file:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
@@ -43,8 +43,8 @@ def resident() -> int:
 
 
 def release() -> None:
-    """Give freed memory back to the system, where a library keeps it: glibc keeps up to 64 MiB for each thread, and
-    Arrow what its last tables had (100 MB of tables of 62 MB).
+    """Return freed memory to the system. glibc keeps up to 64 MiB per thread, and Arrow the memory of its last tables
+    (100 MB for tables of 62 MB).
     """
     if (arrow := modules.get("pyarrow")) is not None:
         arrow.default_memory_pool().release_unused()
@@ -53,7 +53,7 @@ def release() -> None:
 
 
 def exchange(a: str, b: str) -> bool:
-    """Exchange two paths atomically. Returns False, without any change, where the system cannot."""
+    """Exchange two paths atomically. Returns False, without any change, if the system cannot."""
     if sys.platform != "linux":
         return False
     try:
@@ -65,10 +65,10 @@ def exchange(a: str, b: str) -> bool:
 
 
 def rename_new(a: str, b: str) -> bool:
-    """Rename a file or a folder to a path where nothing is. Returns False, without any change, where something is."""
+    """Rename a file or a folder to a new path. Returns False, without any change, if the path exists."""
     try:
         if os.path.isdir(a) or sys.platform == "win32":
-            os.rename(a, b)  # refuses what is there, but for an empty folder
+            os.rename(a, b)  # refuses an existing path, except an empty folder
         else:
             os.link(a, b)
             os.unlink(a)
@@ -83,7 +83,7 @@ def rename_new(a: str, b: str) -> bool:
 
 @contextlib.contextmanager
 def bounded_memory(more: int) -> Iterator[None]:
-    """Allow the process so many bytes beyond its address space, where the system has such a limit."""
+    """Limit the address space of the process to its current size plus `more` bytes, if the system supports it."""
     try:
         import resource
 
@@ -101,10 +101,10 @@ def bounded_memory(more: int) -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unchanged_by_others(path: str) -> Iterator[bool]:
-    """Hold the system's shared lock of a file, which no writer gets meanwhile. The value is False where one has it.
+def shared_lock(path: str) -> Iterator[bool]:
+    """Hold the system's shared lock of a file, as HDF5 does. The value is False if a writer has locked the file.
 
-    HDF5 locks files so. A missing file, and a system without such locks, count as nobody's.
+    A missing file counts as unlocked, also on a system without such locks.
     """
     with contextlib.ExitStack() as stack:
         free = True
@@ -137,27 +137,27 @@ def to_disk(path: str) -> None:
 
 
 def is_link(status: os.stat_result) -> bool:
-    """Whether `status` is that of a symbolic link, or of a junction on Windows."""
+    """Return True for the status of a symbolic link, or of a junction on Windows."""
     junction = 0xA0000003
     return stat.S_ISLNK(status.st_mode) or getattr(status, "st_reparse_tag", 0) == junction
 
 
 def is_private(status: os.stat_result) -> bool:
-    """Whether a file belongs to this user, and nobody else may write to it; True where the system does not tell."""
+    """Return True if the file belongs to this user and no other user may write to it, or if that is unknown."""
     return not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o022)
 
 
 def read_at(handle: int, out: Any, at: int) -> int:
-    """Read bytes at offset `at` into an array, or a memoryview of bytes, with one system call: MOST_AT_ONCE at most.
+    """Read bytes at offset `at` into an array, or a memoryview of bytes, with one system call: at most MAX_READ_BYTES.
     Returns their number, 0 at the end of the file.
 
     Without `preadv` the file's own offset moves, so no other code may read the file at the same time.
     """
     if hasattr(os, "preadv"):
         return os.preadv(handle, (out,), at)
-    into = out if isinstance(out, memoryview) else out.view("u1").data
+    buffer = out if isinstance(out, memoryview) else out.view("u1").data
     with _seeking:
         os.lseek(handle, at, os.SEEK_SET)
-        data = os.read(handle, len(into))
-    into[: len(data)] = data
+        data = os.read(handle, len(buffer))
+    buffer[: len(data)] = data
     return len(data)

@@ -1,4 +1,4 @@
-"""Settings that all tests share."""
+"""Common settings of all tests."""
 
 import collections
 import os
@@ -10,19 +10,21 @@ from helpers import kinds, servers  # noqa: F401 (kinds registers those that tes
 
 from binsparse_levels import kernels
 
-# Machines are shared: how long an example takes says nothing of the code. By default all draw the same examples.
-patient = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
-hypothesis.settings.register_profile("few", max_examples=5, derandomize=True, **patient)
-hypothesis.settings.register_profile("default", max_examples=30, derandomize="CI" in os.environ, **patient)
-hypothesis.settings.register_profile("many", max_examples=1000, print_blob=True, **patient)
+# Machines are shared, so examples have no deadline. Runs on CI and runs without --all repeat the same examples.
+no_deadline = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
+hypothesis.settings.register_profile("few", max_examples=5, derandomize=True, **no_deadline)
+hypothesis.settings.register_profile("default", max_examples=30, derandomize="CI" in os.environ, **no_deadline)
+hypothesis.settings.register_profile("many", max_examples=1000, print_blob=True, **no_deadline)
 
 
 def pytest_addoption(parser):
-    parser.addoption("--all", action="store_true", help="also what is marked slow, and 30 examples for each law, not 5")
+    parser.addoption(
+        "--all", action="store_true", help="also run slow tests, with 30 examples for each law instead of 5"
+    )
 
 
 def pytest_configure(config):
-    """Without --all, slow tests run only where they are named."""
+    """Without --all, run slow tests only if they are named."""
     everything = config.getoption("--all")
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default" if everything else "few"))
     if not everything and not any("::" in str(word) for word in config.args):
@@ -31,7 +33,7 @@ def pytest_configure(config):
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items):
-    """The marker `sampled(n)`: of a test's parameters, all but every n-th are slow."""
+    """The marker `sampled(n)`: all but every n-th of the parameters of a test are slow."""
     numbers = collections.Counter()
     for item in items:
         if (mark := item.get_closest_marker("sampled")) is not None:
@@ -40,7 +42,7 @@ def pytest_collection_modifyitems(items):
             numbers[item.function] += 1
 
 
-# Numpy packs the few entries of other tests too.
+# Other tests with few entries also use numpy.
 NUMPY = pytest.param("numpy", marks=pytest.mark.slow)
 
 
@@ -49,7 +51,7 @@ NUMPY = pytest.param("numpy", marks=pytest.mark.slow)
     params=["kernels"] if {"NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"} & set(os.environ) else ["kernels", NUMPY],
 )
 def both_ways(request):
-    """A module's tests, once with compiled kernels however few the entries are, once with numpy however many."""
+    """Run the tests of a module with compiled kernels for any number of entries, and again with numpy."""
     before, kernels.NUMPY_ENTRIES = kernels.NUMPY_ENTRIES, 2**62 if request.param == "numpy" else -1
     yield
     kernels.NUMPY_ENTRIES = before
@@ -67,19 +69,19 @@ def _environment(monkeypatch, endpoint):
     for name, value in servers.s3_environment(endpoint).items():
         monkeypatch.setenv(name, value)
     if "s3fs" in sys.modules:
-        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()  # they keep the address
+        sys.modules["s3fs"].S3FileSystem.clear_instance_cache()  # they cache the address
 
 
 @pytest.fixture
 def s3(s3_server, monkeypatch):
-    """The URL s3://bucket of an empty bucket; the environment says where its server is, also to new processes."""
+    """The URL s3://bucket of an empty bucket. The environment has the address of its server, also for new processes."""
     _environment(monkeypatch, s3_server)
     return servers.new_bucket(s3_server)
 
 
 @pytest.fixture
 def counted_s3(s3_server, monkeypatch):
-    """An empty bucket behind a `servers.Proxy`: the proxy, and the URL s3://bucket."""
+    """An empty bucket with a `servers.Proxy` in front: the proxy and the URL s3://bucket."""
     with servers.Proxy(s3_server) as proxy:
         _environment(monkeypatch, proxy.endpoint)
         yield proxy, servers.new_bucket(s3_server)

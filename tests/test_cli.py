@@ -539,8 +539,8 @@ def test_a_table_without_an_end_is_told(run, tmp_path):
         (("--columns", "i,j,vv"), 2, "no such column; did you mean v? the table has i, j, v"),
         (("--columns", "v,j,i"), 1, "cast it to integers, or to text for labels"),
         (COLUMNS, 1, "more than once"),
-        ((*COLUMNS, "--narrow"), 2, "leave them out"),
-        ((*COLUMNS, "--format", "best"), 2, "leave them out"),
+        ((*COLUMNS, "--narrow"), 2, "omit them"),
+        ((*COLUMNS, "--format", "best"), 2, "omit them"),
         ((*COLUMNS, "--shape", "2,4"), 1, "outside"),
         ((*COLUMNS, "--memory", "1K"), 1, "pass at least"),
     ],
@@ -599,7 +599,7 @@ def test_rows_are_counted(run, tmp_path):
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("--client", "tcp://127.0.0.1:1", "--processes", "2"), "leave out"),
+        (("--client", "tcp://127.0.0.1:1", "--processes", "2"), "omit"),
         (("--fill-value", "x"), "expected a number"),
         (("--dtype", "x"), "dtype"),
         (("--memory", "lots"), "number of bytes"),
@@ -617,7 +617,7 @@ def test_a_page_never_replaces_its_tensor(run, path, tmp_path):
     before = path.read_bytes()
     status, _, error = run("report", path, "-o", path, "--overwrite")
     assert status != 0
-    assert "name another file" in error
+    assert "choose another file" in error
     assert path.read_bytes() == before
     (tmp_path / "a.html").write_text("")
     assert "already exists; pass --overwrite" in run("report", path, "-o", tmp_path / "a.html")[2]

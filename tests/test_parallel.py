@@ -1,4 +1,4 @@
-"""Threads that share work: what `each`, `in_turn` and `shares` promise, whoever takes which item."""
+"""Threads that share work: what `each`, `finish_in_order` and `shares` promise, whoever takes which item."""
 
 import gc
 import itertools
@@ -99,7 +99,7 @@ def test_a_child_has_threads_of_its_own():
 
 def test_items_are_finished_in_order_and_a_failure_ends_all():
     done = []
-    parallel.in_turn(lambda k: time.sleep(0.001 * (k % 3)) or k, done.append, range(30))
+    parallel.finish_in_order(lambda k: time.sleep(0.001 * (k % 3)) or k, done.append, range(30))
     assert done == list(range(30))
 
     def finish(k):
@@ -109,7 +109,7 @@ def test_items_are_finished_in_order_and_a_failure_ends_all():
 
     done.clear()
     with pytest.raises(ValueError, match="7"):
-        parallel.in_turn(lambda k: k, finish, range(30))
+        parallel.finish_in_order(lambda k: k, finish, range(30))
     assert done == list(range(7))
 
 

@@ -18,8 +18,8 @@ from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
 from ..formats.index_map import IndexMap
 from ..levels import Level, places
+from ..tensors.backing import TreeBacking
 from ..tensors.encoding import encode_pieces
-from ..tensors.held import Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
 from .entries import concatenated, follow
@@ -142,7 +142,7 @@ def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
     tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
     if plan.one is not None:
         tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(plan.one, len(tree.values)), True)
-    stored = Stored(plan.parsed, tree, plan.limits, plan.structure)
+    stored = TreeBacking(plan.parsed, tree, plan.limits, plan.structure)
     return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 
 

@@ -85,7 +85,7 @@ class Tensors(Source):
             place = self._places[which]
             tensor = reading.open(place, limits=self._limits)
             stored = tensor.stored
-            origin = stored._held.stored.origin
+            origin = stored._backing.stored.origin
             token = None if origin is None else origin.token
             if self.states[which] not in (None, token):
                 raise changed(name_of(place))
@@ -148,7 +148,7 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
 
     A view is loaded whole. Any other tensor in a file is read in blocks.
     """
-    tensor = tensor.load() if tensor._held.viewed else tensor
+    tensor = tensor.load() if tensor._backing.viewed else tensor
     stored = tensor.stored
     tree, pad = stored._source, tensor._pad()
     check_lazy(tree, "the tensor", stored.format.order)
@@ -160,8 +160,8 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
         if stored.structure is not None:
             both, values = expand(stored.structure, coords, values)
             coords = list(both)
-        if isinstance(mapped := tensor._held, Mapped):
-            there, values = mapped.seen(coords, values)
+        if isinstance(mapped := tensor._backing, Mapped):
+            there, values = mapped.without_padding(coords, values)
             coords = list(there)
         yield coords, values
 

@@ -28,7 +28,7 @@ from ..containers.replacing import Overwrite, exchange_folders, refuse_losing, r
 from ..errors import ContainerError, IncompleteError, PathExistsError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
 from ..system import rename_new, to_disk
-from ..tensors.encoding import hold_header
+from ..tensors.encoding import check_header_size
 from .packing import encoded, join_heads, joint
 from .plan import Plan
 from .work import Work, store_at
@@ -65,7 +65,7 @@ def refuse_present(target: str, overwrite: Overwrite) -> None:
 def join(work: Work, number: int) -> None:
     plan, heads = work.plan, join_heads(work)
     header, arrays = encoded(work, heads, plan.through)
-    hold_header(header, plan.limits)
+    check_header_size(header, plan.limits)
     storage = plan.storage
     if storage.shards is None:  # few files, however large the arrays
         least = {name: -(-x.length // _MAX_SHARDS) for name, x in arrays.items()}

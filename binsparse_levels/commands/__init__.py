@@ -1,1 +1,1 @@
-"""The commands, and what all of them share."""
+"""The commands and their common code."""

@@ -1,4 +1,4 @@
-"""The arguments of commands, and how their words become values."""
+"""The arguments of commands, and the parsing of their values."""
 
 from __future__ import annotations
 
@@ -59,28 +59,28 @@ PATH = argument("path", "PATH[:GROUP]", metavar="PATH")
 IN = argument("path", "PATH[:GROUP]", metavar="IN")
 LENIENT = flag("--lenient", "repair known deviations of other programs, and warn about each")
 LIMIT = argument(
-    "--limit", "of what a file may claim, such as dense_bytes=100G; may be repeated", metavar="NAME=NUMBER",
+    "--limit", "change a limit on resources, such as dense_bytes=100G; may be repeated", metavar="NAME=NUMBER",
     dest="limits", action="append", default=[], type=limit_of,
 )  # fmt: skip
 OVERWRITE = flag("--overwrite", "replace OUT if it exists")
 OVERWRITE_FILE = argument(
-    "--overwrite-file", "replace the file of OUT, whatever else it holds", dest="overwrite", action="store_const",
+    "--overwrite-file", "replace the whole file of OUT, with all its contents", dest="overwrite", action="store_const",
     const="file",
 )  # fmt: skip
 STORAGE: tuple[Any, ...] = (
-    argument("--compression", "of the arrays; the kind of file says the default", choices=list(CODECS)),
-    argument("--chunks", "items of a chunk", type=int),
-    argument("--shards", "items of a shard", type=int),
+    argument("--compression", "codec of the arrays; the default depends on the kind of file", choices=list(CODECS)),
+    argument("--chunks", "number of items of a chunk", type=int),
+    argument("--shards", "number of items of a shard", type=int),
 )
 WRITTEN: tuple[Any, ...] = (
     *STORAGE,
     argument("--checksum", "store checksums of the header and of every array", action="store_true", default=None),
-    argument("--kind", "of file; by default, the suffix of OUT says it", choices=sorted(KINDS), metavar="KIND"),
-    argument("--spec-version", "that the descriptor names, such as 0.1 for programs that read no other"),
+    argument("--kind", "kind of file; by default, the suffix of OUT selects it", choices=sorted(KINDS), metavar="KIND"),
+    argument("--spec-version", "version in the descriptor, such as 0.1 for programs that read no other"),
 )
 
 
 def written_options(options: argparse.Namespace) -> dict[str, Any]:
-    """The options of `write` among these."""
-    wanted = ("compression", "chunks", "shards", "checksum", "kind", "spec_version")
-    return {name: getattr(options, name) for name in wanted if getattr(options, name) is not None}
+    """The options of `write`."""
+    keys = ("compression", "chunks", "shards", "checksum", "kind", "spec_version")
+    return {key: getattr(options, key) for key in keys if getattr(options, key) is not None}

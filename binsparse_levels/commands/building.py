@@ -1,4 +1,4 @@
-"""The command that builds a tensor by many processes, and how tables are converted."""
+"""The command build, which uses many processes, and the conversion of tables."""
 
 from __future__ import annotations
 
@@ -32,20 +32,20 @@ from .arguments import (
 )
 from .terminal import OK, WrongCall, print_json, wrong_call_if
 
-_SECONDS = 10  # to wait for a scheduler
+_MAX_SECONDS = 10  # of waiting for a scheduler
 
 
 def is_table(path: str) -> bool:
-    """Whether a path has the suffix of a table."""
+    """Return True if the suffix of a path is that of a table."""
     return os.path.splitext(path)[1].lower() in FILES
 
 
 def convert_table(options: argparse.Namespace, out: str) -> None:
     """Write the entries in a table."""
     if options.format == BEST or options.lenient or options.narrow or options.bitpacked:
-        raise WrongCall("a table has no --format best, --lenient, --narrow, --bitpacked; leave them out")
+        raise WrongCall("a table cannot be read with --format best, --lenient, --narrow or --bitpacked; omit them")
     if options.columns is None:
-        raise WrongCall("a table needs --columns: the names of the coordinates by dimension, and of the values last")
+        raise WrongCall("a table requires --columns: the names of the coordinates by dimension, and of the values last")
     *dims, values = options.columns
     format = options.format or coordinates(len(dims))
     chosen: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
@@ -71,9 +71,9 @@ def _build(options: argparse.Namespace) -> int:
 
 
 def _arguments(options: argparse.Namespace) -> dict[str, Any]:
-    """What is built, and how."""
-    wanted = "source target shape format duplicates nulls dtype fill_value map memory overwrite work"
-    given = {name: getattr(options, name) for name in wanted.split()}
+    """The arguments of `build`."""
+    keys = "source target shape format duplicates nulls dtype fill_value map memory overwrite work"
+    given = {key: getattr(options, key) for key in keys.split()}
     given["columns"] = options.columns and [name or None for name in options.columns]
     given = {"shape": None, **{name: value for name, value in given.items() if value is not None}}
     return {**given, "limits": limits_of(options)}
@@ -81,13 +81,13 @@ def _arguments(options: argparse.Namespace) -> dict[str, Any]:
 
 @contextlib.contextmanager
 def _client(options: argparse.Namespace) -> Iterator[Any]:
-    """What runs the steps."""
+    """The Dask client or the pool that runs the steps; None for this process."""
     if options.client is not None and options.processes is not None:
-        raise WrongCall("steps run on a cluster or in processes; leave out --client or --processes")
+        raise WrongCall("steps run on a cluster or in processes; omit --client or --processes")
     if options.client is not None:
         with wrong_call_if(PackageMissingError), needing("dask"):
             from distributed import Client
-        with Client(options.client, timeout=_SECONDS) as client:  # type: ignore[no-untyped-call]
+        with Client(options.client, timeout=_MAX_SECONDS) as client:  # type: ignore[no-untyped-call]
             yield client
     elif options.processes is not None:
         with ProcessPoolExecutor(options.processes, multiprocessing.get_context("spawn")) as pool:
@@ -110,11 +110,11 @@ def _number(text: str) -> complex:
 COLUMNS = argument(
     "--columns", "names of the coordinates by dimension, and of the values last, such as i,j,v", type=names
 )
-NULLS = argument("--nulls", "rows with a null: drop leaves them out; error by default", choices=get_args(Nulls))
+NULLS = argument("--nulls", "rows with a null: drop removes them; error by default", choices=get_args(Nulls))
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "build": (
-        _build, "build a tensor that is larger than memory, in a sharded Zarr store, by many processes",
+        _build, "build a tensor larger than memory in a sharded Zarr store, with many processes",
         argument("source", "Parquet files, with --columns: paths, patterns, folders, URLs; or tensors", nargs="+"),
         argument("target", "a Zarr store: a folder or a URL"),
         argument("--shape", "such as 125,?,112765; ? or no --shape is read from Parquet files", type=_sizes),
@@ -123,12 +123,12 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--duplicates", "how to merge duplicates; error by default", choices=get_args(Duplicates)),
         NULLS,
         argument("--dtype", "type of the values", type=np.dtype),
-        argument("--fill-value", "value of what is not stored", type=_number),
+        argument("--fill-value", "value of cells that are not stored", type=_number),
         argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4"),
-        argument("--memory", "bytes that a process may use, such as 1500M", type=byte_count),
+        argument("--memory", "maximum bytes of a process, such as 1500M", type=byte_count),
         *STORAGE, OVERWRITE, OVERWRITE_FILE, LIMIT,
-        argument("--work", "folder or URL between the steps; with it, a build that was stopped can go on"),
+        argument("--work", "folder or URL for intermediate results; with it, a stopped build can be resumed"),
         argument("--client", "a Dask scheduler that runs the steps, such as tcp://10.0.0.1:8786", metavar="ADDRESS"),
-        argument("--processes", "so many processes of this machine run the steps", type=int, metavar="N"),
+        argument("--processes", "number of local processes that run the steps", type=int, metavar="N"),
     ),
 }  # fmt: skip

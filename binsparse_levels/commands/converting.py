@@ -1,4 +1,4 @@
-"""The commands that write tensors of others: convert, repair."""
+"""The commands that write a new file from an existing one: convert, repair."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def _convert(options: argparse.Namespace) -> int:
     if building.is_table(options.path):
         building.convert_table(options, options.out)
     elif options.columns is not None or options.nulls is not None:
-        raise WrongCall(f"--columns and --nulls are for tables, which end with {', '.join(FILES)}; leave them out")
+        raise WrongCall(f"--columns and --nulls are for tables, whose names end with {', '.join(FILES)}; omit them")
     elif options.memory is not None:
         _convert_in_parts(options)
     else:
@@ -59,7 +59,7 @@ def _convert_in_parts(options: argparse.Namespace) -> None:
     in_memory = (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
     if options.format == BEST or any(in_memory):
         raise WrongCall(
-            "--memory goes with --format (but not best), --overwrite and how arrays are stored; leave out the others"
+            "--memory is compatible only with --format (not best), --overwrite and storage options; omit others"
         )
     chosen = {"memory": options.memory, "overwrite": options.overwrite, "limits": limits_of(options)}
     convert(options.path, options.out, options.format, progress=True, **chosen, **written_options(options))
@@ -70,7 +70,7 @@ def _convert_in_memory(options: argparse.Namespace) -> None:
     tensor = read(options.path, lenient=options.lenient, limits=limits, **chosen)
     format, map = with_map(options.format, options.map)
     if format == BEST:
-        specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs read too
+        specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs also read
         format = advise(tensor, count=1, kinds=specified, limits=limits).best
         say(f"best format: {format}")
     if map is not None:
@@ -78,25 +78,25 @@ def _convert_in_memory(options: argparse.Namespace) -> None:
     elif format is not None:
         made = tensor.convert(format, limits=limits)
         tensor = made.drop_fill() if drops_zeros(options.path, tensor, made.format) else made
-    how = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
-    write(options.out, tensor, overwrite=options.overwrite, limits=limits, **how)
+    storage = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
+    write(options.out, tensor, overwrite=options.overwrite, limits=limits, **storage)
 
 
 def _mapped(tensor: Tensor, format: FormatLike | None, map: str, limits: Limits) -> Tensor:
     chosen = parse_map(map, tensor.shape)
     format = coordinates(len(chosen.groups)) if format is None else format
-    if chosen == IndexMap.transpose(tensor.shape):  # which maps each dimension to itself
+    if chosen == IndexMap.transpose(tensor.shape):  # the identity
         return tensor.without_map(format, limits=limits)
     return tensor.convert(format, map=chosen, limits=limits)
 
 
 def _repair(options: argparse.Namespace) -> int:
     arguments = {"duplicates": options.duplicates, "overwrite": options.overwrite, "limits": limits_of(options)}
-    mended = repair(options.path, options.out, **arguments)
+    repairs = repair(options.path, options.out, **arguments)
     if options.json:
-        print_json({"path": options.out, "repairs": mended})
+        print_json({"path": options.out, "repairs": repairs})
         return OK
-    for text in mended or ["no faults found"]:
+    for text in repairs or ["no faults found"]:
         print(escaped(text))
     return OK
 
@@ -108,9 +108,9 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("out", "PATH[:GROUP], whose suffix selects the kind of file", metavar="OUT"),
         argument("--format", "such as CSR, or 'dense, sparse(2) @ 2, 0, 1', or best for the smallest"),
         argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
-        flag("--narrow", "store indices in the smallest integers that hold them"),
+        flag("--narrow", "store indices in the smallest integers that fit"),
         flag("--bitpacked", "store indices in as few bits as possible; only this package reads them"),
-        argument("--memory", "convert in parts, within this memory, such as 1G, as for a table", type=byte_count),
+        argument("--memory", "convert in parts within this memory, such as 1G", type=byte_count),
         argument("--shape", "shape of a .tns file or a table, such as 125,1790,112765", type=integers),
         argument("--duplicates", "how to merge duplicates of text and tables; error by default", choices=_DUPLICATES),
         building.COLUMNS, building.NULLS, *WRITTEN,

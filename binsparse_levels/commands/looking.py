@@ -1,4 +1,4 @@
-"""The commands that look at a file: info, list, check."""
+"""The commands that inspect a file: info, list, check."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _info(options: argparse.Namespace) -> int:
         ["shape", times(summary["shape"])],
         ["stored values", "unknown" if cells is None else str(cells)],
         ["data type", str(descriptor.data_types["values"])],
-        ["fill value", summary["fill_value"] or "none, which is 0 where a number is needed"],
+        ["fill value", summary["fill_value"] or "none (treated as 0)"],
         ["structure", descriptor.structure or "none"],
         ["version", descriptor.version],
     ]
@@ -44,8 +44,8 @@ def _info(options: argparse.Namespace) -> int:
         rows.insert(2, ["map", f"{descriptor.map}, stored in shape {times(descriptor.shape)}"])
     if summary["dimensions"] is not None:
         named = zip(summary["dimensions"], summary["shape"], strict=True)
-        told = [f"{d['name']} ({size}{', labels: ' + d['labels'] if d['labels'] else ''})" for d, size in named]
-        rows.insert(2, ["dimensions", escaped(clipped(", ".join(told), 400))])
+        texts = [f"{d['name']} ({size}{', labels: ' + d['labels'] if d['labels'] else ''})" for d, size in named]
+        rows.insert(2, ["dimensions", escaped(clipped(", ".join(texts), 400))])
     table(escaped(options.path), [], rows)
     table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
     arrays = [[name, *map(str, array.values())] for name, array in summary["arrays"].items()]
@@ -67,7 +67,7 @@ def _summary(path: str, description: Description) -> dict[str, Any]:
         "shape": descriptor.shape if descriptor.map is None else descriptor.map.shape,
         "stored_shape": descriptor.shape,
         "number_of_stored_values": descriptor.number_of_stored_values,
-        "dimensions": _dimensions(descriptor.beside.get(LABELS)),
+        "dimensions": _dimensions(descriptor.extra.get(LABELS)),
         "structure": descriptor.structure,
         "fill": descriptor.fill,
         "fill_value": None if description.fill_value is None else str(description.fill_value),
@@ -83,7 +83,7 @@ def _summary(path: str, description: Description) -> dict[str, Any]:
 
 
 def _dimensions(header: Any) -> list[dict[str, Any]] | None:
-    """The name of each dimension, and the type of its labels, from the header; None without names."""
+    """The name of each dimension and the type of its labels, from the header; None if there are no names."""
     if header is None:
         return None
     return [{"name": name, "labels": type} for name, type in zip(header["dims"], header["labels"], strict=True)]
@@ -94,15 +94,15 @@ def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
     for depth, place in enumerate(places(format.levels, dims)):
         covered = format.order[place.depth : place.depth + place.level.rank]
         sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
-        said = f"dimension{'s' if len(covered) > 1 else ''} {sizes}" if covered else "no dimension"
-        rows.append([f"{'  ' * depth}└ {place.level}", said])
+        covers = f"dimension{'s' if len(covered) > 1 else ''} {sizes}" if covered else "no dimension"
+        rows.append([f"{'  ' * depth}└ {place.level}", covers])
     return [*rows, [f"{'  ' * len(format.levels)}└ element", "values"]]
 
 
 def _list(options: argparse.Namespace) -> int:
-    """Print a line for each tensor in a file. The names of groups begin at the root, also where a group is passed."""
+    """Print a line for each tensor in a file. The names of groups start at the root, even if a group is passed."""
     file, _ = split_path(options.path)
-    told: list[dict[str, Any]] = []
+    listed: list[dict[str, Any]] = []
     rows = []
     for group in list_tensors(options.path, limits=limits_of(options)):
         place = file if group == "/" else f"{file}:{group}"
@@ -110,19 +110,19 @@ def _list(options: argparse.Namespace) -> int:
             facts = _summary(place, describe(place, limits=limits_of(options)))
         except BinsparseError as error:
             problems = list(map(str, error.problems))
-            told.append({"group": group, "error": type(error).__name__, "problems": problems})
+            listed.append({"group": group, "error": type(error).__name__, "problems": problems})
             rows.append([escaped(group), "faulty", escaped(clipped(problems[0], 60)), "", ""])
         else:
-            wanted = ("shape", "format", "number_of_stored_values", "bytes")
-            told.append({"group": group} | {name: facts[name] for name in wanted})
-            shape, format, count, size = (facts[name] for name in wanted)
+            keys = ("shape", "format", "number_of_stored_values", "bytes")
+            listed.append({"group": group} | {key: facts[key] for key in keys})
+            shape, format, count, size = (facts[key] for key in keys)
             counted = "?" if count is None else f"{count:,}"
             rows.append([escaped(group), times(shape), clipped(format, 60), counted, f"{size:,}"])
     if options.json:
-        print_json({"path": options.path, "tensors": told})
+        print_json({"path": options.path, "tensors": listed})
     else:
         table(escaped(options.path), ["group", "shape", "format", "stored values", "bytes"], rows)
-    return FAULTY_INPUT if any("error" in line for line in told) else OK
+    return FAULTY_INPUT if any("error" in line for line in listed) else OK
 
 
 def _check(options: argparse.Namespace) -> int:

@@ -42,13 +42,13 @@ def _advise(options: argparse.Namespace) -> int:
         for _, c, _ in advice.rows()
     ]
     counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
-    told = {"shape": advice.shape, "entries": advice.entries, "formats": formats, "counts": counts}
-    print_json({"path": options.path, **told})
+    facts = {"shape": advice.shape, "entries": advice.entries, "formats": formats, "counts": counts}
+    print_json({"path": options.path, **facts})
     return OK
 
 
 def _sweep(options: argparse.Namespace) -> int:
-    from ..looking.sweep import MEASURED, sweep  # other commands do without numba
+    from ..looking.sweep import MEASURED, sweep  # other commands do not import numba
 
     found = sweep(options.path, options.format, options.measure or MEASURED, repeat=options.repeat)
     if options.json:
@@ -71,7 +71,7 @@ def _report(options: argparse.Namespace) -> int:
         made = report_on(tensor, title)
     out = options.output or f"{os.path.splitext(title)[0]}.html"
     if os.path.exists(out) and os.path.exists(options.path) and os.path.samefile(out, options.path):
-        raise WrongCall(f"{out}: holds the tensor itself; name another file for the page")
+        raise WrongCall(f"{out}: is the file of the tensor; choose another file for the page")
     write_text(options, out, made.html, faults=list(map(str, made.faults)))
     if made.faults and not options.json:
         say(f"error: {options.path}: {count_of(made.faults)}; the report lists them")
@@ -91,7 +91,7 @@ def _formats(options: argparse.Namespace) -> int:
         predefined = [{"name": name, "format": spelled, "also": also} for name, spelled, also in aliases]
         print_json({"kinds": [dict(zip(heads, row, strict=True)) for row in kinds], "formats": predefined})
         return OK
-    table("level kinds", ["kind", "rank", "read by", "what it stores"], kinds)
+    table("level kinds", ["kind", "rank", "read by", "description"], kinds)
     table("predefined formats", ["name", "levels @ transpose", "also read as"], aliases)
     return OK
 
@@ -105,7 +105,7 @@ def _kind(kind: type[Level]) -> list[str]:
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "advise": (
-        _advise, "list the formats that take the fewest bytes, without packing any", PATH, LENIENT, LIMIT,
+        _advise, "list the formats that take the fewest bytes, without packing the tensor", PATH, LENIENT, LIMIT,
         argument("--slices-by", "rank by the bytes that slices of this dimension read", type=int, metavar="DIMENSION"),
         argument("--count", "number of formats to list; 10 by default", type=int, default=10),
         argument("--kinds", "use only these level kinds, such as dense,sparse", type=names),

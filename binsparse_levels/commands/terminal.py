@@ -1,4 +1,4 @@
-"""What all commands print: tables, JSON, messages, the exit status."""
+"""The output of all commands: tables, JSON, messages, exit status."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ STATUSES = {
     INTERRUPTED: "interrupted by Ctrl-C",
 }
 PROGRAM = "binsparse-levels"
-_LISTED = 5  # faults in a message
+_MAX_LISTED = 5  # faults in a message
 _LIMIT = re.compile(r"limits=Limits\((\w+)=…\)")
 
 
 class WrongCall(Exception):
-    """The call is wrong, whatever the input holds."""
+    """The call is wrong for every input."""
 
 
 @contextlib.contextmanager
@@ -37,19 +37,19 @@ def wrong_call_if(*errors: type[Exception]) -> Iterator[None]:
     try:
         yield
     except errors as error:
-        raise WrongCall(said(error)) from None
+        raise WrongCall(error_text(error)) from None
 
 
-def said(error: BaseException) -> str:
-    """An error as text, whose remedies are those of the command line."""
+def error_text(error: BaseException) -> str:
+    """An error as text, with the remedies of the command line."""
     problems = list(map(str, getattr(error, "problems", [error])))
-    left = len(problems) - _LISTED
-    text = "; ".join([*problems[:_LISTED], f"and {left:,} more; `check` lists all"] if left > 0 else problems)
+    left = len(problems) - _MAX_LISTED
+    text = "; ".join([*problems[:_MAX_LISTED], f"and {left:,} more; `check` lists all"] if left > 0 else problems)
     return _as_options(text)
 
 
 def _as_options(text: str) -> str:
-    """A message with options of the command line in place of arguments of functions."""
+    """A message with command-line options instead of arguments of functions."""
     for argument, option in (("overwrite=True", "--overwrite"), ("overwrite='file'", "--overwrite-file")):
         text = text.replace(argument, option)
     return _LIMIT.sub(r"--limit \1=…", text)
@@ -63,10 +63,10 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
 
 
 def write_text(options: argparse.Namespace, path: str, text: str, **facts: Any) -> None:
-    """Write text to a path, or to standard output. facts: what --json prints beside the path."""
+    """Write text to a path, or to standard output. facts: printed by --json in addition to the path."""
     if path in ("-", STANDARD_OUTPUT):
         if options.json:
-            raise WrongCall("--json and - both write to standard output; leave one out")
+            raise WrongCall("--json and - both write to standard output; omit one")
         print(text, end="")
         return
     replacing.write_text(path, text, options.overwrite)
@@ -83,7 +83,7 @@ def print_json(value: Any) -> None:
 
 
 def escaped(text: str) -> str:
-    """Text from a file, with control characters escaped, because a terminal obeys them."""
+    """Text from a file, with control characters escaped, because a terminal executes them."""
     return "".join(c if c.isprintable() else c.encode("unicode_escape").decode() for c in text)
 
 
@@ -97,16 +97,16 @@ def say(text: str) -> None:
 
 
 def fail(error: BaseException, status: int, *, json: bool = False, paths: Sequence[str] = ()) -> int:
-    """Say an error, as JSON on standard output, or else on standard error behind the path that it is about.
+    """Print an error as JSON on standard output, or as text on standard error, and return the status.
 
-    paths: those of the call. An error that names none of them is about the first.
+    paths: those of the call. The first is printed before an error that names none of them.
     """
     if json:
         faults = [{"path": x.path, "message": _as_options(x.message)} for x in getattr(error, "problems", ())]
-        faults = faults or [{"path": "", "message": said(error)}]
+        faults = faults or [{"path": "", "message": error_text(error)}]
         print_json({"path": next(iter(paths), None), "ok": False, "error": type(error).__name__, "problems": faults})
         return status
-    text = said(error)
+    text = error_text(error)
     named = not paths or any(split_path(path)[0] in text for path in paths)
     say(f"error: {text}" if named else f"error: {paths[0]}: {text}")
     return status

@@ -1,4 +1,4 @@
-"""The command warm-up: compile the usual kernels, which numba keeps on disk, as for an image of a container."""
+"""The command warm-up: compile common kernels, which numba caches on disk, for example in a container image."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from ..looking.advice import advise
 from ..tensors.packing import pack, pack_dense
 from .terminal import OK, print_json
 
-_ENTRIES = 10_000  # of which the sort makes several buckets
+_ENTRIES = 10_000  # enough for several buckets of the sort
 _FORMATS = {1: ["CVEC"], 2: ["CSR", "CSC", "DCSR", "COO"], 3: ["CSF", "COO"], 4: ["CSF", "COO"]}
 
 
@@ -28,7 +28,7 @@ def _warm_up(options: argparse.Namespace) -> int:
     if options.json:
         print_json({"seconds": seconds, "cache": folder})
     else:
-        print(f"compiled in {seconds} s; kept in {folder}")
+        print(f"compiled in {seconds} s; cached in {folder}")
     return OK
 
 
@@ -37,7 +37,7 @@ def _use(rank: int, formats: list[str], values: Any) -> None:
     shape = (_ENTRIES if rank == 1 else 200,) * rank
     coords = [np.random.default_rng(k).integers(0, size, _ENTRIES) for k, size in enumerate(shape)]
     tensor = pack(coords, values, shape, formats[-1], duplicates="sum")
-    pack(*tensor.unpack(), shape, formats[-1])  # entries in order are not sorted
+    pack(*tensor.unpack(), shape, formats[-1])  # the path without a sort
     for format in formats:
         made = tensor.convert(format)
         made.check()
@@ -50,5 +50,5 @@ def _use(rank: int, formats: list[str], values: Any) -> None:
 
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
-    "warm-up": (_warm_up, "compile the usual kernels now, so that no later call waits for them"),
+    "warm-up": (_warm_up, "compile common kernels now, so that later calls do not wait for them"),
 }

@@ -164,7 +164,7 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
     metadata = shared_metadata(a, b, _fill((a, b), made[0]))
     if not a.ndim:
         scalar = function(a.to_dense(), b.to_dense(), **options)
-        return Tensor._of(pack((), np.asarray([scalar], dtype), (), "element")._held, metadata)
+        return Tensor._of(pack((), np.asarray([scalar], dtype), (), "element")._backing, metadata)
     large = next((x for x in (a, b) if is_large(x, memory)), None)
     if large is not None:
         k = large.format.order[0] if large.map is None else 0
@@ -174,9 +174,9 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
             one, two = (slab if x is large else x[key].load() for x in (a, b))
             return combined(function, one._labelled(None), two._labelled(None), options)
 
-        return Tensor._of(in_parts(large, k, k, memory, part_of)._held, metadata)
+        return Tensor._of(in_parts(large, k, k, memory, part_of)._backing, metadata)
     if (same := _same_places(function, a, b, dtype, options)) is not None:
-        return Tensor._of(same._held, metadata)
+        return Tensor._of(same._backing, metadata)
     (one, two), zero = aligned(a, b), (not a._pad(), not b._pad())
     union = not (function in _ZERO and all(zero) and all(_ZERO[function]))
     inline = function.__name__ in INLINE and dtype.kind in "iufc" and dtype.itemsize > 2 and options.keys() <= {"dtype"}

@@ -22,9 +22,9 @@ from ..formats.format import Format, in_order
 from ..levels import Dense, Level, Sparse
 from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
+from ..tensors.backing import TreeBacking, packed
 from ..tensors.changing import expanded
 from ..tensors.contents import Metadata
-from ..tensors.held import Stored, packed
 from ..tensors.labels import Labels
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
@@ -107,7 +107,7 @@ def contracted(
     root: Level = Dense(1) if len(left) > 1 and first and rows.format.levels[0] == Dense(1) else Sparse(1)
     format = in_order((root, *[Sparse(1)] * (len(left) - 1)), tuple(range(len(left))))
     if first and len(own) == 1:
-        held = Stored(format, _tree(made, format, shape, a.limits), a.limits)
+        held = TreeBacking(format, _tree(made, format, shape, a.limits), a.limits)
     else:
         columns = np.unravel_index(made.columns.astype(np.int64), sizes) if own else ()
         coords = [*(np.repeat(x, made.counts) for x in made.places), *columns]
@@ -157,7 +157,7 @@ def _stored(tensor: Tensor, letters: str) -> list[str]:
 
 def _fits(rows: Tensor, letters: str, kept: set[str]) -> bool:
     """Whether the walk over a tensor meets each row of the result once, in ascending order."""
-    if rows.map is not None or rows.structure is not None or rows._held.viewed:
+    if rows.map is not None or rows.structure is not None or rows._backing.viewed:
         return False
     levels, first = rows.format.levels, [x in kept for x in _stored(rows, letters)]
     ends = {sum(level.rank for level in levels[:d]) for d in range(len(levels) + 1)}

@@ -12,9 +12,9 @@ from ..errors import LabelError, Problem
 from ..formats.format import Format, in_order
 from ..levels import Sparse
 from ..levels.positions import Array
+from ..tensors.backing import TreeBacking, packed
 from ..tensors.changing import expanded
 from ..tensors.contents import Metadata
-from ..tensors.held import Stored, packed
 from ..tensors.labels import Column, Labels
 from ..tensors.tensor import Tensor
 from .cursors import is_walked
@@ -79,7 +79,7 @@ def of_tree(tree: Tree, order: Sequence[int], metadata: Metadata, like: Sequence
     like: the operands. If they have one format, of dense and sparse levels without a map, so has the result.
     """
     format = in_order(tree.levels, tuple(order))
-    made = Tensor._of(Stored(format, tree, like[0].limits), metadata)
+    made = Tensor._of(TreeBacking(format, tree, like[0].limits), metadata)
     formats: set[Format | None] = {None if x.map is not None else x.format for x in like}
     wanted = formats.pop()
     if formats or wanted is None or not all(level.specified for level in wanted.levels):

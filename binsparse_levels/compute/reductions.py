@@ -18,8 +18,8 @@ import numpy.typing as npt
 from ..errors import ArrayError, LimitError, OptionError, Problem, within_memory
 from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
-from ..tensors.above import above
 from ..tensors.foreign import as_tensor
+from ..tensors.late_imports import late_import
 from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
 from .nest import Leaf
@@ -190,7 +190,7 @@ def reduce(
     if not labelled:
         return made
     reduced = _checked_axes(axis, tensor)
-    return above("data_array")(tensor, made, [k for k in range(tensor.ndim) if k not in reduced])
+    return late_import("data_array")(tensor, made, [k for k in range(tensor.ndim) if k not in reduced])
 
 
 @within_memory

@@ -33,8 +33,8 @@ from ..formats.index_map import IndexMap, Part
 from ..formats.structure import expand
 from ..levels import Level, listing, places
 from ..levels.positions import Array
+from ..tensors.backing import Backing, TreeBacking
 from ..tensors.changing import expanded, with_tree
-from ..tensors.held import Held, Stored
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped, Viewed, around, windowed
 from .nest import Leaf, Seen, Wrap, is_told
@@ -68,7 +68,7 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
 
     Raises LimitError, before any tree is read, where the memory does not hold one entry.
     """
-    held, stored = tensor._held, tensor._held.stored
+    held, stored = tensor._backing, tensor._backing.stored
     tree = stored.tree
     if not tree.lazy or not held.shape or (layers := _layers(held)) is None:
         return iter((walk_of(tensor),))
@@ -81,12 +81,12 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
         return iter((walk_of(tensor),))
     fits = len(tree.values) <= size and _LOADED * _nbytes(tree) <= memory - used
     if not held.viewed and fits and is_told(tree.levels):
-        anew = around(held, Stored(stored.format, tree, stored.limits, stored.structure))  # the tensor stays lazy
+        anew = around(held, TreeBacking(stored.format, tree, stored.limits, stored.structure))  # the tensor stays lazy
         return iter((walk_of(Tensor._of(anew, tensor._metadata)),))
     return _listed_blocks(stored, layers, size)
 
 
-def _listed_blocks(stored: Stored, layers: Sequence[_Layer], size: int) -> Iterator[Walk]:
+def _listed_blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> Iterator[Walk]:
     """The entries of a lazy tree, `size` at a time, as lists."""
     tree = stored.tree
     every = tuple(range(len(tree.dims)))
@@ -101,7 +101,7 @@ def _listed_blocks(stored: Stored, layers: Sequence[_Layer], size: int) -> Itera
 
 def walk_of(tensor: Tensor) -> Walk:
     """The tree of a tensor, which is read into memory."""
-    held, pad = tensor._held, tensor._pad()
+    held, pad = tensor._backing, tensor._pad()
     layers: tuple[_Layer, ...] = ()
     if isinstance(held, Viewed) and (isinstance(held.base, Mapped) or held.selection.distinct()[1]):
         base, map = held.base, held.base.map or IndexMap.transpose(held.base.shape)
@@ -115,7 +115,7 @@ def walk_of(tensor: Tensor) -> Walk:
     if any(isinstance(layer, IndexMap) and _digits(layer) > _MOST_DIGITS for layer in layers):
         return walk_of(tensor.without_map())
     if stored.structure is not None or not is_told(stored.tree.levels):
-        stored = _told(expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))._held.own(pad).stored
+        stored = _told(expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))._backing.own(pad).stored
     return _walk(stored.tree, stored.format.order, layers, whole=True)
 
 
@@ -187,9 +187,9 @@ def _nbytes(tree: Tree) -> int:
     return sum(x.shape[0] * x.dtype.itemsize for x in (*tree.arrays.values(), tree.values))
 
 
-def _layers(held: Held) -> tuple[_Layer, ...] | None:
+def _layers(held: Backing) -> tuple[_Layer, ...] | None:
     """What lies between the stored tree and a tensor; None where nests do not run through it."""
-    if isinstance(held, Stored):
+    if isinstance(held, TreeBacking):
         return ()
     assert isinstance(held, Mapped | Viewed)
     layer = held.map if isinstance(held, Mapped) else held.selection
@@ -203,9 +203,9 @@ def _digits(through: IndexMap) -> int:
     return sum(map(len, through.groups))
 
 
-def _share(held: Held) -> float:
+def _share(held: Backing) -> float:
     """Which share of the stored entries a view has, if they lie evenly."""
-    if isinstance(held, Stored):
+    if isinstance(held, TreeBacking):
         return 1.0
     assert isinstance(held, Mapped | Viewed)
     share = _share(held.base)
@@ -214,7 +214,7 @@ def _share(held: Held) -> float:
     return share
 
 
-def _blocks(stored: Stored, layers: Sequence[_Layer], size: int) -> Iterator[Block]:
+def _blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> Iterator[Block]:
     """Blocks of all entries in a lazy tree that may be in the tensor."""
     tree, first, behind = stored.tree, 0, len(stored.tree.values)
     windows: Sequence[Item] = all_of(stored.shape).items

@@ -18,7 +18,7 @@ from ..arrays import Parts
 from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
 from ..parallel import each
-from ..system import MOST_AT_ONCE, is_link, read_at
+from ..system import MAX_READ_BYTES, is_link, read_at
 from .base import raise_wrapped
 
 DIRECT = hasattr(os, "preadv")  # without preadv, the libraries read the files
@@ -84,7 +84,7 @@ def read_into(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None
     left = array.view(_BYTE).data
     while left:
         if isinstance(handle, int):
-            count = read_at(handle, left[:MOST_AT_ONCE], at)
+            count = read_at(handle, left[:MAX_READ_BYTES], at)
             if count == len(left):
                 return
         else:

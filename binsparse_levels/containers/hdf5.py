@@ -16,7 +16,7 @@ from ..arrays import Array, LazyArray, Pieces
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from ..system import unchanged_by_others
+from ..system import shared_lock
 from .base import DEFAULT_STORAGE, Storage, bounded_chunk, grown_chunk, named_by, names_in, raise_wrapped, wrap_errors
 from .direct import DIRECT, parts_of
 from .hdf5_files import Disk, child_of
@@ -352,7 +352,7 @@ def unused(path: str, keep: bool) -> Iterator[None]:
 
     Raises ContainerError if one has opened it: its changes to the old file would be lost. keep: as for `replacing`.
     """
-    with hold_lock(path) if keep else contextlib.nullcontext(), unchanged_by_others(path) as free:
+    with hold_lock(path) if keep else contextlib.nullcontext(), shared_lock(path) as free:
         if not free:
             what = "is open for writing in this or another program; close it there, or write into the open group"
             raise ContainerError(Problem(path, what))

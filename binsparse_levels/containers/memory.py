@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, Pieces, apart, lazy
+from ..arrays import Array, LazyArray, Pieces, copy_if_writable, lazy
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
@@ -49,7 +49,7 @@ class MemoryReader:
 
         def read(start: int, stop: int) -> Array:
             whole = stop - start == array.size and not _is_mapped(array)
-            return apart(array) if whole else np.array(array[start:stop])
+            return copy_if_writable(array) if whole else np.array(array[start:stop])
 
         return lazy(array.shape, array.dtype, read)
 

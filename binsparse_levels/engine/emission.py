@@ -110,7 +110,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
         counts = _count_fibers(plan, runs)
     writing = _Writing(plan, _allocate(plan, counts, limits), payload, pad, refuse=duplicates == "error")
     if runs is None:
-        parallel.in_turn(prepared, writing.write, partition.runs)
+        parallel.finish_in_order(prepared, writing.write, partition.runs)
     for run in runs or ():
         writing.write(run)
     return writing.finish()

@@ -1,1 +1,1 @@
-"""What is said of a tensor before any of its numbers: its format, data types, structure, descriptor, index map."""
+"""The contents of a header: format, data types, structure, descriptor, index map."""

@@ -4,12 +4,12 @@ A `Stream` decodes any layout of such chunks: words, and the offset of each chun
 types `bitpacked[…]`, one array of uint32:
 
     count of the numbers (2 words, the lower first), number of planes
-    for each plane: the rows of four words before each chunk and in all, then the first number of each chunk, if the
-                    codec goes by steps
+    for each plane: the number of four-word rows before each chunk and in total, then the first number of each chunk,
+                    if the codec stores differences
     for each plane: the words of its chunks
 
-A plane is 32 bits of every number: integers of up to 32 bits, widened with their sign, have one; those of 64 bits have
-the lower, and the higher where these are not all zero.
+A plane is 32 bits of every number. Integers of up to 32 bits, sign-extended, have one plane. Integers of 64 bits have a
+plane of the lower bits, and one of the higher bits unless these are all zero.
 """
 
 from __future__ import annotations
@@ -27,15 +27,15 @@ from ..parallel import each, shares
 
 # The wrappers of the data-type grammar.
 CODECS = {"bitpacked": PLAIN, "bitpacked_delta": DELTA, "bitpacked_zigzag": ZIGZAG}
-_HEAD = 3  # words
-_PACKED = 4  # bytes that a number moves
-_LEAST_CHUNK = 2**14  # items, which are decoded in the time of a call
-_MOST_CHUNK = 2**17  # items, which fit the cache; a chunk of the store that is decoded already may hold as many
+_HEAD_WORDS = 3
+_BYTES_MOVED = 4  # for each number
+_MIN_CHUNK = 2**14  # items, decoded in about the time of a call
+_MAX_CHUNK = 2**17  # items, which fit in the cache and in a decoded chunk of the store
 
 
 class Encoded(NamedTuple):
-    """Packed numbers. words: of all chunks; offsets: int64, the words before each chunk and in all; starts: the first
-    number of each chunk.
+    """Packed numbers. words: of all chunks; offsets: int64, the number of words before each chunk and in total; starts:
+    the first number of each chunk.
     """
 
     words: Array
@@ -48,9 +48,9 @@ def encode(values: Array, codec: int) -> Encoded:
     numbers = kernels.readable(values)
     chunks, whole = -(-len(numbers) // CHUNK), len(numbers) // CHUNK
     widths = np.zeros(chunks, np.int64)
-    words = np.empty(chunks * CHUNK, np.uint32)  # pages that no chunk reaches cost nothing
+    words = np.empty(chunks * CHUNK, np.uint32)  # untouched pages take no memory
     pack, codec_ = kernels.bitpacking.pack, (0,) * codec
-    ranges = [(a // CHUNK, b // CHUNK) for a, b in shares(whole * CHUNK, _PACKED)] if whole else []
+    ranges = [(a // CHUNK, b // CHUNK) for a, b in shares(whole * CHUNK, _BYTES_MOVED)] if whole else []
     ends = each(lambda share: int(pack(codec_, numbers, *share, widths, words)), ranges)
     end = 0
     for (first, _), stop in zip(ranges, ends, strict=True):
@@ -67,14 +67,14 @@ def encode(values: Array, codec: int) -> Encoded:
         end += stop
     offsets = np.zeros(chunks + 1, np.int64)
     np.cumsum(4 * widths, out=offsets[1:])
-    return Encoded(words[:end], offsets, numbers[::CHUNK].copy())  # a view would keep all numbers
+    return Encoded(words[:end], offsets, numbers[::CHUNK].copy())  # a copy, so that `values` can be freed
 
 
 class Stream(LazyArray):
-    """Packed uint32 numbers; a slice decodes the chunks that it needs, after it has checked them.
+    """Packed uint32 numbers. A slice checks and decodes only its chunks.
 
-    path: the name in errors. offsets(c, d): int64, the words before the chunks c … d - 1, as they are stored. starts:
-    the first number of each chunk, where the codec stores differences. `nbytes` is the size of the words. Slices raise
+    path: the name in errors. offsets(c, d): int64, the number of words before the chunks c … d - 1, as stored. starts:
+    the first number of each chunk, if the codec stores differences. `nbytes` is the size of the words. Slices raise
     ArrayError.
     """
 
@@ -103,7 +103,7 @@ class Stream(LazyArray):
         return out[start - first * CHUNK : stop - first * CHUNK]
 
     def _items(self, stored: Sliceable, begin: int, end: int, what: str) -> Array:
-        """The stored items from `begin` to `end`, as kernels take them."""
+        """The stored items from `begin` to `end`, in the form that kernels require."""
         items = stored[begin:end] if begin < end else np.empty(0, np.uint32)
         if len(items) != end - begin:
             raise ArrayError(Problem(self._path, f"its {what} end at {begin + len(items)}, before {end}"))
@@ -117,56 +117,56 @@ class Stream(LazyArray):
                 Problem(self._path, f"has {first + len(offsets)} offsets of chunks, fewer than {last + 1}")
             )
         steps = np.diff(offsets)
-        if steps.view(np.uint64).max(initial=0) > CHUNK or np.bitwise_or.reduce(steps) % 4:  # unsigned: or negative
+        if steps.view(np.uint64).max(initial=0) > CHUNK or np.bitwise_or.reduce(steps) % 4:  # also if negative
             at = int(np.argmax((steps < 0) | (steps > CHUNK) | (steps % 4 != 0)))
             what = f"expected 0 … 32 times four words, got {int(steps[at])}"
             raise ArrayError(Problem(f"{self._path}: chunk {first + at}", what))
         if offsets[0] < 0 or offsets[-1] > len(self._words) or (first == 0 and offsets[0] != 0):
-            what = f"lie at words {int(offsets[0])} … {int(offsets[-1])} of {len(self._words)}"
+            what = f"are at words {int(offsets[0])} … {int(offsets[-1])} of {len(self._words)}"
             raise ArrayError(Problem(self._path, f"the chunks {first} … {last - 1} {what}"))
         return offsets
 
 
 def shares_of_chunks(count: int) -> Sequence[tuple[int, int]]:
-    """`shares`, cut at chunks."""
-    return [(a // CHUNK * CHUNK, b // CHUNK * CHUNK) for a, b in shares(count, _PACKED)]
+    """`shares`, rounded to chunks."""
+    return [(a // CHUNK * CHUNK, b // CHUNK * CHUNK) for a, b in shares(count, _BYTES_MOVED)]
 
 
 class BitPacked(LazyArray):
-    """The numbers in an array of a `bitpacked[…]` type; a slice decodes only the chunks that it needs.
+    """The numbers of an array of a `bitpacked[…]` type. A slice decodes only its chunks.
 
-    stored: uint32 in the layout above, perhaps still in a file. wrapper: one of CODECS. dtype: of the numbers. path:
-    the name of the array. Raises ArrayError, also when it is sliced.
+    stored: uint32 in the layout above, in memory or lazy. wrapper: one of CODECS. dtype: of the numbers. path: the name
+    of the array. The constructor and slices raise ArrayError.
     """
 
     def __init__(self, stored: Sliceable, wrapper: str, dtype: np.dtype[Any], path: str) -> None:
         self._path, self._wrapper, self._stored = path, wrapper, stored
         codec = CODECS[wrapper]
-        head = stored[:_HEAD]
-        if len(head) < _HEAD:
-            raise self._wrong(f"expected {_HEAD} words and more, got {len(head)}")
+        head = stored[:_HEAD_WORDS]
+        if len(head) < _HEAD_WORDS:
+            raise self._wrong(f"expected at least {_HEAD_WORDS} words, got {len(head)}")
         low, high, planes = map(int, head)
         count = low | high << 32
         chunks = -(-count // CHUNK)
         if planes not in ((1, 2) if dtype.itemsize == 8 else (1,)):
-            raise self._wrong(f"says that {dtype} is in {planes} planes")
+            raise self._wrong(f"{dtype} cannot have {planes} planes")
         each_plane = chunks + 1 + (chunks if codec in STEPPING else 0)
-        begin = _HEAD + planes * each_plane  # of the words
+        begin = _HEAD_WORDS + planes * each_plane  # of the words
         if begin > len(stored):
-            raise self._wrong(f"{count} numbers take {begin} words and more, got {len(stored)}")
+            raise self._wrong(f"{count} numbers take at least {begin} words, got {len(stored)}")
         super().__init__(count, dtype, 4 * len(stored))
         together = getattr(stored, "chunk", 1) * count // len(stored)
-        self.chunk = min(max(together, _LEAST_CHUNK), _MOST_CHUNK)
+        self.chunk = min(max(together, _MIN_CHUNK), _MAX_CHUNK)
         self._planes = []
         for plane in range(planes):
-            at = _HEAD + plane * each_plane
+            at = _HEAD_WORDS + plane * each_plane
             rows = cut(stored, at, chunks + 1)
             length = 4 * int(rows[chunks:][0])
             words = cut(stored, begin, length)
             starts = cut(stored, at + chunks + 1, chunks) if codec in STEPPING else None
             self._planes.append(Stream(path, codec, count, words, _in_words(rows), starts))
             begin += length
-        if begin != len(stored) or (count == 0 and begin != _HEAD + planes):
+        if begin != len(stored) or (count == 0 and begin != _HEAD_WORDS + planes):
             raise self._wrong(f"{count} numbers take {begin} words, got {len(stored)}")
 
     def _wrong(self, what: str) -> ArrayError:
@@ -177,7 +177,7 @@ class BitPacked(LazyArray):
             self._stored.verify()
 
     def part(self, start: int, stop: int) -> Array:
-        if isinstance(self._stored, LazyArray) and stop - start == len(self):  # whole, it is compared with its checksum
+        if isinstance(self._stored, LazyArray) and stop - start == len(self):  # reads all, and checks the checksum
             return BitPacked(self._stored[:], self._wrapper, self.dtype, self._path).part(start, stop)
         low, *high = [plane[start:stop] for plane in self._planes]
         if self.dtype.itemsize == 4:
@@ -201,15 +201,15 @@ def _in_words(rows: Sliceable) -> Parts:
 
 
 def bitpack(values: Array, wrapper: str) -> Array:
-    """An array of integers in the layout above. wrapper: one of CODECS. Raises ArrayError for too many."""
+    """An array of integers in the layout above. wrapper: one of CODECS. Raises ArrayError if there are too many."""
     return bitpack_pieces(one_piece(values), wrapper)
 
 
 def bitpack_pieces(values: Pieces, wrapper: str) -> Array:
-    """`bitpack` of an array in pieces, of which one is in memory at a time beside the packed array."""
+    """`bitpack` of an array in pieces. Memory contains one piece and the packed array."""
     codec, both = CODECS[wrapper], values.dtype.itemsize == 8
     planes: list[list[Encoded]] = [[], []]
-    higher = False  # whether a number has more than 32 bits
+    higher = False  # True if a number has more than 32 bits
     for piece in values.regrouped(CHUNK):
         for k, plane in enumerate(_planes(piece, both=both)):
             planes[k].append(encode(plane, codec))
@@ -219,7 +219,7 @@ def bitpack_pieces(values: Pieces, wrapper: str) -> Array:
     for parts in packed:
         offsets = np.cumsum(np.concatenate([np.zeros(1, np.int64), *(np.diff(x.offsets) for x in parts)]))
         if offsets[-1] > 4 * 0xFFFFFFFF:
-            raise ArrayError(Problem("", "64 GiB is the most that can be bit-packed; store the array unpacked"))
+            raise ArrayError(Problem("", "bit-packed arrays have at most 64 GiB; store the array unpacked"))
         head.append((offsets // 4).astype(np.uint32))
         head += [x.starts for x in parts] if codec in STEPPING else []
     return np.concatenate([*head, *(x.words for parts in packed for x in parts)])
@@ -237,7 +237,7 @@ def best_wrapper(values: Array) -> str:
 
 
 def _planes(values: Array, *, both: bool = False) -> list[Array]:
-    """The lower 32 bits of integers; the higher 32 bits too where they are not all zero, or with `both`."""
+    """The lower 32 bits of integers, and the higher 32 bits if they are not all zero, or with `both`."""
     if values.dtype.itemsize < 8:
         return [values.astype(np.int32 if values.dtype.kind == "i" else np.uint32, copy=False).view(np.uint32)]
     halves = np.ascontiguousarray(values, values.dtype.newbyteorder("<")).view("<u4").reshape(-1, 2)

@@ -1,4 +1,4 @@
-"""The Binsparse descriptor: JSON ⇄ Descriptor. One pass finds every fault and reports its path.
+"""The Binsparse descriptor: JSON ⇄ Descriptor. One pass finds every fault and its path.
 
 Parsing is strict by default. Lenient parsing repairs known deviations of other writers and reports each repair.
 """
@@ -17,7 +17,7 @@ from ..errors import BinsparseError, DescriptorError, Problem, raise_if
 from ..levels import places
 from ..limits import INT64_MAX, Limits
 from .dtypes import DataType, parse_dtype
-from .extensions import MAP, parse_map_beside, parse_rooted, rooted
+from .extensions import MAP, parse_older_map, parse_rooted, rooted
 from .format import ALIASES, SYNONYMS, Format, named
 from .index_map import IndexMap
 from .json import RESERVED
@@ -36,12 +36,12 @@ _KEYS = {
 
 @dataclass(frozen=True)
 class Descriptor:
-    """A descriptor whose parts agree. The arrays are not compared with it yet.
+    """A consistent descriptor. The arrays have not been compared with it.
 
-    format, shape: of the stored tensor, which with a map differs from the tensor. number_of_stored_values: None only
-    where lenient parsing accepted its absence. data_types: a type for every array of the format, `values`, and
-    `fill_value` where there is one. user: the user's JSON. beside: keys of this package beside the namespace. repairs:
-    the repairs that lenient parsing made.
+    format, shape: of the stored tensor, which differs from the tensor if there is a map. number_of_stored_values: None
+    only if lenient parsing accepted its absence. data_types: a type for every array of the format, `values`, and
+    `fill_value` if there is one. user: the user's JSON. extra: keys of this package next to the namespace. repairs: the
+    repairs of lenient parsing.
     """
 
     format: Format
@@ -55,7 +55,7 @@ class Descriptor:
     version: str = VERSION
     repairs: tuple[str, ...] = ()
     map: IndexMap | None = None
-    beside: Mapping[str, Any] = field(default_factory=dict)
+    extra: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def dims(self) -> tuple[int, ...]:
@@ -85,10 +85,10 @@ class Descriptor:
             inner["structure"] = self.structure
         if self.attributes:
             inner["attributes"] = dict(self.attributes)
-        return {NAMESPACE: inner, **self.user, **self.beside}
+        return {NAMESPACE: inner, **self.user, **self.extra}
 
 
-@lru_cache(256)  # every reading asks several times
+@lru_cache(256)  # called several times for each file
 def array_classes(format: Format) -> Mapping[str, str]:
     """The class of each array of a format by its stored name, from the root down."""
     chain = places(format.levels, (0,) * format.rank)
@@ -101,7 +101,7 @@ def parse_descriptor(header: Any, limits: Limits, *, lenient: bool = False) -> D
 
 
 class _Parser:
-    """Parses a header, and collects faults and repairs."""
+    """Parses a header and collects faults and repairs."""
 
     def __init__(self, limits: Limits, lenient: bool) -> None:
         self.limits = limits
@@ -113,8 +113,8 @@ class _Parser:
     def fault(self, path: str, message: str) -> None:
         self.problems.append(Problem(path, message))
 
-    def mend(self, path: str, message: str) -> bool:
-        """Whether to repair this. Strict parsing adds a problem instead."""
+    def repair(self, path: str, message: str) -> bool:
+        """Return True if this is to be repaired. Strict parsing adds a problem instead."""
         if self.lenient:
             self.repairs.append(f"{path}: {message}")
         else:
@@ -132,13 +132,13 @@ class _Parser:
             self.limits.hold("rank", len(shape), "shape", "the number of dimensions")
         format = self.format(inner, shape)
         if format is not None and shape is not None and format.rank == 1 and shape[1:] == (1,) and self.map is None:
-            self.mend("shape", f"expected one size for a vector, got {list(shape)}")
+            self.repair("shape", f"expected one size for a vector, got {list(shape)}")
             shape = shape[:1]
         stored = shape
         if shape is None:
-            format = None  # nothing more can be said of it
+            format = None  # it cannot be checked further
         elif MAP in rest and self.map is not None:
-            self.fault(MAP, "a level at the root says it already; remove this key")
+            self.fault(MAP, "a level at the root already defines the map; remove this key")
         elif MAP in rest:
             self.map = self.older_map(rest[MAP], shape)
         elif self.map is not None:
@@ -155,11 +155,11 @@ class _Parser:
         values = data_types.get("values")
         structure = self.structure(inner, shape, values.dtype if values else None)
         if self.map is not None and structure is not None:
-            self.fault("structure", f"a matrix that is {structure} has no map; leave one out")
+            self.fault("structure", f"a matrix that is {structure} has no map; omit one")
         attributes = self.object(inner, "attributes")
-        user = self.object(inner, "attrs") | rest  # where Finch.jl writes the attributes of the user
+        user = self.object(inner, "attrs") | rest  # Finch.jl writes the attributes of the user there
         if NAMESPACE in user:
-            self.fault(f"attrs.{NAMESPACE}", "this name is the descriptor's; choose another")
+            self.fault(f"attrs.{NAMESPACE}", "this name is reserved for the descriptor; choose another")
         raise_if(DescriptorError, self.problems)
         assert format is not None
         assert stored is not None
@@ -188,7 +188,7 @@ class _Parser:
 
     def older_map(self, value: Any, stored: tuple[int, ...]) -> IndexMap | None:
         try:
-            return parse_map_beside(value, stored)
+            return parse_older_map(value, stored)
         except DescriptorError as error:
             self.problems += error.problems
             return None
@@ -199,19 +199,19 @@ class _Parser:
             if not isinstance(inner, dict):
                 raise DescriptorError(Problem(NAMESPACE, f"expected an object, got {inner!r:.60}"))
             return inner, {key: value for key, value in header.items() if key != NAMESPACE}
-        if not self.mend(NAMESPACE, "missing; the descriptor stands at the top level"):
+        if not self.repair(NAMESPACE, "missing; the descriptor is at the top level"):
             raise DescriptorError(self.problems)
         return header, {}
 
     def keys(self, inner: dict[str, Any]) -> None:
         for key in inner:
             if key not in _KEYS and not (key == "tensor" and "custom" not in inner):
-                self.mend(key, "no such key in a descriptor")
+                self.repair(key, "no such key in a descriptor")
 
     def integer(self, value: Any, path: str) -> int | None:
         """A JSON integer within 0 … 2**63 - 1."""
         if type(value) is float and value.is_integer():
-            if not self.mend(path, f"{value} is not written as an integer"):
+            if not self.repair(path, f"{value} is not written as an integer"):
                 return None
             value = int(value)
         if type(value) is not int:
@@ -223,11 +223,11 @@ class _Parser:
         return None
 
     def integral(self, custom: dict[str, Any], path: str) -> dict[str, Any]:
-        """Lenient parsing: a custom object whose ranks and dimensions of the form 2.0 became integers."""
+        """Lenient parsing: the custom object with ranks and dimensions such as 2.0 changed to integers."""
 
         def whole(value: Any) -> Any:
             if type(value) is float and value.is_integer() and self.lenient:
-                self.mend(path, f"{value} is not written as an integer")
+                self.repair(path, f"{value} is not written as an integer")
                 return int(value)
             return value
 
@@ -242,7 +242,7 @@ class _Parser:
     def version(self, inner: dict[str, Any]) -> str | None:
         version = inner.get("version")
         if "version" not in inner:
-            self.mend("version", "missing")
+            self.repair("version", "missing")
         elif not isinstance(version, str) or len(version) > 64 or not VERSIONS.fullmatch(version):
             self.fault("version", f"expected 0.1 or 0.1.x, got {version!r:.60}")
         else:
@@ -262,7 +262,7 @@ class _Parser:
         custom = inner.get("custom")
         path = "custom"
         if "tensor" in inner and "custom" not in inner:
-            self.mend("tensor", "an older name of custom, with level_kind for level_desc")
+            self.repair("tensor", "an older name of custom, with level_kind for level_desc")
             path, custom = (
                 "tensor",
                 _changed(inner["tensor"], lambda key, value: ("level_desc" if key == "level_kind" else key, value)),
@@ -282,7 +282,7 @@ class _Parser:
             if tree is None:
                 self.fault("format", "missing")
             else:
-                self.mend("format", "missing beside custom")
+                self.repair("format", "missing next to custom")
             return tree
         if name == "custom":
             if tree is None:
@@ -290,12 +290,12 @@ class _Parser:
             return tree
         format = named(name) if isinstance(name, str) else None
         if format is None and isinstance(name, str) and (format := named(name.upper())) is not None:
-            self.mend("format", f"{name} is not in upper case")
+            self.repair("format", f"{name} is not in upper case")
         if format is None:
             known = ", ".join([*ALIASES, *SYNONYMS, "custom"])
             self.fault("format", f"unknown format {name!r:.60}; known are {known}")
         elif rooted:
-            self.fault("format", f"expected custom, as the first level asks for, got {name}")
+            self.fault("format", f"expected custom, as the first level requires, got {name}")
         elif tree is not None and (tree.rank != format.rank or tree.canonical() != format.canonical()):
             self.fault(path, f"describes {tree!s:.80}, but the format is {name}")
         return format
@@ -303,7 +303,7 @@ class _Parser:
     def count(self, inner: dict[str, Any], format: Format | None, shape: tuple[int, ...] | None) -> int | None:
         path = "number_of_stored_values"
         if path not in inner:
-            self.mend(path, "missing")
+            self.repair(path, "missing")
             return None
         count = self.integer(inner[path], path)
         if count is None or shape is None:
@@ -350,7 +350,7 @@ class _Parser:
         if "structure" not in inner or shape is None:
             return None
         if structure == "general" and self.lenient:
-            self.mend("structure", "general is no structure")
+            self.repair("structure", "general is not a structure")
             return None
         problems = list(structure_problems(structure, shape, dtype))
         self.problems += problems
@@ -358,7 +358,7 @@ class _Parser:
 
 
 def _changed(tree: Any, item: Callable[[str, Any], tuple[str, Any]]) -> Any:
-    """A copy of a tree with every item of every level changed, in a loop, so its depth is not limited by the stack."""
+    """A copy of a tree with every item of every level changed. A loop, because recursion would limit the depth."""
     root = {"level": tree}
     level = root
     while isinstance(level.get("level"), dict):

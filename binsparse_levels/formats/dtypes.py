@@ -1,8 +1,8 @@
-"""The data-type grammar of a descriptor: how an array is stored, between its type string and a numpy array.
+"""The data types of a descriptor: type strings, and the conversion between stored and numpy arrays.
 
 base | complex[float32 | float64] | iso[base | complex[…]]          Binsparse 0.1, sections 3.6 and 3.7
-bitpacked[integer] | bitpacked_delta[integer] | bitpacked_zigzag[integer]      of this package, see bitpacked.py
-binsparse_levels:float16 | binsparse_levels:bfloat16                           of this package, values alone
+bitpacked[integer] | bitpacked_delta[integer] | bitpacked_zigzag[integer]      only in this package, see bitpacked.py
+binsparse_levels:float16 | binsparse_levels:bfloat16                           only in this package, and for values
 """
 
 from __future__ import annotations
@@ -33,8 +33,8 @@ _GRAMMAR = re.compile(rf"(?:(iso)\[)?(?:(complex|{'|'.join(CODECS)})\[)?((?:{RES
 class DataType:
     """A parsed type string.
 
-    dtype: the numpy type of the values. iso: whether one element stands for all. wrapper: the name of the bit-packing,
-    or None.
+    dtype: the numpy dtype of the values. iso: True if one value is stored for all. wrapper: the name of the
+    bit-packing, or None.
     """
 
     dtype: np.dtype[Any]
@@ -43,7 +43,7 @@ class DataType:
 
     @cached_property
     def integer(self) -> bool:
-        """Whether an index or pointer array can have the type."""
+        """True if index and pointer arrays can have the type."""
         return self.dtype.kind in "iu" and not self.iso
 
     @cached_property
@@ -59,7 +59,7 @@ class DataType:
 
     @cached_property
     def parts(self) -> int:
-        """Stored numbers per value."""
+        """The number of stored numbers per value."""
         return 2 if self.dtype.kind == "c" else 1
 
     def __str__(self) -> str:
@@ -74,7 +74,7 @@ class DataType:
 
 
 def parse_dtype(text: Any, path: str) -> DataType:
-    """The data type of a type string. Raises DescriptorError for a string that is no data type.
+    """The data type of a type string. Raises DescriptorError for other strings.
 
     >>> from binsparse_levels.formats.dtypes import parse_dtype
     >>> str(parse_dtype("complex[float32]", "values").dtype)
@@ -82,15 +82,13 @@ def parse_dtype(text: Any, path: str) -> DataType:
     """
     data_type = _parsed(text) if isinstance(text, str) else None
     if data_type is None:
-        halves = ", ".join(f"{RESERVED}{name}" for name in _HALVES)
-        known = (
-            f"{', '.join(_VALUES)}, {halves}, complex[float32 or float64], iso[…], and of integers {', '.join(CODECS)}"
-        )
+        names = ", ".join([*_VALUES, *(f"{RESERVED}{name}" for name in _HALVES)])
+        known = f"{names}, complex[float32 or float64], iso[…], and {', '.join(CODECS)} of an integer type"
         raise DescriptorError(Problem(path, f"unknown data type {text!r:.80}; known are {known}"))
     return data_type
 
 
-@lru_cache(256)  # every array of a file asks
+@lru_cache(256)  # called for every array of a file
 def _parsed(text: str) -> DataType | None:
     match = _GRAMMAR.fullmatch(text)
     if match is None:
@@ -119,33 +117,33 @@ def _half(name: str) -> np.dtype[Any] | None:
 
 
 def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType:
-    """The data type that stores values of this numpy type. Raises ArrayError where there is none."""
+    """The data type that stores values of a numpy dtype. Raises ArrayError if there is none."""
     native = dtype.newbyteorder("=")
     if native in _VALUES.values() or native in _COMPLEX.values() or native.name in _HALVES:
         return DataType(native, iso)
-    raise ArrayError(Problem(path, f"a Binsparse file has no data type for numpy's {dtype}; convert with astype()"))
+    raise ArrayError(Problem(path, f"Binsparse has no data type for the numpy dtype {dtype}; convert with astype()"))
 
 
 def is_masked_array(items: object) -> TypeGuard[np.ma.MaskedArray[Any, Any]]:
-    """Whether it is a masked array of numpy. Of all else this is told without numpy.ma, whose import takes 15 ms."""
+    """Return True for a numpy masked array. Other types are decided without importing numpy.ma, which takes 15 ms."""
     return type(items) is not np.ndarray and isinstance(items, np.ndarray) and isinstance(items, np.ma.MaskedArray)
 
 
 def sound_booleans(array: Array) -> Array:
-    """The array with a byte of 1 for every true boolean; without a copy where the bytes are 0 and 1 already.
+    """The array with a byte of 1 for every true boolean. It is not copied if all bytes are 0 or 1.
 
-    A boolean array that is a view of other bytes may have any bytes.
+    A boolean array that is a view of bytes may contain any byte.
     """
     if array.dtype.kind != "b":
         return array
-    octets = array.view(np.uint8)
-    return octets != 0 if octets.max(initial=0) > 1 else array
+    as_bytes = array.view(np.uint8)
+    return as_bytes != 0 if as_bytes.max(initial=0) > 1 else array
 
 
 def decode(stored: Array, data_type: DataType, path: str) -> Array:
-    """The array that a stored array stands for: complex numbers, booleans, unpacked integers.
+    """The numpy array of a stored array: complex numbers, booleans, unpacked integers.
 
-    An iso array has one value, 0 where none is stored. Raises ArrayError where the array does not fit its type.
+    An iso array has one value, 0 if none is stored. Raises ArrayError if the array contradicts its type.
     """
     if data_type.wrapper:
         return BitPacked(stored, data_type.wrapper, data_type.dtype, path)[:]
@@ -158,7 +156,7 @@ def decode(stored: Array, data_type: DataType, path: str) -> Array:
 
 
 def encode(values: Array, data_type: DataType) -> Array:
-    """The array to be stored; the inverse of `decode`."""
+    """The stored form of an array; the inverse of `decode`."""
     if data_type.wrapper:
         return bitpack(values.astype(data_type.dtype, copy=False), data_type.wrapper)
     items = values[:1] if data_type.iso else values

@@ -1,9 +1,9 @@
-"""Levels at the root of a tree that change what everything below them means. A program that does not know them refuses.
+"""Levels at the root of a tree that change the meaning of everything below. Programs that do not know them refuse it.
 
-    binsparse_levels:packed     arrays hold words, in which the integers that their names promise are packed
+    binsparse_levels:packed     arrays contain words, in which the integers of the array are packed
     binsparse_levels:map        the levels below store another tensor, whose cells an index map finds in this tensor
 
-Both stand above the first level that stores dimensions, `packed` above `map`.
+Both come before the first level that stores dimensions, `packed` before `map`.
 """
 
 from __future__ import annotations
@@ -18,12 +18,12 @@ from .index_map import IndexMap, parse_map
 from .json import RESERVED
 
 PACKED = f"{RESERVED}packed"
-MAP = f"{RESERVED}map"  # older files have a key of this name beside the descriptor of the stored tensor
+MAP = f"{RESERVED}map"  # also a key next to the descriptor of the stored tensor in older files
 _DIGITS = re.compile(r"[0-9/%(), ]*")  # and no other white space
 
 
 def rooted(custom: Mapping[str, Any], packed: bool, map: IndexMap | None) -> dict[str, Any]:
-    """A `custom` object below the levels that it needs at its root.
+    """A `custom` object with the required levels at its root.
 
     >>> from binsparse_levels.formats.extensions import rooted
     >>> rooted(parse_format("sparse").custom(), False, IndexMap.grouping((2, 3), (0, 1), ()))["level"]["digits"]
@@ -41,13 +41,13 @@ def rooted(custom: Mapping[str, Any], packed: bool, map: IndexMap | None) -> dic
 def parse_rooted(
     custom: Mapping[str, Any], shape: Sequence[int] | None, path: str
 ) -> tuple[Format, IndexMap | None, bool]:
-    """The format below the levels at the root of a `custom` object, the map, and whether there are such levels.
+    """The format below the levels at the root of a `custom` object, the map, and True if there are such levels.
 
-    shape: of the tensor, or None where it is unknown; then no map is parsed. path: of the object. Raises
+    shape: of the tensor, or None if it is unknown; then no map is parsed. path: of the object. Raises
     DescriptorError or FormatError with the path of every problem.
     """
     rest: dict[str, Any] = dict(custom)
-    above, at, map = path, f"{path}.level", None
+    parent, at, map = path, f"{path}.level", None
     if rooted := _is(rest.get("level"), PACKED):
         raise_if(DescriptorError, _problems(rest["level"], at, 0))
         rest["level"], at = rest["level"].get("level"), f"{at}.level"
@@ -56,12 +56,12 @@ def parse_rooted(
         rank = None if shape is None else len(shape)
         problems = list(_problems(level, at, rank, ("digits", "transpose")))
         if "transpose" in rest:
-            problems.append(Problem(f"{path}.transpose", "with a map, it is a key of the map's level; move it there"))
+            problems.append(Problem(f"{path}.transpose", "with a map, it belongs to the map's level; move it there"))
         raise_if(DescriptorError, problems)
         map = None if shape is None else _parse_digits(level.get("digits"), shape, at)
         rest |= {key: level[key] for key in ("transpose",) if key in level}
-        rest["level"], above, at, rooted = level.get("level"), at, f"{at}.level", True
-    return parse_custom(rest, above, at), map, rooted
+        rest["level"], parent, at, rooted = level.get("level"), at, f"{at}.level", True
+    return parse_custom(rest, parent, at), map, rooted
 
 
 def _is(level: Any, desc: str) -> bool:
@@ -85,8 +85,8 @@ def _parse_digits(digits: Any, shape: Sequence[int], path: str) -> IndexMap:
         raise DescriptorError([Problem(f"{path}.digits", str(problem)) for problem in error.problems]) from None
 
 
-def parse_map_beside(value: Any, stored_shape: Sequence[int]) -> IndexMap:
-    """The map that older files have beside the descriptor of the stored tensor. Raises DescriptorError, LimitError."""
+def parse_older_map(value: Any, stored_shape: Sequence[int]) -> IndexMap:
+    """The map next to the descriptor of the stored tensor in older files. Raises DescriptorError, LimitError."""
     if not isinstance(value, Mapping):
         raise DescriptorError(Problem(MAP, f"expected an object, got {value!r:.60}"))
     problems = [Problem(f"{MAP}.{key!s:.60}", "no such key") for key in value if key not in ("shape", "digits")]

@@ -13,7 +13,7 @@ from typing import Any
 from ..errors import DescriptorError, LimitError, Problem
 from ..limits import Limits
 
-RESERVED = "binsparse_levels:"  # the prefix of our own names
+RESERVED = "binsparse_levels:"  # the prefix of names of this package
 _STEPS = {"[": 1, "{": 1, "]": -1, "}": -1}
 _STRING = re.compile(r'"(?:[^"\\]|\\.)*"?', re.DOTALL)
 
@@ -23,7 +23,7 @@ def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> 
 
     constants: accept the bare words NaN and Infinity. Raises DescriptorError or LimitError.
     """
-    text = hold_text(text, limits)
+    text = checked_text(text, limits)
     try:
         return (_WITH_CONSTANTS if constants else _STRICT).decode(text)
     except json.JSONDecodeError as error:
@@ -32,15 +32,15 @@ def load_json(text: str | bytes, limits: Limits, *, constants: bool = False) -> 
         raise LimitError(Problem("binsparse", "nested deeper than this Python can parse")) from None
 
 
-def hold_text(text: str | bytes, limits: Limits) -> str:
+def checked_text(text: str | bytes, limits: Limits) -> str:
     """The text of a JSON header, within the limits of length and depth. Raises DescriptorError, LimitError."""
     limits.hold("header_bytes", len(text), "binsparse", "the length of the JSON header")
     try:
         text = text.decode() if isinstance(text, bytes) else text
-        text.encode()  # what a library could not decode it gives as lone surrogates
+        text.encode()  # bytes that a library could not decode are lone surrogates
     except UnicodeError as error:
         raise DescriptorError(Problem("binsparse", f"not UTF-8: {error}")) from None
-    if text.count("[") + text.count("{") > limits.nesting:  # else it cannot be deeper
+    if text.count("[") + text.count("{") > limits.nesting:  # otherwise the depth is within the limit
         limits.hold("nesting", _depth(text), "binsparse", "the depth of the JSON header")
     return text
 
@@ -55,7 +55,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     members = dict(pairs)
     if len(members) != len(pairs):
         name, _ = Counter(name for name, _ in pairs).most_common(1)[0]
-        raise DescriptorError(Problem(name[:60], "this key is there twice; remove one"))
+        raise DescriptorError(Problem(name[:60], "this key occurs twice; remove one"))
     return members
 
 
@@ -80,4 +80,4 @@ def _decoder(constant: Callable[[str], Any]) -> json.JSONDecoder:
     return json.JSONDecoder(object_pairs_hook=_object, parse_constant=constant, parse_int=_integer, parse_float=_float)
 
 
-_STRICT, _WITH_CONSTANTS = _decoder(_no_constant), _decoder(float)  # to make one takes as long as to parse a header
+_STRICT, _WITH_CONSTANTS = _decoder(_no_constant), _decoder(float)  # making a decoder takes as long as parsing a header

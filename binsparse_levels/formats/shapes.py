@@ -1,4 +1,4 @@
-"""Checks of shapes, of axes and of coordinates against them."""
+"""Checks of shapes, axes, and coordinates within a shape."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
     except TypeError:
         sizes = (None,)
     if not set(map(type, sizes)) <= {int}:
-        raise OptionError(f"a shape is a sequence of integers, got {shape!r:.60}; give an integer for each dimension")
+        raise OptionError(f"a shape is a sequence of integers, got {shape!r:.60}; pass an integer for each dimension")
     if sizes and not 0 <= min(sizes) <= max(sizes) <= INT64_MAX:
         bad = [(k, size) for k, size in enumerate(sizes) if not 0 <= size <= INT64_MAX]
         raise FormatError([Problem(f"shape[{k}]", f"{size} is not in 0 … 2**63 - 1") for k, size in bad])
@@ -29,29 +29,29 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 def checked_axes(axes: Sequence[int], rank: int) -> list[int]:
     """A permutation of the dimensions. Negative numbers count from the end, as in numpy.
 
-    Raises TypeError for items that are not integers, FormatError where the axes are no permutation.
+    Raises TypeError for items that are not integers, FormatError if the axes are not a permutation.
     """
     order = list(as_integers(axes))
     if not all(type(k) is int for k in order):
-        raise TypeError(f"axes are integers, got {order!s:.60}; give a permutation of the {rank} dimensions")
+        raise TypeError(f"axes are integers, got {order!s:.60}; pass a permutation of the {rank} dimensions")
     order = [k + rank if k < 0 else k for k in order]
     raise_if(FormatError, permutation_problems(order, rank))
     return order
 
 
 def permutation_problems(transpose: Any, rank: int | None) -> list[Problem]:
-    """Problems of a transpose that is no permutation of 0 … rank - 1. rank: None where it is unknown."""
+    """Problems of a transpose that is not a permutation of 0 … rank - 1. rank: None if it is unknown."""
     if not isinstance(transpose, (list, tuple)) or not all(type(k) is int for k in transpose):
         return [Problem("transpose", f"expected a list of integers, got {transpose!r:.60}")]
     length = len(transpose) if rank is None else rank
     if len(transpose) != length or sorted(transpose) != list(range(length)):
-        wanted = f"a permutation of 0 … {length - 1}" if length else "an empty list"
-        return [Problem("transpose", f"expected {wanted}, got {list(transpose)!s:.60}")]
+        expected = f"a permutation of 0 … {length - 1}" if length else "an empty list"
+        return [Problem("transpose", f"expected {expected}, got {list(transpose)!s:.60}")]
     return []
 
 
 def range_problems(coords: Array, dimension: int, size: int) -> Iterator[Problem]:
-    """The first coordinate that is outside its dimension, and how many there are."""
+    """A problem for the first coordinate outside its dimension, with the number of all such coordinates."""
     outside = (coords < 0) | (coords >= size)
     if outside.any():
         bad = np.flatnonzero(outside)

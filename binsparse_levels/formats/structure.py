@@ -1,4 +1,4 @@
-"""Structures: matrices of which one triangle is stored. Binsparse 0.1, section 3.8.
+"""Structures: matrices that store one triangle. Binsparse 0.1, section 3.8.
 
 A lower structure stores entries with i >= j. An entry (i, j, v) off the diagonal implies (j, i, f(v)).
 """
@@ -16,7 +16,7 @@ from ..levels.base import Array
 
 
 class Structure(NamedTuple):
-    """lower: which triangle is stored. mirrored: the value at (j, i), from the value at (i, j)."""
+    """lower: True if the lower triangle is stored. mirrored: the value at (j, i), from the value at (i, j)."""
 
     lower: bool
     mirrored: Callable[[Array], Array]
@@ -54,31 +54,31 @@ def structure_problems(name: Any, shape: Sequence[int], dtype: np.dtype[Any] | N
 
 
 def in_triangle(name: str, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
-    """Which entries lie in the triangle that is stored."""
+    """A mask of the entries in the stored triangle."""
     i, j = coords
     return i >= j if STRUCTURES[name].lower else i <= j
 
 
 def triangle_problems(name: str, coords: Sequence[Array]) -> Iterator[Problem]:
-    """A problem where entries lie outside the stored triangle; names the first of them."""
+    """A problem if entries are outside the stored triangle. It names the first."""
     wrong = np.flatnonzero(~in_triangle(name, coords))
     if len(wrong):
         place = tuple(int(x[wrong[0]]) for x in coords)
         more = f" ({len(wrong)} such in all)" if len(wrong) > 1 else ""
-        yield Problem("structure", f"the entry {place} lies outside of the triangle of {name}{more}")
+        yield Problem("structure", f"the entry {place} is outside the triangle of {name}{more}")
 
 
 def diagonal_problems(name: str, coords: Sequence[Array], values: Array) -> Iterator[Problem]:
-    """Entries of the diagonal that are not their own mirror image, which a strict reader refuses in dense matrices."""
+    """Entries of the diagonal that differ from their mirror image, which strict readers refuse in dense matrices."""
     i, j = coords
     on = i == j
     yield from symmetry_problems(name, (i[on], j[on]), values[on])
 
 
 def read_problems(name: str, coords: Sequence[Array], values: Array, *, padded: bool) -> Iterator[Problem]:
-    """Problems of stored entries that a strict reader refuses.
+    """Problems of stored entries that strict readers refuse.
 
-    padded: the triangle that is not stored has values as well, which mean nothing.
+    padded: the other triangle also has values, which are ignored.
     """
     yield from diagonal_problems(name, coords, values) if padded else triangle_problems(name, coords)
 
@@ -88,7 +88,7 @@ def expand(
 ) -> tuple[tuple[Array, ...], Array]:
     """All entries of the matrix: the entries of the stored triangle and, in the same order, their mirror images.
 
-    Entries outside the triangle are left out. mirrored_first: the mirror images come first.
+    Entries outside the triangle are dropped. mirrored_first: the mirror images come first.
     """
     kept = in_triangle(name, coords)
     if not kept.all():
@@ -103,7 +103,7 @@ def expand(
 
 
 def symmetry_problems(name: str, coords: Sequence[Array], values: Array) -> Iterator[Problem]:
-    """A problem where an entry has no mirror image, or another than the structure implies; names the first of them.
+    """A problem if an entry has no mirror image, or one that contradicts the structure. It names the first.
 
     Precondition: entries are unique.
     """
@@ -115,7 +115,7 @@ def symmetry_problems(name: str, coords: Sequence[Array], values: Array) -> Iter
         here = (int(i[differ[0]]), int(j[differ[0]]))
         there = (int(j[turned][differ[0]]), int(i[turned][differ[0]]))
         alone = here if here < there else there[::-1]
-        what = f"the entry {alone} has no mirror image, which {name} asks for"
+        what = f"the entry {alone} has no mirror image, which {name} requires"
         yield Problem("structure", f"{what}; add it, or pass one triangle's arrays to Tensor(…, structure=…)")
         return
     expected = STRUCTURES[name].mirrored(values[turned])

@@ -1,7 +1,7 @@
 """Tensors of any rank as elements of AnnData, in HDF5 and Zarr.
 
 An element is a Binsparse tensor in a group, which every reader of Binsparse opens. anndata finds the functions below by
-the type of an object in memory, and by the group's `encoding-type`. Its registry is private; a test holds it in place.
+the type of an object in memory, and by the group's `encoding-type`. Its registry is private; a test detects changes.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ if TYPE_CHECKING:
     import sparse
 
 _SPEC = {"encoding-type": "binsparse", "encoding-version": "0.1.0"}
-_OBJECT = f"{RESERVED}object"  # an attribute: the element becomes this object again
+_OBJECT = f"{RESERVED}object"  # an attribute: the type that the element is read as
 
 
 @within_memory
 def register_anndata() -> None:
-    """Let anndata write and read tensors of any rank in `uns`, and from version 0.13.1 on a COO of any rank in `obsm`.
+    """Let anndata write and read tensors of any rank in `uns`, and since version 0.13.1 a COO of any rank in `obsm`.
 
-    From then on `write_h5ad`, `write_zarr`, `read_h5ad`, `read_zarr` and `write_elem` take a Tensor, and a COO of
-    pydata/sparse where that is installed. Each is read back as the same type. `open("x.h5ad:uns/NAME")` reads such a
-    tensor lazily. Of the options of anndata, `compression="gzip"` counts. A second call changes nothing.
+    Afterwards `write_h5ad`, `write_zarr`, `read_h5ad`, `read_zarr` and `write_elem` accept a Tensor, and a COO of
+    pydata/sparse if that is installed. Each is read back as the same type. `open("x.h5ad:uns/NAME")` opens such a
+    tensor lazily. The only supported option of anndata is `compression="gzip"`. A second call has no effect.
 
-    anndata refuses a file with such elements in a program that has not called this function.
+    Without a call of this function, anndata refuses files with such elements.
 
     Raises
     ------

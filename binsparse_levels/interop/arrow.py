@@ -40,26 +40,30 @@ def from_table(
     map: MapLike | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Tensor:
-    """Pack the rows of a table into a Tensor. What is larger than memory goes to a file by `write_from`.
+    """Pack the rows of a table into a Tensor. For tables larger than memory, use `write_from`.
 
-    Integers in a dimension are coordinates. Other columns contain labels: texts, dates, times or categories. The
-    labels are numbered in ascending order, and categories in their own order. Names and labels are stored with the
-    tensor, in every container of this package; `Tensor.dims` and `Tensor.labels` have them.
+    Integers in a dimension are coordinates. Other columns contain labels: strings, dates, times or categories. Labels
+    are numbered in ascending order, and categories in the order of their type. Names and labels are stored with the
+    tensor, in every container of this package; `Tensor.dims` and `Tensor.labels` return them.
 
     Parameters
     ----------
     table : an object with the method `__arrow_c_stream__`: a DataFrame of pandas or polars, a table of pyarrow, a
-        relation of duckdb. Or a LazyFrame of polars, or a dataset of pyarrow, of which only these columns are read.
+        relation of duckdb; or a polars LazyFrame or pyarrow dataset. Only the named columns of the latter are read.
     dims : the names of the columns with coordinates or labels, in the order of the dimensions.
     values : the name of the column with the values. By default each row has the value 1, so that the "sum" of
         duplicates counts rows.
-    shape : by default, the number of labels, or the largest coordinate and 1.
+    shape : by default, the number of labels, or the largest coordinate plus 1.
     labels : all labels of a dimension by its name, in the order of their coordinates.
     format, duplicates, fill_value, attributes, map, limits : as for `pack`.
 
+    Returns
+    -------
+    Tensor with a dimension for each name in `dims`.
+
     Raises
     ------
-    ArrayError : a null, a label that is not among `labels`, a type that is no label, or as `pack` raises it.
+    ArrayError : a null, a label that is not in `labels`, a type that labels do not support, or as for `pack`.
     OptionError : a column is missing, or `table` is another object.
 
     >>> import pyarrow
@@ -94,20 +98,23 @@ def to_table(
     values: str | None = None,
     dtype: Literal["stored"] | None = None,
 ) -> pyarrow.Table:
-    """Convert the stored entries to a table of Arrow, which pandas, polars and duckdb take over.
+    """Convert the stored entries to an Arrow table, for pandas, polars and duckdb.
 
     Parameters
     ----------
-    tensor : a dimension with texts as labels becomes a column of categories, one with other labels a column of their
+    tensor : a dimension whose labels are text becomes a column of categories, one with other labels a column of their
         type, and one without labels a column of integers. The structure is expanded.
-    dims, values : the names of the columns. By default those of the table that the tensor was made of, or `dim_0` and
-        so on, and `value`.
-    dtype : "stored" makes coordinates as narrow as `Tensor.unpack` makes them; by default they have 32 bits, or 64
-        where a dimension needs them.
+    dims, values : the names of the columns. By default those of the tensor, or `dim_0` and so on, and `value`.
+    dtype : "stored" returns the coordinate types of `Tensor.unpack`; by default coordinates have 32 bits, or 64 if a
+        dimension requires it.
+
+    Returns
+    -------
+    pyarrow.Table with ndim + 1 columns and a row for each entry.
 
     Raises
     ------
-    FormatError : Arrow has no such values.
+    FormatError : Arrow does not support the values.
     ArrayError : a coordinate has no label.
     OptionError : the names do not fit.
 
@@ -130,7 +137,7 @@ def to_table(
         labels = tables.arrow_of(known.columns[name])
         if x.max(initial=-1) >= len(labels):
             raise ArrayError(
-                Problem(name, f"coordinate {x.max()} has none of the {len(labels)} labels; write them anew")
+                Problem(name, f"coordinate {x.max()} has none of the {len(labels)} labels; write them again")
             )
         texts = known.columns[name].offsets is not None
         column = arrow.DictionaryArray.from_arrays(x, labels, safe=False) if texts else labels.take(arrow.array(x))
@@ -138,21 +145,28 @@ def to_table(
     try:
         columns.append(arrow.array(np.ascontiguousarray(stored)))
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:
-        raise FormatError(Problem("values", f"Arrow has no {stored.dtype}: {error}; call astype() first")) from None
+        what = f"Arrow does not support {stored.dtype}: {error}; call astype() first"
+        raise FormatError(Problem("values", what)) from None
     return arrow.table(columns, names=names)
 
 
 @within_memory
 def to_pandas(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str | None = None) -> Any:
-    """Convert the stored entries to a DataFrame of pandas, a row for each.
+    """Convert the stored entries to a pandas DataFrame with a row for each.
 
-    Labels have the types that they came with: dates are days in `datetime64`, texts are categories.
+    Labels have the types of the original table, except that dates are `datetime64` days and text is categories.
 
     Parameters
     ----------
     tensor, dims, values : as for `to_table`.
 
-    Raises the errors of `to_table`.
+    Returns
+    -------
+    pandas.DataFrame with ndim + 1 columns and a row for each entry.
+
+    Raises
+    ------
+    ArrayError, FormatError, OptionError : as for `to_table`.
 
     >>> from binsparse_levels import pack
     >>> to_pandas(pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).value.tolist()

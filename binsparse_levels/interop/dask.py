@@ -1,4 +1,4 @@
-"""Dask arrays of tensors in files. A block is a COO of pydata/sparse; what is pickled is the path of the file."""
+"""Dask arrays of tensors in files. A block is a sparse.COO. Pickles contain the path of the file."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ from .pydata_sparse import to_sparse
 if TYPE_CHECKING:
     import dask.array
 
-_UNPICKLING = threading.Lock()  # else several threads open the same file at once
+_UNPICKLING = threading.Lock()  # so that several threads do not open the same file
 
 
 class Blocks:
-    """An opened tensor or a view of it, of which an index gives a COO. Pickled, it is the path and the view.
+    """An opened tensor or a view of it, whose slices are sparse.COO. A pickle contains the path and the view.
 
-    Labels are left out: they would travel with each block.
+    Labels are dropped, because each block would send them.
     """
 
     __slots__ = ("tensor",)
@@ -45,7 +45,7 @@ class Blocks:
         self.tensor = tensor._labelled(None)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _arrived, (type(self), sent_kinds(), pickle.dumps(self.tensor))
+        return _restored, (type(self), sent_kinds(), pickle.dumps(self.tensor))
 
     def __dask_tokenize__(self) -> str:
         return self.tensor.__dask_tokenize__()
@@ -66,13 +66,13 @@ class Blocks:
         return self.read(key)
 
     def read(self, key: Any) -> Any:
-        """A COO of a selection, or a value. Nothing but the selection is read, and none of it is kept."""
+        """A COO of a selection, or a value. Only the selection is read, and it is not cached."""
         selected = self.tensor[key]
         return to_sparse(selected) if isinstance(selected, Tensor) else selected
 
 
-def _arrived(made: type[Blocks], kinds: Sequence[SentKind], pickled: bytes) -> Blocks:
-    """Blocks in another process, which may load the level kinds that the first process knows."""
+def _restored(made: type[Blocks], kinds: Sequence[SentKind], pickled: bytes) -> Blocks:
+    """Restore pickled blocks in a process, and load the level kinds of the first process."""
     register_sent(kinds)
     _keep_fill_values()
     with _UNPICKLING:
@@ -81,28 +81,32 @@ def _arrived(made: type[Blocks], kinds: Sequence[SentKind], pickled: bytes) -> B
 
 @functools.lru_cache(2**4)
 def _unpickled(pickled: bytes) -> Tensor:
-    """A tensor that this process keeps open."""
+    """The tensor of a pickle. The process keeps its file open."""
     tensor: Tensor = pickle.loads(pickled)
     return tensor
 
 
 @within_memory
 def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
-    """Make a Dask array of the tensor at a path. No array of the file is read before a block is computed.
+    """Make a Dask array of the tensor at a path. Arrays of the file are read when a block is computed.
 
     Blocks are sparse.COO, with the tensor's fill value, or zero. Each process opens the file once. A slice of the array
-    reads what it needs. Do not change the file in place meanwhile; a file that was replaced is refused.
+    reads only its part of the file. Do not change the file in place meanwhile; a file that was replaced is refused.
 
     Parameters
     ----------
     place : PATH[:GROUP] or a URL, which every process can open.
-    chunks : as for `dask.array.from_array`. "auto" cuts only the outermost stored dimension, such that the entries of
-        a block take as many bytes as Dask's option `array.chunk-size` says, if they are spread evenly.
+    chunks : as for `dask.array.from_array`. "auto" cuts only the outermost stored dimension. The entries of a block
+        then take the bytes of Dask's option `array.chunk-size`, if they are spread evenly.
+
+    Returns
+    -------
+    dask.array.Array of the shape and type of the tensor.
 
     Raises
     ------
     OptionError : `place` is an open object, or a mapping.
-    BinsparseError : as `open` raises it.
+    BinsparseError : as for `open`.
 
     >>> import binsparse_levels as bl
     >>> bl.write("matrix.h5", bl.pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR"))
@@ -113,15 +117,15 @@ def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
 
 
 def checked_path(place: Any) -> str | os.PathLike[str]:
-    """A path or a URL. Raises OptionError for another place, which no other process finds."""
+    """A path or a URL. Raises OptionError for objects that another process cannot open."""
     if not isinstance(place, str | os.PathLike):
-        what = "other processes open the tensor again, so give the path or the URL of its file"
+        what = "other processes open the tensor again; pass the path or the URL of its file"
         raise OptionError(f"expected a path, got {qualified(place)}; {what}")
     return place
 
 
 def dask_of(blocks: Blocks, chunks: Any) -> dask.array.Array:
-    """A Dask array of blocks of a tensor or a view; chunks as for `to_dask`."""
+    """A Dask array of a tensor or a view; chunks as for `to_dask`."""
     with needing("dask"):
         import dask.array
         from dask.base import tokenize
@@ -146,9 +150,9 @@ def dask_of(blocks: Blocks, chunks: Any) -> dask.array.Array:
 
 @functools.cache
 def _keep_fill_values() -> None:
-    """Have distributed pickle each COO: its own way to send one drops the fill value."""
+    """Let distributed pickle each COO, because its serializer drops the fill value."""
     with contextlib.suppress(ImportError):
-        import distributed.protocol.sparse  # noqa: F401, which registers its own way
+        import distributed.protocol.sparse  # noqa: F401, registers the serializer
         import sparse
         from distributed.protocol.serialize import dask_serialize
 
@@ -157,11 +161,11 @@ def _keep_fill_values() -> None:
 
 
 def _not_implemented(array: Any) -> Any:
-    raise NotImplementedError  # upon which distributed goes on to pickle
+    raise NotImplementedError  # then distributed falls back to pickle
 
 
 def _auto(tensor: Tensor) -> tuple[int, ...]:
-    """The shape of blocks along the outermost stored dimension. Only metadata is needed."""
+    """The shape of blocks along the outermost stored dimension. Only metadata is read."""
     import dask
     from dask.utils import parse_bytes
 
@@ -187,19 +191,19 @@ def from_dask(
 ) -> None:
     """Compute a Dask array block by block, and write its entries as one tensor, which may be larger than memory.
 
-    Blocks are computed one after the other, in the order of the format. A block cut along the outermost dimension
-    alone is packed as it comes; others need scratch files.
+    Blocks are computed one after the other, in the order of the format. Blocks that are cut only along the outermost
+    dimension are packed directly; others require scratch files.
 
     Parameters
     ----------
-    array : its blocks are of any type that `as_tensor` takes. Cells of numpy that are not zero are entries.
-    path, format, memory, attributes, overwrite, limits, options : as for `write_from`. A block has to fit in memory.
+    array : its blocks are of any type that `as_tensor` accepts. Nonzero cells of numpy blocks are entries.
+    path, format, memory, attributes, overwrite, limits, options : as for `write_from`. A block must fit in memory.
         `dims` and `values` name the dimensions and the values.
 
     Raises
     ------
-    OptionError : this is no Dask array, or `as_tensor` does not take its blocks.
-    BinsparseError : sizes of blocks are unknown, or as `write_from` raises it.
+    OptionError : `array` is not a Dask array, or `as_tensor` does not accept its blocks.
+    BinsparseError : sizes of blocks are unknown, or as for `write_from`.
 
     >>> import binsparse_levels as bl, dask.array, numpy
     >>> bl.from_dask(dask.array.eye(4, chunks=2), "a.h5", "CSR")

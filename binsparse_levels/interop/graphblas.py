@@ -1,4 +1,4 @@
-"""Matrices, vectors and scalars of python-graphblas. Its formats and arrays have the same names as in sscdf files."""
+"""Matrices, vectors and scalars of python-graphblas. Formats and arrays have the same names as in sscdf files."""
 
 from __future__ import annotations
 
@@ -29,8 +29,12 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
 
     Parameters
     ----------
-    tensor : of at most two dimensions, with the fill value 0 or none. It keeps its format if GraphBLAS has it, else it
-        becomes hypersparse. The structure is expanded, and a map is removed.
+    tensor : of at most two dimensions, with the fill value 0 or none. It keeps its format if GraphBLAS supports it,
+        else it becomes hypersparse. The structure is expanded, and a map is removed.
+
+    Returns
+    -------
+    graphblas.Matrix, Vector or Scalar, by the number of dimensions.
 
     Raises
     ------
@@ -56,7 +60,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     if whole.format.canonical() not in known:
         whole = whole.convert("CVEC" if whole.ndim == 1 else "DCSC" if whole.format.alias == "COOC" else "DCSR")
     word = known[whole.format.canonical()]
-    pieces: dict[str, Any] = {held: whole.arrays[name] for name, held in NATIVE[word].arrays.items()}
+    pieces: dict[str, Any] = {native: whole.arrays[name] for name, native in NATIVE[word].arrays.items()}
     pieces |= zip(SIZES[whole.ndim], whole.shape, strict=True)
     iso = whole.iso and len(whole.values) > 0
     if "col_indices" in pieces or "row_indices" in pieces:
@@ -66,7 +70,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     try:
         return made.ss.import_any(format=word, values=whole.values[:1] if iso else whole.values, is_iso=iso, **pieces)
     except graphblas.exceptions.GraphblasException as error:
-        raise FormatError(Problem("", f"GraphBLAS cannot hold it: {error}; convert it first")) from None
+        raise FormatError(Problem("", f"GraphBLAS cannot represent it: {error}; convert it first")) from None
 
 
 @within_memory
@@ -83,13 +87,17 @@ def from_graphblas(
     ----------
     thing : an empty Scalar becomes `bitmap(0)`.
     format : by default the format of `thing`.
-    move : take over the memory without a copy; `thing` must not be used afterwards.
+    move : take the memory without a copy; `thing` must not be used afterwards.
     attributes : as for Tensor.
+
+    Returns
+    -------
+    Tensor of 2, 1 or 0 dimensions.
 
     Raises
     ------
     OptionError : `thing` is another object.
-    FormatError : a user has defined the type of its values.
+    FormatError : the type of its values is user-defined.
 
     >>> import graphblas
     >>> from binsparse_levels import from_graphblas
@@ -103,7 +111,7 @@ def from_graphblas(
         what = f"expected a Matrix, Vector or Scalar of python-graphblas, got {qualified(thing)}; call as_tensor"
         raise OptionError(what)
     if thing.dtype not in {graphblas.dtypes.lookup_dtype(name) for name in _GRAPHBLAS_TYPES}:
-        raise FormatError(Problem("values", f"{thing.dtype} is defined by a user; cast it to a built-in type"))
+        raise FormatError(Problem("values", f"{thing.dtype} is user-defined; cast it to a built-in type"))
     if type(thing) is graphblas.Scalar:
         values = np.array([] if thing.is_empty else [thing.value], thing.dtype.np_type)
         target = format or ("bitmap(0)" if thing.is_empty else "element")
@@ -111,13 +119,13 @@ def from_graphblas(
     shape, count = tuple(thing.shape), int(thing.nvals)
     pieces = thing.ss.export(sort=True, raw=True, give_ownership=move)
     spelling = NATIVE[pieces["format"]]
-    # The arrays are as long as their allocation.
+    # The arrays have the length of their allocation.
     cells = math.prod(shape)
     per_cell = all(level.gaps or level.padded for level in spelling.format.levels)
     lengths = {"bitmap": cells, "values": cells if per_cell else count}
     lengths["indptr"] = pieces.get("nvec", shape[spelling.format.order[0]]) + 1
     lengths["rows"] = lengths["cols"] = lengths["indptr"] - 1
-    arrays = {name: pieces[held][: lengths.get(held, count)] for name, held in spelling.arrays.items()}
+    arrays = {name: pieces[native][: lengths.get(native, count)] for name, native in spelling.arrays.items()}
     iso = pieces["is_iso"] and count
     values = pieces["values"][:1].reshape(()) if iso else pieces["values"][: lengths["values"]]
     tensor = Tensor._owning(spelling.format, shape, arrays, values, attributes=attributes)

@@ -22,7 +22,15 @@ def to_numpy(tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[
     Parameters
     ----------
     tensor : of any format.
-    limits : `dense_bytes` bounds the size of the array.
+    limits : `dense_bytes` is the largest size of the array.
+
+    Returns
+    -------
+    numpy.ndarray of the shape and type of the tensor.
+
+    Raises
+    ------
+    LimitError : the array is larger.
 
     >>> from binsparse_levels import from_numpy, to_numpy
     >>> to_numpy(from_numpy([[0, 2], [3, 0]], "CSR")).tolist()
@@ -47,6 +55,14 @@ def from_numpy(
     ----------
     format : by default a list of coordinates.
     array, fill_value, attributes, dims, labels : as for `pack_dense`.
+
+    Returns
+    -------
+    Tensor of the shape of `array`.
+
+    Raises
+    ------
+    ArrayError, FormatError, LimitError : as for `pack_dense`.
 
     >>> from binsparse_levels import from_numpy
     >>> from_numpy([[0, 2], [3, 0]], "CSR").values.tolist()

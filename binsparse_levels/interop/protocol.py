@@ -18,18 +18,22 @@ from ..tensors.validation import checked_array
 
 @within_memory
 def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
-    """Make a Tensor of an object that implements the protocol. The protocol is a draft and may change.
+    """Make a Tensor from an object that implements the protocol. The protocol is a draft and may change.
 
     Parameters
     ----------
     other : an object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are
         checked in full.
-    copy : as for `from_scipy`. Arrays that are read-only are not copied.
+    copy : as for `from_scipy`. Read-only arrays are not copied.
+
+    Returns
+    -------
+    Tensor
 
     Raises
     ------
     OptionError : `other` does not implement the protocol.
-    BinsparseError : as `read` raises it.
+    BinsparseError : as for `read`.
 
     >>> from binsparse_levels import from_binsparse, pack
     >>> from_binsparse(pack([[0, 2]], [1.5, 2.5], 3, "CVEC")).values.tolist()

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from ..arrays import apart
+from ..arrays import copy_if_writable
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
@@ -27,7 +27,15 @@ def to_sparse(tensor: Tensor, *, copy: bool = False) -> sparse.COO:
     Parameters
     ----------
     tensor : of any format.
-    copy : as for `to_scipy`; the coordinates are always the array's own.
+    copy : as for `to_scipy`; the coordinates are always copied.
+
+    Returns
+    -------
+    sparse.COO of the same shape.
+
+    Raises
+    ------
+    ArrayError, LimitError : as for `Tensor.load`.
 
     >>> from binsparse_levels import pack, to_sparse
     >>> to_sparse(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).todense().tolist()
@@ -47,14 +55,22 @@ def to_sparse(tensor: Tensor, *, copy: bool = False) -> sparse.COO:
 def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, copy: bool = False) -> sparse.GCXS:
     """Convert a tensor to a sparse.GCXS.
 
-    The arrays are shared for CSR and CSC, and for CSR through a map that groups dimensions in ascending order, as
-    `from_gcxs` makes it.
+    The arrays are shared for CSR and CSC, and for CSR through a map that groups dimensions in ascending order, such as
+    the result of `from_gcxs`.
 
     Parameters
     ----------
     tensor : of any format; the structure is expanded.
-    compressed_axes : the dimensions of the rows. By default they are the tensor's, or else the library chooses.
+    compressed_axes : the dimensions of the rows. By default those of the tensor, or a choice of the library.
     copy : as for `to_scipy`.
+
+    Returns
+    -------
+    sparse.GCXS of the same shape.
+
+    Raises
+    ------
+    FormatError : GCXS does not support the type of the values.
 
     >>> from binsparse_levels import pack, to_gcxs
     >>> to_gcxs(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).compressed_axes
@@ -69,13 +85,13 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
         if grouped is None or (compressed_axes is not None and tuple(compressed_axes) != grouped[0]):
             return sparse.GCXS.from_coo(to_sparse(tensor, copy=copy), compressed_axes=compressed_axes)
         rows, stored = grouped
-        # The library slices by signed index arrays, and compiles for each type.
+        # The library slices with signed index arrays, and compiles for each type.
         numbers = stored.arrays["indices_1"], stored.arrays["pointers_to_1"]
         signed = (x if x.dtype in (np.int32, np.int64) else x.astype(np.int64) for x in numbers)
         arrays = tuple(owned(x, tensor, copy) for x in (stored.values, *signed))
         return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=stored._pad())
     except (NotImplementedError, NumbaError):  # the library compiles its checks for the type
-        what = f"GCXS lacks the type {tensor.dtype}; call to_sparse, or astype() first"
+        what = f"GCXS does not support the type {tensor.dtype}; call to_sparse, or astype() first"
         raise FormatError(Problem("values", what)) from None
 
 
@@ -95,6 +111,15 @@ def from_sparse(
     format : by default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
     copy : as for `from_scipy`; with False the values of a GCXS of rank 2 are shared.
     attributes : as for Tensor.
+
+    Returns
+    -------
+    Tensor of the shape of `array`.
+
+    Raises
+    ------
+    OptionError : `array` is another object.
+    ArrayError : the arrays contradict each other.
 
     >>> import sparse
     >>> from binsparse_levels import from_sparse
@@ -119,7 +144,7 @@ def from_sparse(
 def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str, Any] | None = None) -> Tensor:
     """Convert a GCXS of any rank to a Tensor: CSR through a map that groups the dimensions.
 
-    Rank 0 and 1, which the library does not compress, become a list of entries. Entries out of order are sorted, and
+    Rank 0 and 1, which the library does not compress, become a list of entries. Unsorted entries are sorted, and
     duplicates are summed.
 
     Parameters
@@ -127,7 +152,14 @@ def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str,
     array : a sparse.GCXS.
     copy, attributes : as for `from_scipy`.
 
-    Raises ArrayError for arrays that contradict each other.
+    Returns
+    -------
+    Tensor of the shape of `array`.
+
+    Raises
+    ------
+    OptionError : `array` is another object.
+    ArrayError : the arrays contradict each other.
 
     >>> import numpy, sparse
     >>> from binsparse_levels import from_gcxs
@@ -150,10 +182,10 @@ def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str,
 def _sorted(
     array: sparse.GCXS, format: str, shape: Sequence[int], copy: bool, attributes: Mapping[str, Any] | None
 ) -> Tensor:
-    """A Tensor of the arrays of a GCXS; if they are not in order, they are sorted, and duplicates summed."""
-    arrays = {"pointers_to_1": apart(array.indptr), "indices_1": apart(array.indices)}
+    """A Tensor of the arrays of a GCXS. Unsorted entries are sorted, and duplicates summed."""
+    arrays = {"pointers_to_1": copy_if_writable(array.indptr), "indices_1": copy_if_writable(array.indices)}
     options = {"fill_value": array.fill_value, "attributes": attributes}
-    return sorted_tensor(format, shape, arrays, apart(array.data, copy), duplicates="sum", **options)
+    return sorted_tensor(format, shape, arrays, copy_if_writable(array.data, copy), duplicates="sum", **options)
 
 
 def _grouped(tensor: Tensor) -> tuple[tuple[int, ...], Tensor] | None:

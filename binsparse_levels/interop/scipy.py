@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import apart
+from ..arrays import copy_if_writable
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
@@ -30,10 +30,14 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     Parameters
     ----------
     tensor : of one dimension or more, with the fill value 0 or none.
-    format : csr, csc, coo, bsr, dia, dok or lil. By default CSR and CSC tensors and those of blocks keep their format,
-        and all others become coo.
-    copy : with True, all arrays of the result are its own, so that it can be changed in place. By default the arrays
-        that the tensor holds are shared, and read-only; those that the conversion makes are the result's own.
+    format : csr, csc, coo, bsr, dia, dok or lil. By default CSR, CSC and BSR keep their format, and all others become
+        coo.
+    copy : True copies all arrays, so that the result can be changed in place. By default the result shares the arrays
+        of the tensor, which are read-only; arrays made by the conversion are writable.
+
+    Returns
+    -------
+    scipy.sparse array of the same shape.
 
     Raises
     ------
@@ -71,7 +75,8 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     try:
         return result if format in (None, result.format) else result.asformat(format)
     except (ValueError, TypeError) as error:
-        raise FormatError(Problem("format", f"scipy has no {format!r:.40}: {error}; choose another")) from None
+        what = f"scipy does not support {format!r:.40}: {error}; choose another"
+        raise FormatError(Problem("format", what)) from None
 
 
 @within_memory
@@ -88,13 +93,17 @@ def from_scipy(
 
     Parameters
     ----------
-    matrix : of any format. Entries that are not in order are sorted, and duplicates are summed.
+    matrix : of any format. Unsorted entries are sorted, and duplicates are summed.
     format : by default csr becomes CSR, csc becomes CSC, bsr becomes blocks through a map, and others a list of
         coordinates.
-    copy : with False the values of csr and csc are shared, so that the tensor changes with them. Index and
-        pointer arrays are always copied, because kernels index memory with them.
+    copy : False shares the values of csr and csc, so that the tensor changes with them. Index and pointer arrays are
+        always copied, because kernels index memory with them.
     attributes : as for Tensor.
     dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
+
+    Returns
+    -------
+    Tensor of the shape of `matrix`.
 
     Raises
     ------
@@ -114,11 +123,14 @@ def from_scipy(
     if matrix.format in ("csr", "csc", "bsr") and matrix.ndim == 2:
         map = IndexMap.blocks(matrix.shape, matrix.blocksize) if matrix.format == "bsr" else None
         name, shape = (matrix.format.upper(), matrix.shape) if map is None else (BLOCKS, map.stored_shape)
-        # In scipy the arrays may be longer than the last pointer, and the flag for canonical form may be wrong.
+        # In scipy, the arrays may be longer than the last pointer, and the flag for canonical form may be wrong.
         sound = np.ndim(matrix.indptr) == 1 and len(matrix.indptr) and matrix.indptr.dtype.kind in "iu"
         stored = int(matrix.indptr[-1]) if sound else len(matrix.data)
-        arrays = {"pointers_to_1": apart(matrix.indptr), "indices_1": apart(matrix.indices[:stored])}
-        made = sorted_tensor(name, shape, arrays, apart(matrix.data[:stored], copy).reshape(-1), **options)
+        arrays = {
+            "pointers_to_1": copy_if_writable(matrix.indptr),
+            "indices_1": copy_if_writable(matrix.indices[:stored]),
+        }
+        made = sorted_tensor(name, shape, arrays, copy_if_writable(matrix.data[:stored], copy).reshape(-1), **options)
         made = made if map is None else made.with_map(map)
         return (made if format is None else reformatted(made, format))._named(labels, dims)
     listed = matrix.tocoo(copy=False)

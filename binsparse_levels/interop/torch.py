@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import apart
+from ..arrays import copy_if_writable
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import Format, in_order
 from ..formats.index_map import Digit, IndexMap
@@ -29,7 +29,7 @@ _BLOCKED = ("bsr", "bsc")
 def _stored(
     layout: str, shape: Sequence[int], batch: int, dense: int, block: Sequence[int] | None
 ) -> tuple[Format, IndexMap | None]:
-    """The format and the map whose arrays are those of a layout with so many batch and dense dimensions.
+    """The format and the map whose arrays are those of a layout. batch, dense: the numbers of these dimensions.
 
     block: the sizes of a block for bsr and bsc, else None.
     """
@@ -38,33 +38,38 @@ def _stored(
         return Format((*listing(ndim - dense), *full(dense))), None
     matrix = (batch, batch + 1) if layout in ("csr", "bsr") else (batch + 1, batch)
     order = [*range(batch), *matrix, *range(batch + 2, ndim)]
-    above = (*full(batch + 1), *listing(1))
+    compressed = (*full(batch + 1), *listing(1))
     if block is None:
-        return in_order((*above, *full(dense)), order), None
+        return in_order((*compressed, *full(dense)), order), None
     # The numbers of the blocks, the coordinates in a block, the dense dimensions.
     sizes = dict(zip((batch, batch + 1), block, strict=True))
     digits = [Digit(k, sizes.get(k, 1), -(-shape[k] // sizes.get(k, 1))) for k in order[: batch + 2]]
     digits += [Digit(k, 1, size) for k, size in sizes.items()]
     digits += [Digit(k, 1, shape[k]) for k in range(batch + 2, ndim)]
-    return Format((*above, *full(dense + 2))), IndexMap(tuple(shape), tuple((digit,) for digit in digits))
+    return Format((*compressed, *full(dense + 2))), IndexMap(tuple(shape), tuple((digit,) for digit in digits))
 
 
 @within_memory
 def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[str, Any] | None = None) -> Tensor:
     """Convert a sparse tensor of torch to a Tensor with the fill value 0.
 
-    Batches become dense levels above, and the dense dimensions of *hybrid* tensors dense levels below.
+    Batch dimensions become dense levels above the sparse one, and the dense dimensions of *hybrid* tensors become dense
+    levels below it.
 
     Parameters
     ----------
     tensor : of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks
-        divide dimensions. A tensor on a device is copied to the processor's memory.
+        divide dimensions. A tensor on a device is copied to CPU memory.
     copy, attributes : as for `from_scipy`.
+
+    Returns
+    -------
+    Tensor of the shape of `tensor`.
 
     Raises
     ------
     OptionError : `tensor` is another object.
-    FormatError : numpy lacks the type of the values.
+    FormatError : numpy does not support the type of the values.
     ArrayError : the arrays contradict each other.
 
     >>> import torch  # doctest: +SKIP
@@ -86,22 +91,25 @@ def _tensor(tensor: torch.Tensor, layout: str, copy: bool) -> Tensor:
     tensor, shape, dense = tensor.detach(), tuple(tensor.shape), tensor.dense_dim()
     if layout == "coo":
         tensor = tensor.coalesce()
-        indices, values = _array(tensor.indices()), apart(_array(tensor.values()), copy)
+        indices, values = _array(tensor.indices()), copy_if_writable(_array(tensor.values()), copy)
         if not len(indices):  # a block of all dimensions, or none
             cells = np.zeros(shape, values.dtype) if not len(values) else values[0]
             return pack_dense(cells, Format(full(dense)), pattern=np.ones(shape, bool))
         format, _ = _stored(layout, shape, 0, dense, None)
-        listed = {f"indices_{k}": apart(x) for k, x in enumerate(indices)}
+        listed = {f"indices_{k}": copy_if_writable(x) for k, x in enumerate(indices)}
         return Tensor._owning(format, shape, listed, values.reshape(-1), fill_value=0)
     by_rows = layout in ("csr", "bsr")
     pointers = _array(tensor.crow_indices() if by_rows else tensor.ccol_indices())
     indices = _array(tensor.col_indices() if by_rows else tensor.row_indices())
-    values = apart(_array(tensor.values()), copy)
+    values = copy_if_writable(_array(tensor.values()), copy)
     batch = pointers.ndim - 1
     # In torch, the pointers of each batch start at 0, and all batches have the same number of entries.
     firsts = np.arange(math.prod(shape[:batch])).reshape(*shape[:batch], 1) * indices.shape[-1]
     joined = np.append(0, (pointers + firsts)[..., 1:]) if batch else pointers
-    arrays = {f"pointers_to_{batch + 1}": apart(joined), f"indices_{batch + 1}": apart(indices.reshape(-1))}
+    arrays = {
+        f"pointers_to_{batch + 1}": copy_if_writable(joined),
+        f"indices_{batch + 1}": copy_if_writable(indices.reshape(-1)),
+    }
     block = values.shape[batch + 1 : batch + 3] if layout in _BLOCKED else None
     format, map = _stored(layout, shape, batch, dense, block)
     stored_shape = shape if map is None else map.stored_shape
@@ -116,8 +124,12 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     Parameters
     ----------
     tensor : with the fill value 0 or none; the structure is expanded.
-    layout : coo, csr, csc, bsr or bsc. By default the tensor keeps its layout if torch has it, else it becomes coo.
+    layout : coo, csr, csc, bsr or bsc. By default that of the tensor if torch supports it, else coo.
     block : the sizes of a block for bsr and bsc; they must divide those of the matrix.
+
+    Returns
+    -------
+    torch.Tensor of the same shape, in CPU memory.
 
     Raises
     ------
@@ -134,13 +146,13 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
     if layout is not None and layout not in _LAYOUTS:
         raise FormatError(Problem("layout", f"expected one of {', '.join(_LAYOUTS)}, got {layout!r:.40}"))
     if block is not None and layout not in _BLOCKED:
-        raise FormatError(Problem("block", "only bsr and bsc have blocks; leave it out"))
+        raise FormatError(Problem("block", "only bsr and bsc have blocks; omit it"))
     own = _layout_of(whole)
     if own is None or layout not in (None, own) or block is not None:
         own = layout or "coo"
-        whole = _laid_out(whole, own, block)
+        whole = _in_layout(whole, own, block)
     stored = whole.stored
-    above, rank, below = _profile(stored.format)
+    dense_above, rank, below = _profile(stored.format)
     shape, tail = whole.shape, stored.shape[stored.ndim - below :]
     if own == "coo":
         count = len(stored.arrays["indices_0"]) if rank else len(stored.values)
@@ -149,9 +161,9 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
         return torch.sparse_coo_tensor(
             torch.from_numpy(table), _copied(values), shape, is_coalesced=True, check_invariants=False
         )
-    batch = above - 1
+    batch = dense_above - 1
     numbers = math.prod(shape[:batch])
-    pointers, indices = stored.arrays[f"pointers_to_{above}"], stored.arrays[f"indices_{above}"]
+    pointers, indices = stored.arrays[f"pointers_to_{dense_above}"], stored.arrays[f"indices_{dense_above}"]
     each = len(indices) // numbers if numbers else 0
     # In torch, the pointers of each batch start at 0.
     lead = stored.shape[stored.format.order[batch]]
@@ -170,7 +182,7 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
 
 
 def _profile(format: Format) -> tuple[int, int, int]:
-    """Of a chain with one sparse level: the dense dimensions above it, its rank, those below. Else the rank is 0."""
+    """The dense dimensions above the only sparse level, its rank, and those below. The rank is 0 for other chains."""
     levels = format.canonical().levels
     depths = [k for k, level in enumerate(levels) if (level,) != full(1)]
     if len(depths) != 1 or (levels[depths[0]],) != listing(levels[depths[0]].rank):
@@ -180,9 +192,9 @@ def _profile(format: Format) -> tuple[int, int, int]:
 
 def _layout_of(tensor: Tensor) -> str | None:
     """The layout of torch with the same arrays; None if there is none."""
-    above, rank, below = _profile(tensor.format)
-    map, batch = tensor.map, above - 1
-    block = None if map is None else map.stored_shape[above + 1 : above + 3]
+    dense_above, rank, below = _profile(tensor.format)
+    map, batch = tensor.map, dense_above - 1
+    block = None if map is None else map.stored_shape[dense_above + 1 : dense_above + 3]
     if not rank:
         return None
     if map is not None and (batch < 0 or below < 2 or tensor.ndim < batch + 2 or map.padded or not all(block or ())):
@@ -193,21 +205,21 @@ def _layout_of(tensor: Tensor) -> str | None:
     layout = next((name for name in names if _stored(name, tensor.shape, batch, dense, block) == own), None)
     if layout and batch > 0:
         stored = tensor.stored
-        fibers = stored.shape[stored.format.order[batch]]  # of each batch
-        ends = stored.arrays[f"pointers_to_{above}"][:: fibers or 1]
+        fibers = stored.shape[stored.format.order[batch]]  # in each batch
+        ends = stored.arrays[f"pointers_to_{dense_above}"][:: fibers or 1]
         if not fibers or len(set(np.diff(ends).tolist())) > 1:
             return None  # in torch all batches have the same number of entries
     return layout
 
 
-def _laid_out(tensor: Tensor, layout: str, block: Sequence[int] | None) -> Tensor:
+def _in_layout(tensor: Tensor, layout: str, block: Sequence[int] | None) -> Tensor:
     """The same entries in the format with the arrays of a layout."""
     whole = tensor.without_map()
     if layout != "coo" and whole.ndim != 2:
-        raise FormatError(Problem("layout", f"{layout} needs a matrix, not {whole.ndim} dimensions; choose coo"))
+        raise FormatError(Problem("layout", f"{layout} requires a matrix, got {whole.ndim} dimensions; choose coo"))
     if layout in _BLOCKED:
         if block is None:
-            raise FormatError(Problem("block", f"{layout} needs the sizes of a block; pass block=(rows, columns)"))
+            raise FormatError(Problem("block", f"{layout} requires the sizes of a block; pass block=(rows, columns)"))
         block = IndexMap.blocks(whole.shape, block).stored_shape[2:]  # checked
     format, map = _stored(layout, whole.shape, 0, 0, block)
     if map is None:
@@ -223,7 +235,8 @@ def _array(tensor: torch.Tensor) -> npt.NDArray[Any]:
     try:
         array: npt.NDArray[Any] = tensor.resolve_conj().resolve_neg().cpu().numpy()
     except TypeError as error:
-        raise FormatError(Problem("values", f"numpy lacks the type of the values: {error}; cast them")) from None
+        what = f"numpy does not support the type of the values: {error}; cast them"
+        raise FormatError(Problem("values", what)) from None
     return array
 
 
@@ -233,4 +246,5 @@ def _copied(values: npt.NDArray[Any]) -> torch.Tensor:
     try:
         return torch.from_numpy(np.array(values))
     except TypeError as error:
-        raise FormatError(Problem("values", f"torch lacks this type: {error}; call astype() first")) from None
+        what = f"torch does not support this type: {error}; call astype() first"
+        raise FormatError(Problem("values", what)) from None

@@ -1,7 +1,7 @@
 """xarray: Datasets with sparse variables, by `write_dataset` and the engine "binsparse".
 
 xarray itself writes dense variables, coordinates and attributes at the root of a Zarr store or a NetCDF-4 file. Each
-sparse variable is a Binsparse tensor in a group of its own beside them. Its header names its dimensions.
+sparse variable is a Binsparse tensor in a separate group. Its header names its dimensions.
 """
 
 from __future__ import annotations
@@ -50,10 +50,9 @@ _DECODING = (
 
 
 class LazySparse(Blocks, indexing.ExplicitlyIndexedNDArrayMixin):
-    """A tensor in a file, as xarray indexes it. An index makes a view, and reading gives a COO.
+    """A tensor in a file, as an array that xarray can index. An index makes a view, and reading returns a COO.
 
-    `xarray.core.indexing` is not public. `xarray.backends.BackendArray` is, but would read everything to transpose it.
-    If it asked its subclasses for a transposed view, this class could be derived from it.
+    `xarray.core.indexing` is not public. `xarray.backends.BackendArray` is, but it reads everything for a transpose.
     """
 
     __slots__ = ()
@@ -62,7 +61,7 @@ class LazySparse(Blocks, indexing.ExplicitlyIndexedNDArrayMixin):
         return self.read(...)
 
     async def async_get_duck_array(self) -> Any:
-        return await asyncio.to_thread(self.get_duck_array)  # reading and kernels leave the interpreter free
+        return await asyncio.to_thread(self.get_duck_array)  # reading and kernels release the GIL
 
     def __getitem__(self, indexer: indexing.ExplicitIndexer) -> Any:
         return self._oindex_get(indexer)
@@ -75,13 +74,13 @@ class LazySparse(Blocks, indexing.ExplicitlyIndexedNDArrayMixin):
         return LazySparse(tensor) if isinstance(tensor, Tensor) else np.asarray(tensor)
 
     def _vindex_get(self, indexer: indexing.ExplicitIndexer) -> Any:
-        """A COO of points, which is read at once. The dimensions of the points come first."""
+        """A COO of points, read immediately. The dimensions of the points come first."""
         key = indexer.tuple
         arrays = [k for k, item in enumerate(key) if isinstance(item, np.ndarray)]
         points, first = self.read(key), arrays[0]
         if len(arrays) == len(key):
             return to_sparse(pack_dense(points, coordinates(points.ndim), fill_value=self.tensor._pad()))
-        if arrays[-1] - first < len(arrays):  # numpy puts the points where the first array stands
+        if arrays[-1] - first < len(arrays):  # numpy puts the points at the place of the first array
             ndim = np.broadcast(*(key[k] for k in arrays)).ndim
             points = points.transpose([*range(first, first + ndim), *range(first), *range(first + ndim, points.ndim)])
         return points
@@ -91,17 +90,17 @@ class LazySparse(Blocks, indexing.ExplicitlyIndexedNDArrayMixin):
 
 
 class _NoChunks(dict[str, Any]):
-    """The chunks that a lazy variable prefers. xarray asks for them when it is told `chunks=`."""
+    """Preferred chunks of a lazy variable. xarray reads them if `chunks=` is given, which is an error."""
 
     def get(self, *_: Any) -> Any:
         what = "makes dense blocks of a sparse variable; pass tensor_chunks= for blocks of COO, or engine='zarr' "
-        raise OptionError(Problem("chunks", f"{what}or 'netcdf4' for the dense variables alone"))
+        raise OptionError(Problem("chunks", f"{what}or 'netcdf4' for the dense variables only"))
 
 
 class _Chunked(xr.Variable):
-    """A variable of a Dask array, until xarray wraps the array like those of every engine, which would hide its blocks.
+    """A variable of a Dask array. When xarray wraps the array, which would hide its blocks, the wrapper is removed.
 
-    Then it becomes a plain variable of the bare array.
+    Afterwards it is a plain variable.
     """
 
     __slots__ = ()
@@ -119,9 +118,9 @@ class _Chunked(xr.Variable):
 class BinsparseBackend(BackendEntrypoint):
     """The engine "binsparse": a Dataset whose sparse variables are lazy, or Dask arrays of blocks of COO.
 
-    Options of `xr.open_dataset` beside xarray's own:
+    It adds an option to `xr.open_dataset`:
 
-    tensor_chunks: sizes of blocks by dimension, such as {"time": 10}, other dimensions uncut; or "auto".
+    tensor_chunks: "auto", or sizes of blocks by dimension, such as {"time": 10}; other dimensions are not cut.
 
     >>> import binsparse_levels as bl, sparse, xarray as xr
     >>> dataset = xr.Dataset({"a": (("x", "y"), sparse.COO([[0, 1], [2, 0]], [1.5, 2.5], shape=(2, 3)))})
@@ -130,7 +129,7 @@ class BinsparseBackend(BackendEntrypoint):
     >>> opened.identical(dataset), opened.a.sel(x=1).values.tolist()
     """
 
-    description = "Sparse variables in the Binsparse format beside dense ones, in Zarr and NetCDF-4"
+    description = "Sparse variables in the Binsparse format and dense variables, in Zarr and NetCDF-4"
     open_dataset_parameters = ("filename_or_obj", "drop_variables", "tensor_chunks", *_DECODING)
 
     def open_dataset(
@@ -143,7 +142,7 @@ class BinsparseBackend(BackendEntrypoint):
     ) -> xr.Dataset:
         dropped = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables or ())
         path = _path_of(filename_or_obj)
-        groups = [name for name in list_tensors(path) if name == "/" or "/" not in name]  # the root, and right below
+        groups = [name for name in list_tensors(path) if name == "/" or "/" not in name]  # the root and its children
         dataset = xr.Dataset() if "/" in groups else _open_dense(path, drop_variables=drop_variables, **decoding)
         tensors = {name: tensor for name, tensor in _tensors(path, groups) if name not in dropped}
         variables = {name: _variable(name, tensor, tensor_chunks) for name, tensor in tensors.items()}
@@ -152,14 +151,14 @@ class BinsparseBackend(BackendEntrypoint):
             for dim in tensor_chunks.keys() - known.keys():
                 what = f"no tensor has a dimension {dim!r}; there are {', '.join(map(str, known))}"
                 raise OptionError(Problem("tensor_chunks", what))
-        joined = dataset.assign(variables)
+        whole = dataset.assign(variables)
         for tensor in tensors.values():
-            joined = joined.assign_coords({k: x for k, x in _labels(tensor) if k not in joined.coords})
-        joined.set_close(dataset._close)
-        return joined
+            whole = whole.assign_coords({k: x for k, x in _labels(tensor) if k not in whole.coords})
+        whole.set_close(dataset._close)
+        return whole
 
     def guess_can_open(self, filename_or_obj: Any) -> bool:
-        """Whether a tensor lies right below the root of a local Zarr store: xarray's own engine would leave it out."""
+        """Return True if a child of the root of a local Zarr store is a tensor, which the Zarr engine ignores."""
         if not isinstance(filename_or_obj, str | os.PathLike) or not os.path.isdir(filename_or_obj):
             return False
         below = os.path.join(glob.escape(os.fspath(filename_or_obj)), "*")
@@ -182,25 +181,25 @@ def write_dataset(
 ) -> None:
     """Write an xarray Dataset. `xr.open_dataset(path, engine="binsparse")` opens it.
 
-    A local path is replaced atomically. In another store, the dense variables come first, and a failure leaves them.
+    A local path is replaced atomically. In other stores, dense variables are written first, and remain after a failure.
 
     Parameters
     ----------
-    path : a .zarr or .nc path, the URL of a Zarr store, or a store of zarr's.
-    dataset : the variables with sparse data are written as tensors, all others by xarray itself.
-    formats : by name of a variable. Others keep the format of their file, or list their coordinates. A dense
-        variable that is named becomes sparse.
-    overwrite : replace the Dataset that is there.
+    path : a .zarr or .nc path, the URL of a Zarr store, or a store of the zarr package.
+    dataset : variables with sparse data are written as tensors, all others by xarray itself.
+    formats : formats by name of the variable. Others keep the format of their file, or become lists of coordinates.
+        Dense variables that are named become sparse.
+    overwrite : replace an existing Dataset.
     kind : one of "zarr", "zarr2" and "netcdf". By default, the suffix of the path decides.
-    memory : bytes that the process may use, as for `from_dask`, to write Dask arrays of sparse blocks block by block.
-        By default, each is computed as a whole.
+    memory : largest number of bytes of the process, as for `from_dask`, to write Dask arrays block by block. By
+        default, each array is computed as a whole.
     options : as for `write`, for every tensor.
 
     Raises
     ------
-    FileExistsError : there is something at the path, and `overwrite` is not given.
-    OptionError : the path is of another kind of file, or `formats` names no variable.
-    BinsparseError : as `write` raises it.
+    FileExistsError : the path exists, and `overwrite` is False.
+    OptionError : the path is of another kind of file, or `formats` has an unknown variable.
+    BinsparseError : as for `write`.
 
     >>> import binsparse_levels as bl, sparse, xarray as xr
     >>> dataset = xr.Dataset({"a": (("x", "y"), sparse.COO([[0, 1], [2, 0]], [1.5, 2.5], shape=(2, 3)))})
@@ -214,8 +213,8 @@ def write_dataset(
     attributes = {name: _attributes(dataset[name]) for name in names}
     target = target_at(path, kind)
     if target.group is not None:
-        raise OptionError(Problem(str(path), "a Dataset is written to a whole store or file; leave out the group"))
-    with _written(target, dataset.drop_vars(names), overwrite) as place:
+        raise OptionError(Problem(str(path), "a Dataset is written to a whole store or file; omit the group"))
+    with _open_target(target, dataset.drop_vars(names), overwrite) as place:
         for name in names:
             variable, format = dataset.variables[name], formats.get(name)
             data, dims = _unwrapped(variable._data), tuple(map(str, variable.dims))
@@ -225,7 +224,7 @@ def write_dataset(
             else:
                 tensor = _tensor(variable, format)
                 metadata = replace(tensor._metadata, labels=Labels(dims, {}, name), attributes=attributes[name])
-                write(place(name), Tensor._of(tensor._held, metadata), **options)
+                write(place(name), Tensor._of(tensor._backing, metadata), **options)
 
 
 # Reading
@@ -233,17 +232,21 @@ def write_dataset(
 
 @within_memory
 def to_xarray(tensor: Tensor) -> xr.DataArray:
-    """Convert to an xarray.DataArray of an array of pydata/sparse, with the names, labels and attributes.
+    """Convert a tensor to an xarray.DataArray of a sparse.COO, with names, labels and attributes.
 
-    Dimensions without names are `dim_0` and so on.
+    Dimensions without names are named `dim_0` and so on.
 
     Parameters
     ----------
     tensor : of any format. A dimension with fewer labels than coordinates has none in xarray.
 
+    Returns
+    -------
+    xarray.DataArray of the same shape.
+
     Raises
     ------
-    FormatError, ArrayError : as `to_sparse` raises them.
+    FormatError, ArrayError : as for `to_sparse`.
 
     >>> from binsparse_levels import pack_dense
     >>> named = pack_dense([[0, 2], [3, 0]], "CSR").with_labels({"item": ["pen", "ink"]}, dims=["user", "item"])
@@ -265,12 +268,12 @@ def data_array(tensor: Tensor, values: Any, dimensions: Sequence[int]) -> xr.Dat
 def _path_of(source: Any) -> str:
     path, group = split_place(os.path.expanduser(checked_path(source)))
     if group is not None:
-        raise OptionError(Problem(str(source), "a Dataset is a whole store or file; leave out the group"))
+        raise OptionError(Problem(str(source), "a Dataset is a whole store or file; omit the group"))
     return str(path) if is_url(path) else os.path.abspath(path)
 
 
 def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
-    """The tensors in these groups, by the name of the variable. That at the root has the name of its values."""
+    """The tensors in these groups, by name of the variable. A tensor at the root has the name of its values."""
     for group in groups:
         tensor = open_tensor(path if group == "/" else f"{path}:{group}")
         labels = tensor._metadata.labels
@@ -278,7 +281,7 @@ def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
 
 
 def _open_dense(path: str, **options: Any) -> xr.Dataset:
-    """What xarray itself reads from the root of a store or file."""
+    """The dense variables, which xarray reads from the root of a store or file."""
     with resolved(path, whole=True) as location:
         zarr = "zarr" in location.name
     if not zarr:
@@ -288,7 +291,7 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
 
 
 def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None) -> xr.Variable:
-    """The variable of a tensor. Where it has no names of dimensions, they are those of the variable and a number."""
+    """The variable of a tensor. By default its dimensions are named after the variable with a number."""
     dims, attributes = tensor.dims or [f"{name}_{k}" for k in range(tensor.ndim)], dict(tensor.attributes)
     if chunks is None:
         return xr.Variable(dims, LazySparse(tensor), attributes, {"preferred_chunks": _NoChunks()})
@@ -297,7 +300,7 @@ def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None)
 
 
 def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
-    """The dimensions of which every coordinate has a label."""
+    """The labels of dimensions whose coordinates all have one."""
     for dim, size in zip(tensor.dims or (), tensor.shape, strict=False):
         labels = tensor.labels(dim)
         if labels is not None and len(labels) == size:
@@ -314,11 +317,11 @@ def _check(dataset: Any) -> None:
 
 
 def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> list[str]:
-    """The variables that become tensors. Raises OptionError."""
+    """The variables to write as tensors. Raises OptionError."""
     unknown = [str(name) for name in formats if name not in dataset.data_vars]
     if unknown:
-        there = ", ".join(map(str, dataset.data_vars))
-        raise OptionError(Problem("formats", f"no data variable has the name {unknown[0]!r}; there are {there}"))
+        known = ", ".join(map(str, dataset.data_vars))
+        raise OptionError(Problem("formats", f"no data variable has the name {unknown[0]!r}; there are {known}"))
     names = [
         name for name in dataset.variables if name in formats or _is_sparse(_unwrapped(dataset.variables[name]._data))
     ]
@@ -326,12 +329,12 @@ def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> lis
         if name in dataset.coords:
             raise OptionError(Problem(str(name), f"a coordinate is dense; call reset_coords({name!r})"))
         if not isinstance(name, str) or not name or {"/", ":"} & set(name) or name.startswith("."):
-            raise OptionError(Problem(str(name), "is no name of a group; call rename() first"))
+            raise OptionError(Problem(str(name), "is not a name of a group; call rename() first"))
     return [str(name) for name in names]
 
 
 def _unwrapped(data: Any) -> Any:
-    """The array of a variable, out of what xarray has wrapped around it."""
+    """The array of a variable, without the wrappers of xarray."""
     while isinstance(data, indexing.ExplicitlyIndexed) and not isinstance(data, LazySparse) and hasattr(data, "array"):
         data = data.array
     return data
@@ -351,7 +354,7 @@ def _is_sparse(data: Any) -> bool:
 def _attributes(array: xr.DataArray) -> dict[str, Any]:
     """The attributes of a variable as JSON. Raises OptionError, DescriptorError."""
     if not all(isinstance(dim, str) for dim in array.dims):
-        raise OptionError(Problem(str(array.name), "has a dimension whose name is no text; call rename() first"))
+        raise OptionError(Problem(str(array.name), "has a dimension whose name is not a string; call rename() first"))
     plain = {
         name: value.tolist() if isinstance(value, np.ndarray | np.generic) else value
         for name, value in array.attrs.items()
@@ -370,8 +373,8 @@ def _tensor(variable: xr.Variable, format: FormatLike | None) -> Tensor:
 
 
 @contextlib.contextmanager
-def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[Callable[[str], Location]]:
-    """Write the dense variables. Within the block, a function tells where the tensor of a variable is written."""
+def _open_target(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[Callable[[str], Location]]:
+    """Write the dense variables. The context is a function that returns the target of the tensor of a variable."""
     path = target.path
     if isinstance(path, LocalStore):
         path = str(path.root)
@@ -403,7 +406,7 @@ def _written(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterator[C
 
 
 def _consolidate(store: Any) -> None:
-    """List all metadata at the root, as xarray does: without the list it warns when it opens the store."""
+    """List all metadata at the root, as xarray does. Without the list, xarray warns when it opens the store."""
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # of version 3 the list is no part of the specification
+        warnings.simplefilter("ignore")  # the list is not specified for version 3
         consolidate_metadata(store)

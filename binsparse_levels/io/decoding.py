@@ -19,7 +19,7 @@ from ..formats.dtypes import INTEGERS, DataType, decode
 from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ..limits import Limits
 from ..tensors import labels
-from ..tensors.held import Check
+from ..tensors.backing import Check
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
 from .file_tensors import FileTensor, guarded, loaded_tensor
@@ -43,7 +43,7 @@ class Loading:
         header, self._sums = checksums.unsealed(reader.read_header())
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
-        self.labels = self._parse_labels() if labels.KEY in self.descriptor.beside else None
+        self.labels = self._parse_labels() if labels.KEY in self.descriptor.extra else None
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # used for their metadata only
         self._stored_arrays: dict[str, LazyArray] = {}  # of the container
@@ -55,7 +55,7 @@ class Loading:
     def _parse_labels(self) -> Labels:
         """The labels of the tensor, read on demand. Raises DescriptorError, ArrayError."""
         shape = (self.descriptor.map or self.descriptor).shape
-        return parse_labels(self.descriptor.beside[labels.KEY], shape, self._label_array)
+        return parse_labels(self.descriptor.extra[labels.KEY], shape, self._label_array)
 
     def _label_array(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
         """An array of labels. Raises ArrayError if it is missing, or of another type."""

@@ -18,8 +18,8 @@ from ..formats.format import FormatLike, has_empty_fibers
 from ..formats.index_map import IndexMap
 from ..formats.structure import structure_problems
 from ..limits import INT64_MAX, Limits
+from ..tensors.backing import Check, TreeBacking
 from ..tensors.encoding import Metadata
-from ..tensors.held import Check, Stored
 from ..tensors.labels import Labels
 from ..tensors.packing import in_order
 from ..tensors.tensor import Tensor
@@ -141,7 +141,8 @@ def opened_tensor(source: FileTensor, limits: Limits) -> Tensor:
     every: Any = repeated(values, count) if iso else values
     if values.dtype.kind == "b" and not iso:
         every = values.mapped(sound_booleans) if isinstance(values, LazyArray) else sound_booleans(values)
-    stored = Stored(format, Tree(format.levels, dims, dict(source.arrays), every, iso, True), limits, source.structure)
+    tree = Tree(format.levels, dims, dict(source.arrays), every, iso, True)
+    stored = TreeBacking(format, tree, limits, source.structure)
     metadata = Metadata(fill, dict(source.attributes), dict(source.descriptor_attributes), source.labels)
     return Tensor._of(stored if source.map is None else Mapped(stored, source.map), metadata)
 
@@ -163,13 +164,14 @@ def loaded_tensor(
         whole = source._replace(values=arrays.pop("values"), arrays=arrays)
         tensor = opened_tensor(whole, limits)
         try:
-            tensor._held.stored.load(check)
+            tensor._backing.stored.load(check)
         except ArrayError as fault:
             if source.ordered:
                 raise
             tensor = opened_tensor(whole, limits)
-            tensor._held.stored.load("trusted")
-            is_sorted = not any(tensor._held.stored.tree.check())  # then the fault is a diagonal, which `write` refuses
+            tensor._backing.stored.load("trusted")
+            # If the tree is sound, a diagonal is at fault, which `write` refuses.
+            is_sorted = not any(tensor._backing.stored.tree.check())
             if not is_sorted:
                 tensor = in_order(tensor, fault, duplicates, limits)
             if source.repairs is not None and not is_sorted:

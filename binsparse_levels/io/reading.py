@@ -20,9 +20,9 @@ from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memor
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.above import Origin
-from ..tensors.held import Check
+from ..tensors.backing import Check
 from ..tensors.labels import KEY
+from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from .decoding import Loading
 from .file_tensors import FileTensor, loaded_tensor, opened_tensor
@@ -146,7 +146,7 @@ def opened(path: Place, limits: Limits) -> tuple[Tensor, Loading | None]:
         if loading is not None and unreplaced is not None:
             unreplaced()
         _close_with(tensor, stack.pop_all())
-        tensor._held.stored.origin = _origin(location, known or (tensor._held.stored.format, tensor.shape))
+        tensor._backing.stored.origin = _origin(location, known or (tensor._backing.stored.format, tensor.shape))
     return tensor, loading
 
 
@@ -156,7 +156,7 @@ class _Keep:
 
 def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
     """Close the file when the last array of the tensor is deleted. After that, reading from an array fails."""
-    tree, labels, keep = tensor._held.stored.tree, tensor._metadata.labels, _Keep()
+    tree, labels, keep = tensor._backing.stored.tree, tensor._metadata.labels, _Keep()
     arrays: list[Any] = [*tree.arrays.values(), tree.values]
     arrays += [] if labels is None else labels.arrays().values()
     lazies = [x for x in arrays if isinstance(x, LazyArray)]
@@ -286,8 +286,8 @@ def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIM
 
 def _described(tensor: Tensor) -> Description:
     """The description of a tensor in another system's file, in terms of Binsparse. No array is read."""
-    held, labels = tensor._held, tensor._metadata.labels
-    stored, tree = held.stored, held.stored.tree
+    backing, labels = tensor._backing, tensor._metadata.labels
+    stored, tree = backing.stored, backing.stored.tree
     arrays = {**tree.arrays, "values": tree.values}
     types = {name: DataType(x.dtype, tree.iso and name == "values") for name, x in arrays.items()}
     infos = {}
@@ -297,10 +297,10 @@ def _described(tensor: Tensor) -> Description:
         infos[name] = ArrayInfo((count * types[name].parts,), types[name].stored, size)
     if tensor.fill_value is not None:
         types["fill_value"] = DataType(tree.values.dtype)
-    beside = {} if labels is None else {KEY: labels.header()}
+    extra = {} if labels is None else {KEY: labels.header()}
     descriptor = Descriptor(
         stored.format, stored.shape, len(tree.values), types, structure=stored.structure,
-        user=dict(tensor.attributes), map=held.map, beside=beside,
+        user=dict(tensor.attributes), map=backing.map, extra=extra,
     )  # fmt: skip
     return Description(descriptor, infos, fill_value=tensor.fill_value)
 

@@ -20,7 +20,7 @@ from ..formats.descriptor import VERSION
 from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress
 from ..tensors.contents import Dimension
-from ..tensors.encoding import encode_tensor, hold_header
+from ..tensors.encoding import check_header_size, encode_tensor
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from .kinds import Location, Place, refuse, resolved, target_at
@@ -87,7 +87,7 @@ def write(
         if not isinstance(spec_version, str):
             raise TypeError(f"a version is a string, got {spec_version!r:.40}")
         header, arrays = encode_tensor(tensor, spec_version, narrow, bitpacked)
-        hold_header(header, limits)
+        check_header_size(header, limits)
         write_arrays(target, header, arrays, overwrite=overwrite, storage=storage, limits=limits)
         _close_unused(tensor)
         return
@@ -164,7 +164,7 @@ def write_pieces(
     **options: Any,
 ) -> None:
     """`write_arrays` for the header of a tensor. options: the fields of Storage. progress: called for each piece."""
-    hold_header(header, limits)
+    check_header_size(header, limits)
     total, done = sum(x.length for x in pieces.values()), 0
 
     def report(piece: Array) -> Array:

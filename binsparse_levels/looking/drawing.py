@@ -43,7 +43,7 @@ _DRAWN_IN_NOTEBOOKS = 2**22  # the most stored values; they take a tenth of a se
 def draw(tensor: Tensor, dimensions: Dimension | Sequence[Dimension] | None = None, side: int = _BINS) -> str:
     """Draw a tensor, as `Tensor.draw` describes. side: the most cells along a side of a spy plot."""
     if dimensions is None:
-        tree = tensor._tree if tensor._held.viewed else tensor._source
+        tree = tensor._tree if tensor._backing.viewed else tensor._source
         if not tensor.ndim or is_small(tree):
             return draw_tree(tensor._tree, tensor.format.order)
     given: Any = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
@@ -58,7 +58,7 @@ def draw(tensor: Tensor, dimensions: Dimension | Sequence[Dimension] | None = No
 
 def html_of(tensor: Tensor) -> str:
     """The HTML of `Tensor._repr_html_`: text that wraps, and a picture that scrolls if it is wide."""
-    unread = tensor._held.viewed or tensor._source.lazy
+    unread = tensor._backing.viewed or tensor._source.lazy
     drawn = "" if unread or tensor.number_of_stored_values > _DRAWN_IN_NOTEBOOKS else draw(tensor)
     return text_of(tensor) + (f'<div style="overflow-x: auto">{drawn}</div>' if drawn else "")
 
@@ -182,7 +182,7 @@ def _density(tensor: Tensor, dimensions: Sequence[int], steps: Sequence[int]) ->
     """The number of entries in each cell; one dimension makes one row."""
     bins = [-(-tensor.shape[k] // step) for k, step in zip(dimensions, steps, strict=True)]
     counts = np.zeros(cells(bins), np.int64)
-    for coords, _ in tensor._held.blocks(tensor._pad(), _PART):
+    for coords, _ in tensor._backing.blocks(tensor._pad(), _PART):
         at: Any = 0
         for k, step, size in zip(dimensions, steps, bins, strict=True):
             at = at * size + coords[k] // step

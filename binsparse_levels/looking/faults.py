@@ -15,7 +15,7 @@ from ..errors import BinsparseError, LimitError, Problem
 from ..io import Place
 from ..io import open as open_tensor
 from ..limits import Limits
-from ..tensors.held import Stored
+from ..tensors.backing import TreeBacking
 from ..tensors.tensor import Tensor
 from ..tensors.views import around
 
@@ -56,9 +56,9 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
 
 def unloaded(tensor: Tensor) -> Tensor:
     """Make a second tensor around the same arrays. Loading its lazy arrays does not load those of the first."""
-    stored = tensor._held.stored
-    again = Stored(stored.format, stored.tree, stored.limits, stored.structure)
-    return Tensor._of(around(tensor._held, again), tensor._metadata)
+    stored = tensor._backing.stored
+    again = TreeBacking(stored.format, stored.tree, stored.limits, stored.structure)
+    return Tensor._of(around(tensor._backing, again), tensor._metadata)
 
 
 def _note(found: list[Problem], check: Callable[[], Any]) -> None:

@@ -126,7 +126,7 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
     sparse 3 3 28 7.8
     """
     source, stored = tensor._source, tensor.stored
-    tree = source if source.regular and not tensor._held.viewed else stored._tree
+    tree = source if source.regular and not tensor._backing.viewed else stored._tree
     return list(_statistics(tree, stored.format.order))
 
 

@@ -1,1 +1,1 @@
-"""What users hold: Tensor, the checks of what they give, the header and arrays of a container."""
+"""The class Tensor, the checks of its arguments, and its encoding as the header and arrays of a container."""

@@ -27,7 +27,7 @@ def block_of(format: Format, map: IndexMap | None) -> tuple[int, int] | None:
 def converts(rows: Format, tree: Tree) -> bool:
     """Return True if the format is CSR, and kernels move the values of the tree as words."""
     plain = not tree.iso and tree.values.dtype.itemsize in (1, 2, 4, 8)
-    return plain and rows.canonical() == _ROWS.canonical() and kernels.worth(len(tree.values))
+    return plain and rows.canonical() == _ROWS.canonical() and kernels.pays_off(len(tree.values))
 
 
 def blocked(tree: Tree, format: Format, block: tuple[int, int], pad: Array, limits: Limits) -> Tree:

@@ -1,4 +1,4 @@
-"""Other formats, maps and structures for the same entries; the entries in order, and all cells."""
+"""Conversions of tensors: formats, maps, structures and types; sorted entries and dense arrays."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
+from .backing import Listed, TreeBacking, entries_of, one_value, packed
 from .blocks import block_of, blocked, converts, listed
 from .contents import Contents, labels_of
-from .held import Listed, Stored, entries_of, one_value, packed
 from .validation import (
     check_value_type,
     checked_fill,
@@ -39,11 +39,11 @@ T = TypeVar("T", bound=Contents)
 
 
 def with_tree(tensor: T, format: Format, tree: Tree, **changes: Any) -> T:
-    """A tensor with another stored tree below the same map. changes: in the metadata, or the structure."""
-    own = tensor._held.own(tensor._pad())
+    """The tensor with another stored tree and the same map. changes: new metadata or a new structure."""
+    own = tensor._backing.own(tensor._pad())
     stored = own.stored
     structure = changes.pop("structure", stored.structure)
-    made = around(own, Stored(format, tree, stored.limits, structure, shared=stored.shared))
+    made = around(own, TreeBacking(format, tree, stored.limits, structure, shared=stored.shared))
     return tensor._of(made, replace(tensor._metadata, **changes) if changes else tensor._metadata)
 
 
@@ -58,7 +58,7 @@ def with_entries(
     map: IndexMap | None = None,
     **changes: Any,
 ) -> T:
-    """A tensor of these stored entries through a map. The rest is that of `tensor`, but for the changes."""
+    """A tensor of these stored entries through a map. All else is that of `tensor`, except for `changes`."""
     limits = tensor.limits if limits is None else limits
     parsed, sizes = checked_format(format, tensor.shape if shape is None else shape, limits)
     stored = packed(parsed, sizes, coords, values, tensor.iso, tensor._pad(), limits, tensor.structure)
@@ -66,24 +66,24 @@ def with_entries(
 
 
 def entries(tensor: Contents, dtype: str | None = None, own: npt.DTypeLike = np.int64) -> Listed:
-    """`Tensor.unpack`. own: the type of coordinates that are not asked for as they are stored. Raises OptionError."""
+    """`Tensor.unpack`. own: the type of the coordinates if `dtype` is None. Raises OptionError."""
     if dtype not in (None, "stored"):
-        raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of coordinates; pass 'stored', or leave it out"))
-    return tensor._held.entries(tensor._pad(), own if dtype is None else None)
+        raise OptionError(Problem("dtype", f"{dtype!r:.40} is not a type of coordinates; pass 'stored' or None"))
+    return tensor._backing.entries(tensor._pad(), own if dtype is None else None)
 
 
 def permuted(tensor: T, order: Sequence[int]) -> T:
     """`Tensor.permute`."""
     labels = tensor._metadata.labels
     kept = None if labels is None else labels.permuted(order)
-    return tensor._of(tensor._held.permuted(order), replace(tensor._metadata, labels=kept))
+    return tensor._of(tensor._backing.permuted(order), replace(tensor._metadata, labels=kept))
 
 
 def seen_through(tensor: T, map: IndexMap) -> T:
     """`Tensor.with_map`."""
     stored, own = tensor.stored, tensor.map
     whole = map if own is None else map.then(own)
-    made = Mapped(stored._held, whole)
+    made = Mapped(stored._backing, whole)
     if whole.stored_shape != stored.shape:
         what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"
         raise FormatError(Problem("map", what))
@@ -94,19 +94,19 @@ def without_map(tensor: T, format: FormatLike | None, limits: Limits | None) -> 
     """`Tensor.without_map`."""
     if tensor.map is None:
         return tensor if format is None else _of_stored(tensor, format, tensor.limits if limits is None else limits)
-    if format is None:  # a list without coordinates would always have an entry
+    if format is None:  # a list of coordinates of rank 0 always has one entry
         format = tensor.format if tensor.ndim == tensor.format.rank == 0 else coordinates(tensor.ndim)
     stored = tensor.stored
     rows, _ = checked_format(format, tensor.shape, tensor.limits if limits is None else limits)
-    whole = tensor._held.viewed or stored.structure is not None
+    whole = tensor._backing.viewed or stored.structure is not None
     if not whole and block_of(stored.format, tensor.map) and converts(rows, stored._tree):
-        made = Stored(rows, listed(stored._tree, rows), tensor.limits if limits is None else limits)
+        made = TreeBacking(rows, listed(stored._tree, rows), tensor.limits if limits is None else limits)
         return tensor._of(made, tensor._metadata)
     return with_entries(tensor, *entries(tensor), format, limits)
 
 
 def reformatted(tensor: T, format: FormatLike) -> T:
-    """The same entries in a format, which names their map if they have one."""
+    """The same entries in a format, whose notation may include a map."""
     levels, map = with_map(format, None)
     return without_map(tensor, levels, None) if map is None else converted(tensor, levels, map, tensor.limits)
 
@@ -118,16 +118,16 @@ def converted(tensor: T, format: FormatLike, map: MapLike | None, limits: Limits
     target, whole = parse_map(map, tensor.shape), expanded(tensor)
     parsed = fitting_format(format, target.stored_shape, limits)
     if whole.map is None and (block := block_of(parsed, target)) and converts(whole.format, whole._tree):
-        stored = Stored(parsed, blocked(whole._tree, parsed, block, tensor._pad(), limits), limits)
+        stored = TreeBacking(parsed, blocked(whole._tree, parsed, block, tensor._pad(), limits), limits)
         return tensor._of(Mapped(stored, target), whole._metadata)
     coords, values = entries(whole)
     return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
 
 
 def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
-    """The stored tensor in another format; a map stays."""
+    """Convert the stored tensor to another format and keep the map."""
     pad = tensor._pad()
-    own = tensor._held.own(pad)
+    own = tensor._backing.own(pad)
     stored = own.stored
     parsed = fitting_format(format, stored.shape, limits, mapped=own.map is not None)
     order = _order_between(stored.format, parsed)
@@ -143,13 +143,13 @@ def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
 
 @lru_cache(256)
 def _order_between(old: Format, new: Format) -> tuple[int, ...] | None:
-    """The stored dimensions of a format by their number in another; None where both store the same bytes."""
+    """The permutation of stored dimensions from one format to another; None if both store the same bytes."""
     return None if new.canonical() == old.canonical() else tuple(map(old.order.index, new.order))
 
 
 def astype(tensor: T, dtype: np.dtype[Any]) -> T:
     """`Tensor.astype`."""
-    stored = tensor._held.own(tensor._pad()).stored
+    stored = tensor._backing.own(tensor._pad()).stored
     tree = stored.tree.blanked()
     check_value_type(dtype)
     raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype) if stored.structure else ())
@@ -167,7 +167,7 @@ def astype(tensor: T, dtype: np.dtype[Any]) -> T:
 
 def with_values(tensor: T, values: Any, fill_value: Any) -> T:
     """`Tensor.with_values`."""
-    tree, stored = tensor._tree, tensor._held.own(tensor._pad()).stored
+    tree, stored = tensor._tree, tensor._backing.own(tensor._pad()).stored
     given = checked_values(values)
     if given.ndim and len(given) != len(tree.values):
         raise ArrayError(Problem("values", f"expected a scalar or {len(tree.values)} values, got {len(given)}"))
@@ -175,19 +175,19 @@ def with_values(tensor: T, values: Any, fill_value: Any) -> T:
     whole = given if given.ndim else repeat_one(given.reshape(1), len(tree.values))
     fill = checked_fill(tensor.fill_value if fill_value is None else fill_value, given.dtype)
     made = with_tree(tensor, stored.format, tree.with_values(whole, not given.ndim), fill_value=fill)
-    raise_if(ArrayError, made._held.stored.diagonal_problems())
+    raise_if(ArrayError, made._backing.stored.diagonal_problems())
     return made
 
 
 def is_dense(tensor: Contents) -> bool:
-    """Whether all cells are stored, as in an array of numpy."""
+    """Return True if all cells are stored, as in a numpy array."""
     return tensor.ndim > 0 and not tensor._source.arrays
 
 
 def drop_fill(tensor: T) -> T:
     """`Tensor.drop_fill`."""
     pad = tensor._pad()
-    stored = tensor._held.own(pad).stored
+    stored = tensor._backing.own(pad).stored
     coords, values = stored.entries(pad)
     left = differ(values, pad)
     if left.all():
@@ -206,12 +206,12 @@ def without_structure(tensor: T) -> T:
     if name is None:
         return tensor
     tree = tensor._tree
-    # All mirror images stand before or behind the entries, in order within each fiber. Only the first stored
+    # All mirror images come before or after the entries, in order within each fiber. Only the first stored
     # dimension has to be sorted.
-    above = STRUCTURES[name].lower != (format.order == (0, 1))
+    mirrored_first = STRUCTURES[name].lower != (format.order == (0, 1))
     limits = tensor.limits
-    listed = tensor._held.entries(tensor._pad(), index_dtype(tensor.shape, 2 * len(tree.values)))
-    coords, values = expand(name, *listed, mirrored_first=above)
+    listed = tensor._backing.entries(tensor._pad(), index_dtype(tensor.shape, 2 * len(tree.values)))
+    coords, values = expand(name, *listed, mirrored_first=mirrored_first)
     iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
     whole = entries_of(format, tensor.shape, coords, values, iso)
     if all(level.ordered for level in format.levels):
@@ -221,7 +221,7 @@ def without_structure(tensor: T) -> T:
 
 
 def expanded(tensor: T) -> T:
-    """The same matrix without a structure, as a list of coordinates where a kind may refuse the mirrored entries."""
+    """The same matrix without a structure, as a list of coordinates if its format may refuse the mirrored entries."""
     refuses = tensor.structure is not None and any(level.refuses for level in tensor.format.levels)
     return without_structure(_of_stored(tensor, coordinates(tensor.ndim), tensor.limits) if refuses else tensor)
 
@@ -243,7 +243,7 @@ def with_structure(tensor: T, structure: str) -> T:
 
 
 def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> tuple[tuple[Array, ...], Array]:
-    """The entries but those that equal the padding and have no mirror image, which a level stored unasked."""
+    """The entries without those that a level stored as padding: they equal it and have no mirror image."""
     i, j = coords
     cells = np.stack([i, j], 1)
     _, number = np.unique(np.concatenate([cells, cells[:, ::-1]]), axis=0, return_inverse=True)
@@ -259,7 +259,7 @@ def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> t
 
 def in_order(tensor: Contents) -> Listed:
     """All entries in lexicographic order, the structure expanded."""
-    if not tensor.ndim:  # a list without coordinates would always have one entry
+    if not tensor.ndim:  # a list of coordinates of rank 0 always has one entry
         return entries(tensor)
     listed = coordinates(tensor.ndim)
     if tensor.structure is None:
@@ -271,7 +271,7 @@ def in_order(tensor: Contents) -> Listed:
 
 
 def _alike(a: Array, b: Array) -> bool:
-    """Whether items are equal; NaN equals NaN."""
+    """Return True if all items are equal. NaN equals NaN."""
     return len(a) == len(b) and bool(np.all((a == b) | ((a != a) & (b != b))))
 
 
@@ -280,7 +280,7 @@ def equal(a: Contents, b: Contents) -> bool:
     if a.shape != b.shape:
         return False
     try:
-        with np.errstate(invalid="ignore"):  # NaN may be of the kind that signals
+        with np.errstate(invalid="ignore"):  # a NaN may be signaling
             if not same(a._pad(), b._pad()):
                 return False
             (mine, values), (others, other_values) = in_order(a), in_order(b)
@@ -290,22 +290,22 @@ def equal(a: Contents, b: Contents) -> bool:
                 and _alike(values, other_values)
                 and all(x is None or y is None or _alike(x.array(), y.array()) for x, y in columns)
             )
-    except TypeError:  # types that numpy does not compare
+    except TypeError:  # numpy does not compare some types
         return False
 
 
 def to_dense(tensor: Contents, rest: Any, limits: Limits) -> Array:
     """`Tensor.to_dense`. rest: the value of cells that are not stored."""
-    held = tensor._held
-    shape, dtype, size = held.shape, held.dtype, math.prod(held.shape)
+    backing = tensor._backing
+    shape, dtype, size = backing.shape, backing.dtype, math.prod(backing.shape)
     if len(shape) > 64:
-        raise LimitError(Problem("shape", f"numpy has no arrays of {len(shape)} dimensions; slice it"))
+        raise LimitError(Problem("shape", f"numpy does not support arrays of {len(shape)} dimensions; slice it"))
     limits.hold("dense_bytes", size * dtype.itemsize, "shape", "the size in bytes of the dense array")
-    if held.map is not None:
+    if backing.map is not None:
         tensor = without_map(tensor, None, limits)
-    if held.structure is not None:
+    if backing.structure is not None:
         tensor = without_structure(converted(tensor, coordinates(2), None, tensor.limits))
-    stored = tensor._held.own(tensor._pad()).stored
+    stored = tensor._backing.own(tensor._pad()).stored
     tree, order = stored.tree, stored.format.order
     if not tree.arrays and len(tree.values) == size:
         cells = tree.values.reshape(tree.dims)

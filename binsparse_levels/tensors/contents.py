@@ -1,4 +1,4 @@
-"""What a tensor contains, and what this tells of the tensor."""
+"""The contents of a tensor, and the properties that follow from them."""
 
 from __future__ import annotations
 
@@ -14,22 +14,22 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engine.tree import Tree
-from ..errors import OptionError, Problem, within_memory
+from ..errors import ArrayError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, notation
-from ..formats.index_map import IndexMap
+from ..formats.index_map import DimensionMap, IndexMap
 from ..levels.positions import Array
 from ..limits import Limits
-from .held import Held
+from .backing import Backing
 from .labels import Column, Labels, column_of
 from .refusing import Refusals
-from .validation import checked_dimension, checked_json, pad_of
+from .validation import checked_dimension, checked_json, checked_places, pad_of
 
 Dimension: TypeAlias = int | str  # a number, counted from 0 or from -1 backwards, or a name
 
 
 @dataclass(frozen=True, eq=False)
 class Metadata:
-    """What travels beside the entries of a tensor, in the tensor's own coordinates.
+    """The metadata of a tensor, in the coordinates of the tensor.
 
     attributes: the user's JSON. descriptor_attributes: the same inside the descriptor (section 3.9). labels: the names
     of the dimensions, and labels of coordinates.
@@ -43,63 +43,63 @@ class Metadata:
 
 @within_memory
 class Contents(Refusals):
-    """Entries and metadata. What is done with them are functions of the files beside, and the methods of Tensor."""
+    """Entries and metadata. Tensor adds the operations, which are functions of the other files of this folder."""
 
-    __slots__ = ("__weakref__", "_file", "_held", "_metadata")
+    __slots__ = ("__weakref__", "_backing", "_file", "_metadata")
 
-    def _set(self, held: Held, metadata: Metadata) -> None:
-        self._held = held
+    def _set(self, backing: Backing, metadata: Metadata) -> None:
+        self._backing = backing
         self._metadata = metadata
-        self._file: Callable[[], Any] | None = None  # closes the file that `open` has opened
+        self._file: Callable[[], Any] | None = None  # closes the file of `open`
 
     @classmethod
-    def _of(cls, held: Held, metadata: Metadata) -> Self:
-        """A tensor around what needs no check, or is checked when it is read."""
+    def _of(cls, backing: Backing, metadata: Metadata) -> Self:
+        """A tensor of a backing that needs no check, or is checked when it is read."""
         self = cls.__new__(cls)
-        self._set(held, metadata)
+        self._set(backing, metadata)
         return self
 
     def _labelled(self, labels: Labels | None) -> Self:
         """The same tensor with other names and labels."""
-        return self._of(self._held, replace(self._metadata, labels=labels))
+        return self._of(self._backing, replace(self._metadata, labels=labels))
 
     def _pad(self) -> Any:
         """The value of cells that are not stored: the fill value, or zero."""
-        return pad_of(self._metadata.fill_value, self._held.dtype)
+        return pad_of(self._metadata.fill_value, self._backing.dtype)
 
     @property
     def _tree(self) -> Tree:
-        """The stored tree in memory. The first access reads and checks a lazy tree, and makes that of a view."""
-        return self._held.own(self._pad()).stored.tree
+        """The stored tree in memory. The first access reads and checks a lazy tree, and packs the tree of a view."""
+        return self._backing.own(self._pad()).stored.tree
 
     @property
     def _source(self) -> Tree:
-        """The tree whose arrays are held, perhaps lazy, of a view that of the whole. Nothing is read."""
-        return self._held.stored.tree
+        """The tree of the backing, perhaps lazy; for a view, that of the whole tensor. Nothing is read."""
+        return self._backing.stored.tree
 
     @property
     def format(self) -> Format:
-        """The levels and the transpose of the stored tensor, spelled as they were given."""
-        return self._held.format
+        """The levels and the transpose of the stored tensor, as the caller spelled them."""
+        return self._backing.format
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the dimensions."""
-        return self._held.shape
+        return self._backing.shape
 
     @property
     def map(self) -> IndexMap | None:
-        """The index map from the tensor to the stored tensor; None if the format's transpose is all.
+        """The index map from the tensor to the stored tensor; None if there is only a transpose.
 
         >>> from binsparse_levels import pack_dense
         >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").map)
         '(0 1)'
         """
-        return self._held.map
+        return self._backing.map
 
     @property
     def notation(self) -> str:
-        """The levels, their order and the map as one text, which every function with a format takes.
+        """The levels, their order and the map as a string, which every function with a format accepts.
 
         >>> from binsparse_levels import pack_dense
         >>> pack_dense([[0, 2], [3, 0]], "dense, sparse through 1/1, 0").notation
@@ -115,18 +115,18 @@ class Contents(Refusals):
         >>> pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").stored.to_dense().tolist()
         [0, 2, 3, 0]
         """
-        beneath = self._held.beneath(self._pad())
-        return self if beneath is self._held else self._of(beneath, replace(self._metadata, labels=None))
+        beneath = self._backing.beneath(self._pad())
+        return self if beneath is self._backing else self._of(beneath, replace(self._metadata, labels=None))
 
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return len(self._held.shape)
+        return len(self._backing.shape)
 
     @property
     def size(self) -> int:
         """The number of cells, stored or not, as a Python integer of any size."""
-        return math.prod(self._held.shape)
+        return math.prod(self._backing.shape)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -135,8 +135,8 @@ class Contents(Refusals):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """numpy's type of the values."""
-        return self._held.dtype
+        """The numpy dtype of the values."""
+        return self._backing.dtype
 
     @property
     def arrays(self) -> Mapping[str, Array]:
@@ -156,7 +156,7 @@ class Contents(Refusals):
     @property
     def structure(self) -> str | None:
         """The structure of a matrix that stores one triangle, or None."""
-        return self._held.structure
+        return self._backing.structure
 
     @property
     def attributes(self) -> Mapping[str, Any]:
@@ -170,8 +170,8 @@ class Contents(Refusals):
 
     @property
     def limits(self) -> Limits:
-        """The limits of the call that made or opened the tensor. What is made of it keeps to them."""
-        return self._held.stored.limits
+        """The limits of the call that made or opened the tensor. Tensors made from it have the same limits."""
+        return self._backing.stored.limits
 
     @property
     def dims(self) -> tuple[str, ...] | None:
@@ -179,13 +179,17 @@ class Contents(Refusals):
         return None if self._metadata.labels is None else self._metadata.labels.dims
 
     def labels(self, dimension: Dimension) -> Array | None:
-        """The labels of a dimension by coordinate, as an array of numpy; None where coordinates are their own labels.
+        """The labels of a dimension by coordinate, as a numpy array; None if it has no labels.
 
-        Coordinates behind the last label have none. `with_map` and lists of coordinates by index arrays have no names.
+        Coordinates after the last label have none. Results of `with_map` and of several index arrays have no names.
 
         Parameters
         ----------
         dimension : its name, one of `dims`, or its number.
+
+        Returns
+        -------
+        numpy.ndarray with at most `shape[dimension]` items, or None.
 
         Raises
         ------
@@ -209,13 +213,17 @@ class Contents(Refusals):
 
         Parameters
         ----------
-        labels : an array of texts, numbers, booleans or times by dimension; others keep their labels. None in place of
-            an array removes the labels of a dimension.
-        dims : the names of all dimensions. By default they stay, or are `dim_0` and so on.
+        labels : an array of strings, numbers, booleans or times by dimension; others keep their labels. None instead
+            of an array removes the labels of a dimension.
+        dims : the names of all dimensions. By default they are unchanged, or `dim_0` and so on.
+
+        Returns
+        -------
+        Tensor of the same shape.
 
         Raises
         ------
-        ArrayError : there are more labels than coordinates, or no labels have this type.
+        ArrayError : there are more labels than coordinates, or this type is not one of labels.
         OptionError, IndexError : the names do not fit, or no dimension has this name.
 
         >>> from binsparse_levels import pack_dense
@@ -237,47 +245,104 @@ class Contents(Refusals):
         return named
 
     def _named(self, labels: Mapping[Dimension, npt.ArrayLike | None] | None, dims: Sequence[str] | None) -> Self:
-        """`with_labels` where there are any."""
+        """`with_labels` if there are any."""
         return self if labels is None and dims is None else self.with_labels(labels, dims=dims)
 
     @property
     def density(self) -> float:
-        """The share of cells that are stored: `nnz / size`; NaN where there are no cells."""
+        """The fraction of cells that are stored: `nnz / size`; NaN if there are no cells."""
         return self.number_of_stored_values / self.size if self.size else math.nan
 
     @property
     def iso(self) -> bool:
-        """Whether one value stands for all stored ones."""
-        held = self._held
-        return held.stored.tree.iso and held.perhaps_lazy(self._pad()).iso
+        """True if one value is stored for all entries."""
+        backing = self._backing
+        return backing.stored.tree.iso and backing.perhaps_lazy(self._pad()).iso
 
     @property
     def number_of_stored_values(self) -> int:
         """The number of stored entries; with a structure, those of its triangle. A view counts its entries."""
-        return self._held.count(self._pad())
+        return self._backing.count(self._pad())
 
     @property
     def nnz(self) -> int:
-        """The number of stored entries, as scipy calls it: `number_of_stored_values`."""
+        """The number of stored entries, by scipy's name: `number_of_stored_values`."""
         return self.number_of_stored_values
 
     @property
     def nbytes(self) -> int:
-        """The bytes of all arrays and values in memory; an iso tensor has one value."""
-        tree = self._held.perhaps_lazy(self._pad())
+        """The number of bytes of all arrays and values in memory; an iso tensor has one value."""
+        tree = self._backing.perhaps_lazy(self._pad())
         sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
         return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
 
+    def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
+        """The positions of entries in `values`, as an int64 array; -1 where nothing is stored.
+
+        Parameters
+        ----------
+        coords : an integer array for each dimension, all of one length. With a structure, only its triangle is stored.
+
+        Returns
+        -------
+        int64 array of the length of the coordinates.
+
+        Raises
+        ------
+        IndexError, ArrayError : a coordinate is out of range, or the arrays do not fit each other.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1, 2], 3, "CVEC").locate([[2, 1]]).tolist()
+        [1, -1]
+        """
+        return self._backing.locate(checked_places(coords, self.shape), self._pad())
+
+    def check(self) -> None:
+        """Check every invariant again.
+
+        Raises
+        ------
+        ArrayError : with the location of every fault.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1, 2], 3, "CVEC").check()
+        """
+        stored = self._backing.own(self._pad()).stored
+        stored.check("full")
+        raise_if(ArrayError, stored.diagonal_problems())
+
+    def dm(self) -> DimensionMap:
+        """The strides and offsets of a map that groups dimensions, also for a view; see `IndexMap.dm`.
+
+        Returns
+        -------
+        DimensionMap
+
+        Raises
+        ------
+        FormatError : the tensor has no map, or a map of another form.
+
+        >>> from binsparse_levels import IndexMap, pack_dense
+        >>> grouped = pack_dense([[0, 2], [3, 0]], "sparse", map=IndexMap.grouping((2, 2), (0, 1), ()))
+        >>> grouped.dm().strides
+        ((2, 1),)
+        """
+        return self._backing.dm()
+
     def with_attributes(self, attributes: Mapping[str, Any] | None, *, limits: Limits | None = None) -> Self:
-        """The same tensor with other attributes, which replace all that it has. The arrays are shared.
+        """The same tensor with other attributes, which replace all existing ones. The arrays are shared.
 
         Parameters
         ----------
         attributes, limits : as for Tensor. None removes them.
 
+        Returns
+        -------
+        Tensor of the same shape.
+
         Raises
         ------
-        TypeError, DescriptorError, LimitError : the attributes are no JSON, or too long.
+        TypeError, DescriptorError, LimitError : the attributes are not JSON, or too long.
 
         >>> from binsparse_levels import pack
         >>> tensor = pack([[0, 2]], [1, 2], 3, "CVEC").with_attributes({"unit": "m"})
@@ -285,10 +350,10 @@ class Contents(Refusals):
         {'unit': 'm'}
         """
         kept = checked_json(attributes, self.limits if limits is None else limits)
-        return self._of(self._held, replace(self._metadata, attributes=kept))
+        return self._of(self._backing, replace(self._metadata, attributes=kept))
 
     def __enter__(self) -> Self:
-        """The tensor itself. At the end of the block, the file that `open` has opened is closed."""
+        """The tensor itself. At the end of the block, the file of `open` is closed."""
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -298,10 +363,10 @@ class Contents(Refusals):
     def __reduce__(self) -> tuple[Any, ...]:
         labels = self._metadata.labels
         metadata = self._metadata if labels is None else replace(self._metadata, labels=labels.loaded())
-        return type(self)._of, (self._held, metadata)
+        return type(self)._of, (self._backing, metadata)
 
     def __dask_tokenize__(self) -> str:
-        """What tells tensors apart: of an opened tensor the file, its token and the steps of the view."""
+        """A hash of the contents; for an opened tensor, of the file, its token and the view."""
         buffers: list[pickle.PickleBuffer] = []
         digest = hashlib.blake2b(pickle.dumps(self, 5, buffer_callback=buffers.append), digest_size=16)
         for buffer in buffers:
@@ -309,15 +374,15 @@ class Contents(Refusals):
         return digest.hexdigest()
 
 
-def dimension_of(tensor: Contents, asked: Any) -> int:
-    """The number of a dimension. Raises IndexError, TypeError."""
-    if not isinstance(asked, str):
-        return checked_dimension(asked, tensor.ndim)
+def dimension_of(tensor: Contents, dimension: Any) -> int:
+    """The number of a dimension given by number or name. Raises IndexError, TypeError."""
+    if not isinstance(dimension, str):
+        return checked_dimension(dimension, tensor.ndim)
     names = tensor.dims or ()
-    if asked not in names:
+    if dimension not in names:
         known = f"they are {', '.join(names):.200}" if names else "none has one; count from 0"
-        raise IndexError(f"no dimension has the name {asked!r:.40}; {known}")
-    return names.index(asked)
+        raise IndexError(f"no dimension has the name {dimension!r:.40}; {known}")
+    return names.index(dimension)
 
 
 def labels_of(tensor: Contents, k: int) -> Column | None:

@@ -18,25 +18,25 @@ from ..formats.descriptor import NAMESPACE, VERSION, VERSIONS, Descriptor, parse
 from ..formats.dtypes import DataType, data_type_of, encode
 from ..formats.format import NO_EMPTY_FIBERS, Format, has_empty_fibers
 from ..formats.index_map import IndexMap
-from ..formats.json import hold_text
+from ..formats.json import checked_text
 from ..levels.base import Array
 from ..limits import Limits
 from . import labels
 from .contents import Contents
 from .contents import Metadata as Metadata
 
-_AT_ONCE = 2**20  # items of labels that are copied at once
+_LABELS_PER_PIECE = 2**20  # items of a lazy array of labels that are copied together
 
 
 def encode_tensor(
     tensor: Contents, version: str = VERSION, narrow: bool = False, bitpacked: bool | Collection[str] = False
 ) -> tuple[dict[str, Any], dict[str, Array]]:
-    """The header and the arrays of a tensor as a container holds them.
+    """The header and the arrays of a tensor as a container stores them.
 
-    narrow: store index and pointer arrays in the smallest type that holds them. bitpacked: names of arrays to bit-pack
-    in the smallest way; True stands for all index and pointer arrays. Raises ArrayError, DescriptorError, OptionError.
+    narrow: store index and pointer arrays in the smallest type that fits. bitpacked: names of arrays to bit-pack with
+    the smallest encoding; True means all index and pointer arrays. Raises ArrayError, DescriptorError, OptionError.
     """
-    own = tensor._held.own(tensor._pad())
+    own = tensor._backing.own(tensor._pad())
     stored, metadata = own.stored, tensor._metadata
     if stored.shared:
         stored.check("full")
@@ -50,7 +50,7 @@ def encode_tensor(
     arrays = {name: narrowed(array) if narrow and name not in words else array for name, array in tree.arrays.items()}
     arrays["values"] = tree.blanked().values
     wrappers = {}
-    iso_value = arrays["values"][:1] if tree.iso else arrays["values"][:0]  # without entries the value is unknown
+    iso_value = arrays["values"][:1] if tree.iso else arrays["values"][:0]  # without entries, the value is unknown
     for name in _to_pack(bitpacked, arrays, len(iso_value) > 0):
         wrappers[name] = best_wrapper(np.asarray(arrays[name], data_type_of(arrays[name].dtype, name).dtype))
     pieces = {name: one_piece(array) for name, array in arrays.items()}
@@ -61,12 +61,12 @@ def encode_tensor(
     return header, {name: x.whole() for name, x in encoded.items()}
 
 
-def hold_header(header: Mapping[str, Any], limits: Limits) -> None:
-    """Raise LimitError for a header that `read` would refuse because of its size."""
-    hold_text(json.dumps(header), limits)
+def check_header_size(header: Mapping[str, Any], limits: Limits) -> None:
+    """Raise LimitError if `read` would refuse the header because of its size."""
+    checked_text(json.dumps(header), limits)
     limits.hold("rank", len(header[NAMESPACE]["shape"]), "shape", "the number of dimensions")
     if header[NAMESPACE]["format"] == "custom":
-        parse_descriptor(header, limits)  # where a map may have more dimensions on its other side
+        parse_descriptor(header, limits)  # the stored tensor of a map may have more dimensions
 
 
 def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], iso: bool) -> list[str]:
@@ -79,7 +79,7 @@ def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], iso
         return [name for name in integers if bitpacked and name != "values"]
     for name in bitpacked:
         if name not in integers:
-            raise OptionError(Problem("bitpacked", f"{name!r:.40} names no array of integers; see Tensor.arrays"))
+            raise OptionError(Problem("bitpacked", f"{name!r:.40} is not an integer array; see Tensor.arrays"))
     return sorted(set(bitpacked))
 
 
@@ -98,35 +98,35 @@ def encode_pieces(
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the encoded arrays. The header names the predefined format if there is one.
 
-    format, shape, structure: of the stored tensor, which the map is over. iso_value: an array of it, empty where it is
-    unknown. wrappers: how arrays are bit-packed, by name. packed: the tree was packed from entries, so that no fiber of
-    a sparse level is empty. Raises ArrayError for types that Binsparse does not have, DescriptorError for an unknown
-    version.
+    format, shape, structure: of the stored tensor, below the map. iso_value: an array of one value, or of none if it is
+    unknown. wrappers: the encodings of bit-packed arrays, by name. packed: the tree was packed from entries, so that
+    sparse levels have no empty fibers. Raises ArrayError for types that Binsparse does not have, DescriptorError for an
+    unknown version.
     """
     if len(version) > 64 or not VERSIONS.fullmatch(version):
         raise DescriptorError(Problem("version", f"expected 0.1 or 0.1.x, got {version!r:.60}"))
-    data_types = {name: data_type_of(pieces.dtype, name) for name, pieces in arrays.items()}
+    data_types = {name: data_type_of(array.dtype, name) for name, array in arrays.items()}
     for name in wrappers.keys() & data_types.keys():
         data_types[name] = DataType(data_types[name].dtype, wrapper=wrappers[name])
-    held, value_type = dict(arrays), arrays["values"].dtype
+    pieces, value_type = dict(arrays), arrays["values"].dtype
     if iso_value is not None and len(iso_value):
         data_types["values"] = data_type_of(value_type, "values", True)
-        held["values"] = one_piece(iso_value)
+        pieces["values"] = one_piece(iso_value)
     if metadata.fill_value is not None:
         data_types["fill_value"] = data_type_of(value_type, "fill_value")
-        held["fill_value"] = one_piece(np.full(1, metadata.fill_value, value_type))
-    beside = {}
+        pieces["fill_value"] = one_piece(np.full(1, metadata.fill_value, value_type))
+    extra_json = {}
     if metadata.labels is not None:
-        beside[labels.KEY] = metadata.labels.header()
+        extra_json[labels.KEY] = metadata.labels.header()
         metadata.labels.check()
-        for name, array in metadata.labels.arrays().items():
-            data_types[name] = data_type_of(array.dtype, name)
-            held[name] = in_pieces(array, _AT_ONCE)
+        for name, items in metadata.labels.arrays().items():
+            data_types[name] = data_type_of(items.dtype, name)
+            pieces[name] = in_pieces(items, _LABELS_PER_PIECE)
     own, user = dict(metadata.descriptor_attributes), dict(metadata.attributes)
-    named = (None, structure, own, user, version, (), map, beside)
+    named = (None, structure, own, user, version, (), map, extra_json)
     descriptor = Descriptor(format, shape, arrays["values"].length, data_types, *named)
     alias = packed or format.alias not in NO_EMPTY_FIBERS or not _repeats(arrays["pointers_to_1"])
-    return descriptor.header(alias=alias), {name: _encoded(pieces, data_types[name]) for name, pieces in held.items()}
+    return descriptor.header(alias=alias), {name: _encoded(x, data_types[name]) for name, x in pieces.items()}
 
 
 def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
@@ -137,14 +137,14 @@ def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
 
 
 def narrowed(array: Array) -> Array:
-    """The same numbers in the smallest unsigned type that holds them. Negative numbers keep their type."""
+    """The same numbers in the smallest unsigned type that fits. Negative numbers keep their type."""
     if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
         return array
     return array.astype(np.min_scalar_type(array.max(initial=0)).str, copy=False)
 
 
 def _repeats(pieces: Pieces) -> bool:
-    """Whether an item equals the one before it."""
+    """Return True if an item equals the one before it."""
     before = np.empty(0, pieces.dtype)
     for piece in pieces.each():
         if has_empty_fibers(piece) or (len(piece) and (before == piece[:1]).any()):

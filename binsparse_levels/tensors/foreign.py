@@ -1,4 +1,4 @@
-"""Objects of other libraries as tensors: a table says which function takes their types. What others can represent."""
+"""Conversion of objects of other libraries, and checks of what other libraries can represent."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ import numpy.typing as npt
 from ..arrays import Array
 from ..errors import FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import FormatLike
-from .above import above
 from .changing import reformatted
 from .contents import Dimension
+from .late_imports import late_import
 from .tensor import Tensor
 
-# The module that the types of a library begin with; the function that takes them; whether it can share.
-_DOORS = {
+# Module of the types of a library: (function that converts them, True if it can share arrays).
+_CONVERTERS = {
     "numpy": ("from_numpy", False),
     "scipy.sparse": ("from_scipy", True),
     "sparse": ("from_sparse", True),
@@ -26,7 +26,7 @@ _DOORS = {
     "graphblas": ("from_graphblas", False),
 }
 _TABLE = "call from_table(table, dims=[…], values=…)"
-# What to do with objects that are no tensors but may hold a tensor.
+# Advice for objects that are not tensors but may contain one.
 _HINTS = {
     "anndata": "pass one of its matrices, such as adata.X",
     "builtins": "pass entries to pack, or cells to from_numpy",
@@ -52,11 +52,15 @@ def as_tensor(
     Parameters
     ----------
     thing : a sparse array or matrix of scipy, an array of pydata/sparse, a dense array of numpy, a sparse tensor of
-        torch, a matrix, vector or scalar of GraphBLAS, or an object with the Binsparse protocol. A Tensor stays.
-    format : by default the nearest to that of `thing`, as the functions `from_scipy`, `from_sparse` … choose it.
+        torch, a matrix, vector or scalar of GraphBLAS, or an object with the Binsparse protocol. A Tensor is unchanged.
+    format : by default the closest to that of `thing`, as chosen by `from_scipy`, `from_sparse` and so on.
     copy : as for `from_scipy`.
     attributes : the user's own JSON. By default, a Tensor keeps its own.
     dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
+
+    Returns
+    -------
+    Tensor of the shape of `thing`.
 
     Raises
     ------
@@ -82,19 +86,19 @@ def as_operand(thing: Any) -> Any:
     """A sparse array of another library as a tensor; anything else as it is."""
     if isinstance(thing, Tensor):
         return thing
-    door = _door(thing)
-    is_sparse = hasattr(thing, "__binsparse__") if door is None else door[0] != "from_numpy"
+    converter = _converter(thing)
+    is_sparse = hasattr(thing, "__binsparse__") if converter is None else converter[0] != "from_numpy"
     return as_tensor(thing, copy=False) if is_sparse else thing
 
 
-def _door(thing: Any) -> tuple[str, bool] | None:
-    """The function that takes an object by its type, and whether it can share arrays."""
-    return next((door for kind in type(thing).__mro__ if (door := _row(_DOORS, kind)) is not None), None)
+def _converter(thing: Any) -> tuple[str, bool] | None:
+    """The function that converts objects of a type, and True if it can share arrays."""
+    return next((row for kind in type(thing).__mro__ if (row := _row(_CONVERTERS, kind)) is not None), None)
 
 
 def _converted(thing: Any, copy: bool) -> Tensor:
-    if (door := _door(thing)) is not None:
-        function, shares = door
+    if (converter := _converter(thing)) is not None:
+        function, shares = converter
         return _called(function, thing, **({"copy": copy} if shares else {}))
     if hasattr(thing, "__binsparse__"):
         return _called("from_binsparse", thing, copy=copy)
@@ -103,8 +107,8 @@ def _converted(thing: Any, copy: bool) -> Tensor:
     name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
     if isinstance(thing, str | os.PathLike):
         raise OptionError(f"expected a Tensor or an array of another library, got the path {str(thing)!r:.80}; open it")
-    streams = _TABLE if hasattr(thing, "__arrow_c_stream__") else _HINTS["builtins"]
-    hint = _row(_HINTS, type(thing)) or streams
+    default = _TABLE if hasattr(thing, "__arrow_c_stream__") else _HINTS["builtins"]
+    hint = _row(_HINTS, type(thing)) or default
     raise OptionError(f"expected a Tensor or an array of another library, got {name}; {hint}")
 
 
@@ -117,14 +121,15 @@ def check_representable(
     type_fits: bool = True,
     structures: bool = False,
 ) -> None:
-    """Raise FormatError if a target cannot represent the tensor. No target has another fill value than zero.
+    """Raise FormatError if a target cannot represent the tensor. Every target requires the fill value zero.
 
-    path: of a file, for errors, which else name the attribute. ranks: the numbers of dimensions that the target holds.
-    type_fits: whether it holds the type of the values. structures: whether it holds structures.
+    path: of a file, for errors; by default errors name the attribute. ranks: the supported numbers of dimensions.
+    type_fits: True if the type of the values is supported. structures: True if structures are supported.
     """
     problems = []
     if ranks is not None and tensor.ndim not in ranks:
-        problems.append(Problem(path or "shape", f"{target} holds no tensors of {tensor.ndim} dimensions; slice it"))
+        what = f"{target} cannot represent tensors of {tensor.ndim} dimensions; slice it"
+        problems.append(Problem(path or "shape", what))
     if tensor.structure is not None and not structures:
         what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
         problems.append(Problem(path or "structure", what))
@@ -132,7 +137,8 @@ def check_representable(
         what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
         problems.append(Problem(path or "fill_value", what))
     if not type_fits:
-        problems.append(Problem(path or "values", f"{target} holds no {tensor.dtype} values; call astype() first"))
+        what = f"{target} cannot represent {tensor.dtype} values; call astype() first"
+        problems.append(Problem(path or "values", what))
     raise_if(FormatError, problems)
 
 
@@ -142,14 +148,14 @@ def qualified(thing: Any) -> str:
 
 
 def owned(array: Array, tensor: Tensor, copy: bool) -> Array:
-    """An array of a conversion of `tensor`, for another library. It is writable where the tensor does not hold it.
+    """An array of a conversion of `tensor`, for another library. It is writable unless the tensor shares it.
 
-    copy: copy an array that the tensor holds, or that repeats its value.
+    copy: copy an array that the tensor shares, or that repeats one value.
     """
     tree = tensor._source
-    held = [x for x in (*tree.arrays.values(), tree.values) if isinstance(x, np.ndarray)]
+    stored = [x for x in (*tree.arrays.values(), tree.values) if isinstance(x, np.ndarray)]
     repeats = len(array) > 1 and not array.strides[0]
-    if repeats or any(np.may_share_memory(array, x) for x in held):
+    if repeats or any(np.may_share_memory(array, x) for x in stored):
         return np.array(array) if copy else array
     own = array.view()
     try:
@@ -160,7 +166,7 @@ def owned(array: Array, tensor: Tensor, copy: bool) -> Array:
 
 
 def _called(function: str, thing: Any, **options: Any) -> Tensor:
-    made: Tensor = above(function)(thing, **options)
+    made: Tensor = late_import(function)(thing, **options)
     return made
 
 

@@ -1,7 +1,7 @@
-"""Names of the dimensions of a tensor, and labels of their coordinates, stored beside its arrays in any container.
+"""Names of the dimensions of a tensor, and labels of their coordinates, stored with its arrays in any container.
 
-The labels of a dimension are one array by coordinate, such as `labels_1`; text is its UTF-8 bytes, and the array
-`labels_1_offsets` says where each label begins. The JSON beside the descriptor has the names and the types.
+The labels of a dimension are one array by coordinate, such as `labels_1`. Text is stored as UTF-8 bytes, and the array
+`labels_1_offsets` contains the start of each label. The JSON next to the descriptor contains the names and the types.
 """
 
 from __future__ import annotations
@@ -21,17 +21,17 @@ from ..formats.json import RESERVED
 
 KEY = f"{RESERVED}labels"
 TEXT = "text"
-AT_ONCE = 2**16  # labels that are checked or compared at once
+LABELS_PER_PART = 2**16  # labels that are in memory while they are checked or compared
 _PLAIN = {*INTEGERS, "float32", "float64"}
-TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # a zone stands behind the unit
+TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # unit, then zone
 
 
 @dataclass(frozen=True, eq=False)
 class Column:
-    """The labels of one dimension by coordinate. They may be fewer than its size: the last coordinates have none.
+    """The labels of one dimension by coordinate. If there are fewer than its size, the last coordinates have none.
 
-    type: `text`, `bool`, a type of numpy, or one of its times with a zone. items: the bytes of all texts, or the labels
-    as they are stored. offsets: where each text begins, and where the last ends. at: of a view, which labels it has.
+    type: `text`, `bool`, a numpy dtype, or a datetime64 with a zone. items: the bytes of all texts, or the labels as
+    stored. offsets: the start of each text, and the end of the last. at: the coordinates that a view selects.
     """
 
     type: str
@@ -40,7 +40,7 @@ class Column:
     at: range | Array | None = None
 
     def __len__(self) -> int:
-        """The number of labels, of a view those of the whole."""
+        """The number of labels; for a view, that of the whole dimension."""
         return len(self.items) if self.offsets is None else len(self.offsets) - 1
 
     def picked(self, index: slice | Array, size: int) -> Column:
@@ -58,9 +58,9 @@ class Column:
         ends = (start > 0 or first == 0) and (stop < len(self) or last == size)
         if not ends or not 0 <= first <= last <= size or (offsets[1:] < offsets[:-1]).any():
             raise ArrayError(Problem("labels", f"the offsets do not ascend from 0 to {size}"))
-        octets, offsets = self.items[first:last], offsets - first if first else offsets
-        raise_if(ArrayError, list(_faults(octets, offsets)))
-        return Column(self.type, octets, offsets)
+        text, offsets = self.items[first:last], offsets - first if first else offsets
+        raise_if(ArrayError, list(_faults(text, offsets)))
+        return Column(self.type, text, offsets)
 
     def loaded(self) -> Column:
         """The same labels in memory, checked. Raises ArrayError."""
@@ -71,34 +71,34 @@ class Column:
         at = np.asarray(self.at, np.int64)
         at, _ = np.split(at, [np.count_nonzero(at < len(self))])
         if (at >= len(self)).any():
-            raise ArrayError(Problem("labels", "coordinates without labels stand among others; select without them"))
+            raise ArrayError(Problem("labels", "coordinates without labels come before others; select without them"))
         if offsets is None:
             return Column(self.type, items[at])
         lengths = np.diff(offsets)[at]
         ends = np.append(0, np.cumsum(lengths))
-        octets = items[np.arange(ends[-1]) + np.repeat(offsets[at] - ends[:-1], lengths)]
-        return Column(self.type, octets, ends)
+        text = items[np.arange(ends[-1]) + np.repeat(offsets[at] - ends[:-1], lengths)]
+        return Column(self.type, text, ends)
 
     def array(self) -> Array:
-        """The labels as an array of numpy, text with its type of strings."""
-        held = self.loaded()
-        if held.offsets is None:
+        """The labels as a numpy array; text has numpy's StringDType."""
+        loaded = self.loaded()
+        if loaded.offsets is None:
             time = TIMES.fullmatch(self.type)
-            return held.items[:].view(f"M8[{time[1]}]") if time else held.items[:].astype(self.type, copy=False)
-        octets, ends = held.items[:].tobytes(), held.offsets[:].tolist()
-        texts = [octets[a:b].decode() for a, b in itertools.pairwise(ends)]
+            return loaded.items[:].view(f"M8[{time[1]}]") if time else loaded.items[:].astype(self.type, copy=False)
+        text, ends = loaded.items[:].tobytes(), loaded.offsets[:].tolist()
+        texts = [text[a:b].decode() for a, b in itertools.pairwise(ends)]
         return np.array(texts, np.dtypes.StringDType())
 
 
-def _faults(octets: Array, offsets: Array) -> Iterator[Problem]:
-    starts = offsets[offsets < len(octets)]
-    if ((octets[starts] & 0xC0) == 0x80).any():
+def _faults(text: Array, offsets: Array) -> Iterator[Problem]:
+    starts = offsets[offsets < len(text)]
+    if ((text[starts] & 0xC0) == 0x80).any():
         yield Problem("labels", "an offset is within a character")
         return
     try:
-        octets.tobytes().decode()
+        text.tobytes().decode()
     except UnicodeDecodeError as error:
-        yield Problem("labels", f"no UTF-8: {error.reason} at byte {error.start}")
+        yield Problem("labels", f"invalid UTF-8: {error.reason} at byte {error.start}")
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,33 +112,33 @@ class Labels:
     def permuted(self, order: Sequence[int]) -> Labels:
         return replace(self, dims=tuple(self.dims[k] for k in order))
 
-    def selected(self, indices: Sequence[Any], apart: bool, shape: Sequence[int]) -> Labels:
-        """The names and the labels of a view. Precondition: the indices are of `parse_key`, with one array at most."""
+    def selected(self, indices: Sequence[Any], array_first: bool, shape: Sequence[int]) -> Labels:
+        """The names and labels of a view. Precondition: the indices are of `parse_key`, with one array at most."""
         kept = [
             (name, index, size)
             for name, index, size in zip(self.dims, indices, shape, strict=True)
             if not isinstance(index, int)
         ]
-        if apart:  # the dimension of the array comes first, as numpy has it
+        if array_first:  # the dimension of the array comes first, as in numpy
             kept.sort(key=lambda dimension: isinstance(dimension[1], slice))
         columns = {name: self.columns[name].picked(index, size) for name, index, size in kept if name in self.columns}
         return Labels(tuple(name for name, _, _ in kept), columns, self.values)
 
     @property
     def lazy(self) -> bool:
-        """Whether there are labels that lie in a file."""
+        """True if labels are in a file."""
         return any(isinstance(column.items, LazyArray) for column in self.columns.values())
 
     def check(self) -> None:
-        """Compare labels that lie in a file with their checksums and each other. Raises ArrayError, ContainerError."""
+        """Check the labels in a file and their checksums. Raises ArrayError, ContainerError."""
         for column in self.columns.values():
             if not isinstance(column.items, LazyArray):
                 continue
             for array in (column.items, column.offsets):
                 if isinstance(array, LazyArray):
                     array.verify()
-            for start in range(0, max(len(column), 1), AT_ONCE):
-                column.part(start, start + AT_ONCE)
+            for start in range(0, max(len(column), 1), LABELS_PER_PART):
+                column.part(start, start + LABELS_PER_PART)
 
     def loaded(self) -> Labels:
         """The same in memory, checked. Raises ArrayError."""
@@ -162,7 +162,7 @@ class Labels:
 
 
 def column_of(labels: Any, name: str, size: int) -> Column:
-    """Labels of a dimension, an array of texts, numbers, booleans or times, as they are stored. Raises ArrayError."""
+    """The stored form of labels, an array of strings, numbers, booleans or times. Raises ArrayError."""
     array = np.array(labels)
     if array.ndim != 1 or len(array) > size:
         raise ArrayError(Problem(name, f"expected at most {size} labels in one dimension, got shape {array.shape}"))
@@ -172,16 +172,16 @@ def column_of(labels: Any, name: str, size: int) -> Column:
             texts = [text.encode() for text in array.tolist()]
         except (AttributeError, UnicodeEncodeError):
             raise ArrayError(
-                Problem(name, "expected texts, numbers, booleans or times; give labels of one type")
+                Problem(name, "expected strings, numbers, booleans or times; pass labels of one type")
             ) from None
         return Column(TEXT, np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
     if not (type in _PLAIN or type == "bool" or TIMES.fullmatch(type)):
-        raise ArrayError(Problem(name, f"no labels have the type {type}; cast them"))
+        raise ArrayError(Problem(name, f"labels cannot have the type {type}; cast them"))
     return Column(type, array.astype(array.dtype.newbyteorder("=")).view(stored_type(type)))
 
 
 def stored_type(type: str) -> np.dtype[Any]:
-    """numpy's type of the items of labels of a type. Raises DescriptorError for an unknown type."""
+    """The numpy dtype of the items of labels of a type. Raises DescriptorError for an unknown type."""
     if type in (TEXT, "bool"):
         return np.dtype(np.uint8)
     if TIMES.fullmatch(type):
@@ -192,7 +192,7 @@ def stored_type(type: str) -> np.dtype[Any]:
 
 
 def parse_labels(header: Any, shape: Sequence[int], stored: Any) -> Labels:
-    """The labels that a header describes. stored: a function of the name and the type of an array, which gives it.
+    """The labels that a header describes. stored: a function that returns an array by name and type.
 
     Raises DescriptorError, ArrayError.
     """
@@ -212,7 +212,7 @@ def parse_labels(header: Any, shape: Sequence[int], stored: Any) -> Labels:
         offsets = stored(f"labels_{k}_offsets", np.dtype(np.int64)) if type == TEXT else None
         column = columns[name] = Column(type, stored(f"labels_{k}", stored_type(type)), offsets)
         if offsets is not None and not len(offsets):
-            raise ArrayError(Problem(f"labels_{k}_offsets", "expected where the last label ends, got nothing"))
+            raise ArrayError(Problem(f"labels_{k}_offsets", "expected the end of the last label, got nothing"))
         if len(column) > size:
             raise ArrayError(Problem(f"labels_{k}", f"expected at most {size} labels, got {len(column)}"))
     return Labels(tuple(dims), columns, values)

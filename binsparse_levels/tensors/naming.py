@@ -20,21 +20,21 @@ from .contents import dimension_of as dimension_of
 from .labels import Column
 from .selecting import select, view
 
-_LIKENED = 2**14  # labels that are compared by their spelling
-_SHOWN = 3  # labels in an error
+_MAX_COMPARED = 2**14  # labels whose spelling is compared with an unknown label
+_MAX_SUGGESTED = 3  # labels in an error
 _NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
 
 
-def numbered(tensor: Contents, asked: Iterable[Any]) -> list[Any]:
-    """Names of dimensions as numbers; what is no name stays. Raises IndexError."""
-    return [dimension_of(tensor, x) if isinstance(x, str) else x for x in asked]
+def numbered(tensor: Contents, dimensions: Iterable[Any]) -> list[Any]:
+    """Dimensions with names replaced by numbers. Raises IndexError."""
+    return [dimension_of(tensor, x) if isinstance(x, str) else x for x in dimensions]
 
 
-def sel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
+def sel(tensor: Contents, labels: Mapping[Any, Any]) -> Any:
     """`Tensor.sel`."""
-    at = {dimension_of(tensor, key): (key, label) for key, label in asked.items()}
-    if len(at) < len(asked):
-        raise OptionError(Problem("sel", f"{list(asked)!r:.60} has a dimension twice; name each once"))
+    at = {dimension_of(tensor, key): (key, label) for key, label in labels.items()}
+    if len(at) < len(labels):
+        raise OptionError(Problem("sel", f"{list(labels)!r:.60} has a dimension twice; name each once"))
     if not at:
         return select(tensor, ...)
     for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
@@ -46,10 +46,10 @@ def sel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
     return tensor
 
 
-def isel(tensor: Contents, asked: Mapping[Any, Any]) -> Any:
+def isel(tensor: Contents, indices: Mapping[Any, Any]) -> Any:
     """`Tensor.isel`."""
     key: list[Any] = [slice(None)] * tensor.ndim
-    for name, index in asked.items():
+    for name, index in indices.items():
         key[dimension_of(tensor, name)] = index
     return select(tensor, tuple(key))
 
@@ -60,41 +60,41 @@ def _index(column: Column | None, size: int, label: Any, name: str) -> int | sli
     if isinstance(label, slice):
         return _range(known, size, label, name)
     several = hasattr(label, "__iter__") and not isinstance(label, str | bytes) and getattr(label, "ndim", 1) > 0
-    wanted = (label.to_pylist() if hasattr(label, "to_pylist") else list(label)) if several else [label]
-    places = _places(known, size, wanted)
-    for one, there in zip(wanted, places, strict=True):
-        if not len(there):
-            raise LabelError(Problem(name, f"no label {_told(one)}{_near(known, size, one)}"))
+    labels = (label.to_pylist() if hasattr(label, "to_pylist") else list(label)) if several else [label]
+    coords = _coordinates(known, size, labels)
+    for one, found in zip(labels, coords, strict=True):
+        if not len(found):
+            raise LabelError(Problem(name, f"no label {_shown(one)}{_suggestion(known, size, one)}"))
     if several:
-        return np.concatenate([np.empty(0, np.int64), *places])
-    return int(places[0][0]) if len(places[0]) == 1 else places[0]
+        return np.concatenate([np.empty(0, np.int64), *coords])
+    return int(coords[0][0]) if len(coords[0]) == 1 else coords[0]
 
 
-def _places(known: Array | None, size: int, wanted: Sequence[Any]) -> list[Array]:
+def _coordinates(known: Array | None, size: int, labels: Sequence[Any]) -> list[Array]:
     """The coordinates that have each label."""
     if known is None:
-        numbers = map(as_integer, wanted)
+        numbers = map(as_integer, labels)
         return [np.array([] if x is None or not 0 <= x < size else [x], np.int64) for x in numbers]
     ascending = bool((known[:-1] <= known[1:]).all())
     order = np.arange(len(known)) if ascending else np.argsort(known, kind="stable")
-    places = []
-    for label in wanted:
+    coords = []
+    for label in labels:
         nearest = _nearest(label, known.dtype)
         if nearest is None or nearest[1]:
-            places.append(order[:0])
-        else:  # numpy's searchsorted finds no texts that are long
+            coords.append(order[:0])
+        else:  # numpy's searchsorted does not find long strings
             ends = [side(order, nearest[0], key=known.__getitem__) for side in (bisect_left, bisect_right)]
-            places.append(order[slice(*ends)])
-    return places
+            coords.append(order[slice(*ends)])
+    return coords
 
 
-def _range(known: Array | None, size: int, asked: slice, name: str) -> slice | Array:
-    """The coordinates whose labels lie from one label to another, both included."""
-    if asked.step is not None:
+def _range(known: Array | None, size: int, labels: slice, name: str) -> slice | Array:
+    """The coordinates with labels from one label to another, inclusive."""
+    if labels.step is not None:
         raise OptionError(Problem(name, "a slice of labels has no step; slice the result"))
     dtype = np.dtype(np.int64) if known is None else known.dtype
-    first, last = _end(asked.start, dtype, name), _end(asked.stop, dtype, name, upper=True)
-    if known is None:  # coordinates without labels are their own
+    first, last = _end(labels.start, dtype, name), _end(labels.stop, dtype, name, upper=True)
+    if known is None:  # coordinates are their own labels
         begin = 0 if first is None else first[0] + (first[1] < 0)
         end = size if last is None else last[0] + (last[1] <= 0)
         return slice(max(int(begin), 0), max(int(end), 0))
@@ -103,15 +103,15 @@ def _range(known: Array | None, size: int, asked: slice, name: str) -> slice | A
         inside &= known > first[0] if first[1] < 0 else known >= first[0]
     if last is not None:
         inside &= known < last[0] if last[1] > 0 else known <= last[0]
-    places = np.flatnonzero(inside)
-    if not len(places):
+    coords = np.flatnonzero(inside)
+    if not len(coords):
         return slice(0, 0)
-    together = places[-1] - places[0] < len(places)
-    return slice(int(places[0]), int(places[-1]) + 1) if together else places
+    contiguous = coords[-1] - coords[0] < len(coords)
+    return slice(int(coords[0]), int(coords[-1]) + 1) if contiguous else coords
 
 
 def _end(label: Any, dtype: np.dtype[Any], name: str, *, upper: bool = False) -> tuple[Any, int] | None:
-    """The end of a slice as `_nearest` gives it; None where the slice has none. A text for times is a period."""
+    """The end of a slice as `_nearest` returns it; None if the slice has none. A string for times is a period."""
     if label is None:
         return None
     if dtype.kind == "M" and upper and isinstance(label, str) and (begin := _as_time(label)) is not None:
@@ -119,14 +119,14 @@ def _end(label: Any, dtype: np.dtype[Any], name: str, *, upper: bool = False) ->
         item, order = _nearest_time(begin + np.timedelta64(1, unit), dtype)
         return item, order or 1  # the period has ended there
     if (nearest := _nearest(label, dtype)) is None:
-        raise LabelError(Problem(name, f"{_told(label)} is not of the type of its labels, {dtype}"))
+        raise LabelError(Problem(name, f"{_shown(label)} is not of the type of its labels, {dtype}"))
     return nearest
 
 
 def _nearest(label: Any, dtype: np.dtype[Any]) -> tuple[Any, int] | None:
-    """An item of a type such that no other lies between it and a label; None for a label of another type.
+    """The item of a type that is nearest to a label; None for a label of another type.
 
-    The number says whether the item is less (-1), equal (0) or greater (1).
+    The number is -1 if the item is less than the label, 0 if they are equal, and 1 if the item is greater.
     """
     if dtype.kind == "T":
         return (label, 0) if isinstance(label, str) and label.encode(errors="ignore").decode() == label else None
@@ -150,12 +150,12 @@ def _nearest_time(time: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
         return item, 0
     if np.promote_types(time.dtype, dtype) != dtype:
         return item, -1  # the beginning of its day, of its second …
-    later = time.astype(np.int64) > 0  # than all times of the type
+    later = time.astype(np.int64) > 0  # later than all times of the type
     return np.int64(2**63 - 1 if later else 1 - 2**63).view(dtype), -1 if later else 1
 
 
 def _as_time(label: Any) -> Any:
-    """A text, a date or a time as numpy's, in UTC where it has a zone; None for anything else."""
+    """A string, a date or a time as a numpy.datetime64, in UTC if it has a zone; None for anything else."""
     try:
         if hasattr(label, "to_datetime64"):  # pandas has nanoseconds
             label = label.to_datetime64()
@@ -167,19 +167,19 @@ def _as_time(label: Any) -> Any:
     return time if time == time else None
 
 
-def _near(known: Array | None, size: int, label: Any) -> str:
-    """The labels that are spelled like it, or the first and the last."""
+def _suggestion(known: Array | None, size: int, label: Any) -> str:
+    """The labels that are spelled similarly, or the first and the last label."""
     labels: Any = range(size) if known is None else known
     if not len(labels):
         return "; there are none"
-    if known is not None and known.dtype.kind == "T" and _nearest(label, known.dtype):  # a slip leaves a half as it is
+    if known is not None and known.dtype.kind == "T" and _nearest(label, known.dtype):  # a typo changes one half only
         folded, half = np.strings.lower(known), len(label) // 2
         first, last = label[: len(label) - half].lower(), label[len(label) - half :].lower()
         alike = known[np.strings.startswith(folded, first) | np.strings.endswith(folded, last or first)]
-        if near := difflib.get_close_matches(label, alike[:_LIKENED].tolist(), _SHOWN):
-            return f"; did you mean {' or '.join(map(_told, near))}?"
-    return f"; there are {len(labels):,}, from {_told(labels[0])} to {_told(labels[-1])}"
+        if near := difflib.get_close_matches(label, alike[:_MAX_COMPARED].tolist(), _MAX_SUGGESTED):
+            return f"; did you mean {' or '.join(map(_shown, near))}?"
+    return f"; there are {len(labels):,}, from {_shown(labels[0])} to {_shown(labels[-1])}"
 
 
-def _told(label: Any) -> str:
+def _shown(label: Any) -> str:
     return f"{(label.item() if isinstance(label, np.generic) else label)!r:.60}"

@@ -17,9 +17,9 @@ from ..formats.format import FormatLike, with_map
 from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import structure_problems, triangle_problems
 from ..limits import DEFAULT_LIMITS, Limits
+from .backing import TreeBacking, entries_of, one_value
 from .changing import with_tree
 from .contents import Dimension, Metadata
-from .held import Stored, entries_of, one_value
 from .tensor import Tensor
 from .validation import (
     check_duplicates,
@@ -59,19 +59,24 @@ def pack(
     Parameters
     ----------
     coords : an integer array for each dimension, or one array of shape (ndim, n).
-    values : an array of length n, or a scalar for all entries (an iso tensor). Masked values are left out.
+    values : an array of length n, or a scalar for all entries (an iso tensor). Masked values are not stored.
     shape : the sizes of the dimensions.
-    format : of the stored tensor. `LEVELS through MAP` names its map too.
-    duplicates : what to do with repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
-        input order. The sum of booleans is whether any is true; integers wrap as in numpy.
+    format : of the stored tensor. `LEVELS through MAP` includes its map.
+    duplicates : treatment of repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
+        input order. The sum of booleans is True if any of them is; integers wrap as in numpy.
     fill_value, structure, attributes, limits : as for Tensor.
     map : an index map or its notation, through which the tensor is stored.
     dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
 
+    Returns
+    -------
+    Tensor of shape `shape`.
+
     Raises
     ------
     ArrayError : coordinates are out of range or repeated, or arrays have a wrong type or length.
-    FormatError, LimitError : the format cannot hold the tensor.
+    FormatError : the format cannot represent the tensor.
+    LimitError : the arrays would be too large.
 
     >>> from binsparse_levels import pack
     >>> pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()
@@ -88,7 +93,7 @@ def pack(
             made = pack(through.forward(columns), stored, through.stored_shape, format, **options)
         except RepeatedError as error:
             raise repeated([int(x[0]) for x in through.backward([[x] for x in error.coords])]) from None
-        return Tensor._of(Mapped(made._held, through), made._metadata)._named(labels, dims)
+        return Tensor._of(Mapped(made._backing, through), made._metadata)._named(labels, dims)
     parsed, sizes = checked_format(format, shape, limits)
     columns, stored = checked_entries(coords, values, len(sizes))
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
@@ -101,7 +106,7 @@ def pack(
         raise_if(FormatError, mirror_problems(structure, parsed, pad))
         raise_if(ArrayError, triangle_problems(structure, columns))
     tree = pack_entries(parsed.levels, entries, pad, duplicates, limits)
-    return Tensor._of(Stored(parsed, tree, limits, structure), metadata)._named(labels, dims)
+    return Tensor._of(TreeBacking(parsed, tree, limits, structure), metadata)._named(labels, dims)
 
 
 def sorted_tensor(
@@ -114,7 +119,7 @@ def sorted_tensor(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> Tensor:
-    """A Tensor of arrays whose entries may be out of order. Arrays in order are shared, others are sorted.
+    """A Tensor of arrays whose entries may be unsorted. Sorted arrays are shared, others are sorted.
 
     duplicates: as for `pack`. options: as for Tensor. Raises ArrayError for faults that sorting does not repair.
     """
@@ -126,8 +131,8 @@ def sorted_tensor(
 
 
 def in_order(loose: Tensor, fault: ArrayError, duplicates: Duplicates, limits: Limits) -> Tensor:
-    """A tensor whose entries may be out of order, sorted. fault: what is raised where sorting does not repair it."""
-    stored = loose._held.stored
+    """The tensor with sorted entries. fault: the error to raise if sorting does not repair the tensor."""
+    stored = loose._backing.stored
     coords, values = stored.entries(None)
     listed = one_value(values) if stored.tree.iso and len(values) else values
     fill = loose.fill_value
@@ -156,16 +161,20 @@ def pack_dense(
     ----------
     array : masked cells are not stored.
     format : of the stored tensor.
-    fill_value : 0 by default, while `pack` has none by default; `equals` tells these apart. With None, all cells
-        that differ from zero are stored.
+    fill_value : 0 by default. With None, all cells that differ from zero are stored.
     pattern : booleans of the same shape, which mark the cells to store.
     attributes, limits : as for Tensor.
     map, dims, labels : as for `pack`.
 
+    Returns
+    -------
+    Tensor of the shape of `array`.
+
     Raises
     ------
-    ArrayError : the pattern has another shape, or the type cannot hold the fill value.
-    FormatError, LimitError : the format cannot hold the tensor.
+    ArrayError : the pattern has another shape, or the type cannot represent the fill value.
+    FormatError : the format cannot represent the tensor.
+    LimitError : the arrays would be too large.
 
     >>> from binsparse_levels import pack_dense
     >>> pack_dense([[0, 2], [3, 0]], "CSR").values.tolist()
@@ -195,4 +204,4 @@ def pack_dense(
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
     metadata = Metadata(fill, checked_json(attributes, limits))
-    return Tensor._of(Stored(parsed, tree, limits), metadata)._named(labels, dims)
+    return Tensor._of(TreeBacking(parsed, tree, limits), metadata)._named(labels, dims)

@@ -1,4 +1,4 @@
-"""Check arguments and bring them into one form: formats and shapes, coordinates, values, fill values, JSON, arrays."""
+"""Check and normalize arguments: formats and shapes, coordinates, values, fill values, JSON, arrays."""
 
 from __future__ import annotations
 
@@ -27,14 +27,15 @@ _DUPLICATES = get_args(Duplicates)
 
 
 def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
-    """The format and the sizes of the dimensions. Raises FormatError where their ranks differ, LimitError."""
+    """The format and the sizes of the dimensions. Raises FormatError if their ranks differ, LimitError."""
     sizes = checked_sizes(shape)
     return fitting_format(format, sizes, limits), sizes
 
 
 def fitting_format(format: FormatLike, sizes: tuple[int, ...], limits: Limits, *, mapped: bool = False) -> Format:
-    """The format of a tensor of these sizes. mapped: they are those of a tree behind an index map. Raises FormatError
-    where their ranks differ, LimitError.
+    """The format of a tensor of these sizes. mapped: they are the sizes of the stored tensor of an index map.
+
+    Raises FormatError if their ranks differ, LimitError.
     """
     limits.hold("rank", len(sizes), "shape", "the number of dimensions")
     parsed = parse_format(format, len(sizes))
@@ -46,24 +47,24 @@ def fitting_format(format: FormatLike, sizes: tuple[int, ...], limits: Limits, *
 
 
 def check_duplicates(duplicates: Duplicates) -> None:
-    """Raise OptionError for another word than those of `pack`."""
+    """Raise OptionError unless the option is one of those of `pack`."""
     if duplicates not in _DUPLICATES:
         what = f"expected 'error', 'sum', 'first' or 'last', got {duplicates!r:.40}"
         raise OptionError(Problem("duplicates", what))
 
 
 def pad_of(fill: Any, dtype: np.dtype[Any]) -> Any:
-    """The value of cells that are not stored: the fill value, or zero where it is None."""
+    """The value of cells that are not stored: the fill value, or zero if it is None."""
     return _zero(dtype) if fill is None else fill
 
 
-@lru_cache(64)  # each slice asks
+@lru_cache(64)  # every slice calls it
 def _zero(dtype: np.dtype[Any]) -> Any:
     return np.zeros((), dtype)[()]
 
 
 def differ(values: Array, pad: Any) -> Array:
-    """Which values differ from that of cells that are not stored. NaN equals NaN."""
+    """A mask of the values that differ from the padding. NaN equals NaN."""
     with np.errstate(invalid="ignore"):
         return values != pad if pad == pad else values == values  # type: ignore[no-any-return]
 
@@ -75,11 +76,11 @@ def checked_sizes(shape: int | Sequence[int]) -> tuple[int, ...]:
 
 
 def checked_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
-    """A type of numpy. Raises OptionError."""
+    """A numpy dtype. Raises OptionError."""
     try:
         return np.dtype(dtype)
     except (TypeError, ValueError):
-        raise OptionError(Problem("dtype", f"{dtype!r:.40} is no type of numpy; pass one, such as 'float32'")) from None
+        raise OptionError(Problem("dtype", f"{dtype!r:.40} is not a numpy dtype; pass one like 'float32'")) from None
 
 
 def checked_dimension(dimension: int, ndim: int) -> int:
@@ -93,12 +94,12 @@ def checked_dimension(dimension: int, ndim: int) -> int:
 
 
 def checked_values(values: npt.ArrayLike) -> Array:
-    """Values as an array or a scalar, of a type that a tensor holds. Raises ArrayError."""
+    """Values as an array or a scalar, of a type that tensors support. Raises ArrayError."""
     return _as_values(checked_array(values, "values"))
 
 
 def checked_entries(coords: Any, values: npt.ArrayLike, ndim: int) -> tuple[list[Array], Array]:
-    """Coordinates by dimension, and values as an array or a scalar. Masked values are left out. Raises ArrayError."""
+    """Coordinates by dimension, and values as an array or a scalar. Masked values are dropped. Raises ArrayError."""
     array, masked = split_mask(values, "values")
     if masked is not None and not array.ndim:
         raise _masked_error(masked, "values")
@@ -115,7 +116,7 @@ def _as_values(array: Array) -> Array:
 
 
 def checked_array(items: npt.ArrayLike, path: str) -> Array:
-    """An array. Raises ArrayError where numpy makes none, and for masked items."""
+    """An array. Raises ArrayError if numpy cannot make one, and for masked items."""
     array, masked = split_mask(items, path)
     if masked is not None:
         raise _masked_error(masked, path)
@@ -123,49 +124,49 @@ def checked_array(items: npt.ArrayLike, path: str) -> Array:
 
 
 def split_mask(items: npt.ArrayLike, path: str) -> tuple[Array, Array | None]:
-    """An array and its mask, None if no item is masked. Raises ArrayError where numpy makes no array."""
-    if isinstance(items, list | tuple) and _holds_mask(items):
-        raise ArrayError(Problem(path, "a list holds masked items, whose masks numpy drops; give one masked array"))
+    """An array and its mask, None if no item is masked. Raises ArrayError if numpy cannot make an array."""
+    if isinstance(items, list | tuple) and _contains_mask(items):
+        raise ArrayError(Problem(path, "numpy drops the masks of masked items in a list; pass one masked array"))
     try:
         array = np.asarray(with_memory(items))
     except ValueError as error:
-        raise ArrayError(Problem(path, f"numpy makes no array of it: {error}; give an array")) from None
+        raise ArrayError(Problem(path, f"numpy cannot make an array of it: {error}; pass an array")) from None
     if not is_masked_array(items):
         return array, None
     mask = np.ma.getmaskarray(items)
-    octets = np.ascontiguousarray(mask).view(np.uint8).reshape(*mask.shape, mask.dtype.itemsize)  # of records several
-    masked: Array = octets.max(axis=-1) != 0
+    flags = np.ascontiguousarray(mask).view(np.uint8).reshape(*mask.shape, mask.dtype.itemsize)  # one per field
+    masked: Array = flags.max(axis=-1) != 0
     return array, masked if masked.any() else None
 
 
 def with_memory(items: Any) -> Any:
-    """What numpy makes an array of: an object that has DLPack alone becomes an array that shares its memory."""
+    """The object, or an array that shares its memory if it supports DLPack but not `__array__`."""
     if not hasattr(items, "__dlpack__") or hasattr(items, "__array__"):
         return items
     try:
         return np.from_dlpack(items)
     except (RuntimeError, BufferError, TypeError, ValueError) as error:
-        what = f"numpy.from_dlpack takes no {type(items).__name__}: {error}; copy it to the processor's memory"
+        what = f"numpy.from_dlpack does not accept {type(items).__name__}: {error}; copy it to CPU memory"
         raise ArrayError(Problem("", what)) from None
 
 
-def _holds_mask(items: Any) -> bool:
+def _contains_mask(items: Any) -> bool:
     if isinstance(items, list | tuple):
-        return any(map(_holds_mask, items))
+        return any(map(_contains_mask, items))
     return is_masked_array(items)
 
 
 def _masked_error(masked: Array, path: str) -> ArrayError:
     count = np.count_nonzero(masked)
-    what = f"{count} item{'s are' if count > 1 else ' is'} masked; leave them out, or give them values by filled()"
+    what = f"{count} item{'s are' if count > 1 else ' is'} masked; drop them, or replace them with filled()"
     return ArrayError(Problem(path, what))
 
 
 def check_value_type(dtype: np.dtype[Any]) -> None:
-    """Raise ArrayError for types that no tensor holds: objects, texts, and types of no size."""
+    """Raise ArrayError for types that tensors do not support: objects, strings, and types of size zero."""
     no_unit = dtype.kind == "M" and np.datetime_data(dtype)[0] == "generic"
     if dtype.hasobject or dtype.kind in "SU" or not dtype.itemsize or no_unit:
-        what = f"expected numbers, or another type of fixed size but no texts, got {dtype}; store codes in their place"
+        what = f"expected numbers or another type of fixed size except strings, got {dtype}; store codes instead"
         raise ArrayError(Problem("values", what))
 
 
@@ -174,22 +175,22 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
     if attributes is None:
         return {}
     if not isinstance(attributes, Mapping) or not all(isinstance(key, str) for key in attributes):
-        raise TypeError(f"attributes are a mapping from names, got {attributes!r:.60}")
+        raise TypeError(f"attributes are a mapping with string keys, got {attributes!r:.60}")
     if NAMESPACE in attributes:
-        raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "this name is the descriptor's; choose another"))
+        raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "reserved for the descriptor; choose another name"))
     if any(key.startswith(RESERVED) for key in attributes):
-        what = f"names that begin with {RESERVED} are the package's; choose others"
+        what = f"names that begin with {RESERVED} are reserved; choose others"
         raise DescriptorError(Problem("attributes", what))
     try:
         text = json.dumps(dict(attributes), allow_nan=False)
     except (ValueError, RecursionError) as error:
-        raise DescriptorError(Problem("attributes", f"no JSON: {error}; give plain JSON data")) from None
+        raise DescriptorError(Problem("attributes", f"not JSON: {error}; pass plain JSON data")) from None
     loaded: dict[str, Any] = load_json(text, limits)
     return loaded
 
 
 def checked_coords(coords: Any, ndim: int, values: Array) -> list[Array]:
-    """An array of integers for each dimension, as long as the values. Raises ArrayError."""
+    """An array of integers for each dimension, of the length of the values. Raises ArrayError."""
     coords = with_memory(coords)
     shape = getattr(coords, "shape", None)
     if shape is not None and len(shape) == 2 and shape[0] != ndim == shape[1]:
@@ -224,7 +225,7 @@ def checked_places(coords: Any, shape: Sequence[int]) -> list[Array]:
 
 
 def checked_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
-    """The fill value as a scalar of the type. Raises ArrayError where the cast would change it."""
+    """The fill value as a scalar of the type. Raises ArrayError if the cast would change it."""
     if fill_value is None:
         return None
     return (_integer_as if type(fill_value) is int else _cast_fill)(fill_value, dtype)
@@ -239,11 +240,11 @@ def _cast_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
         with np.errstate(all="ignore"):
             cast = exact.astype(dtype)[()]
     except (TypeError, ValueError, OverflowError):
-        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}; give one")) from None
-    # A cast to a floating-point type may round, but must not read a text or make a finite number infinite.
+        raise ArrayError(Problem("fill_value", f"{fill_value!r} is not a {dtype}; pass one")) from None
+    # A cast to a floating-point type may round, but must not parse a string or make a finite number infinite.
     rounded = dtype.kind in "fc" and exact is scalar and scalar.dtype.kind in "biufc"
     if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, scalar[()]):
-        raise ArrayError(Problem("fill_value", f"{fill_value!r} is no {dtype}: it would become {cast!r}; give one"))
+        raise ArrayError(Problem("fill_value", f"{fill_value!r} is not a {dtype}: it would become {cast!r}; pass one"))
     return cast
 
 
@@ -259,11 +260,11 @@ def mirror_problems(structure: str, format: Format, pad: Any) -> list[Problem]:
     return [Problem("fill_value", what)]
 
 
-# One's own arrays
+# Arrays of the caller
 
 
 def tree_of(format: Format, shape: Sequence[int], arrays: Mapping[str, npt.ArrayLike], values: npt.ArrayLike) -> Tree:
-    """The tree of one's own arrays; a scalar as values stands for all.
+    """The tree of the caller's arrays. A scalar as `values` is the value of all entries.
 
     Only lengths and types are checked. Raises ArrayError.
     """
@@ -284,7 +285,7 @@ def tree_of(format: Format, shape: Sequence[int], arrays: Mapping[str, npt.Array
 
 
 def writable(array: Array) -> bool:
-    """Whether somebody can write to the memory of an array."""
+    """Return True if the memory of an array may be writable, directly or through a base."""
     base: object = array
     while isinstance(base, np.ndarray):
         if base.flags.writeable:

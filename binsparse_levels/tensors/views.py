@@ -1,4 +1,4 @@
-"""A map over what a tensor holds, and a view of it."""
+"""The backings that refer to another one: a map and a view."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..formats.format import Format, coordinates
 from ..formats.index_map import DimensionMap, IndexMap
 from ..levels import listing
 from ..levels.positions import Array, narrowest
-from .held import Held, Listed, Stored, packed
+from .backing import Backing, Listed, TreeBacking, packed
 
 
-class Mapped(Held):
-    """A map over what is held: the entries of a stored tensor at other coordinates."""
+class Mapped(Backing):
+    """A map over another backing: the entries of a stored tensor at other coordinates."""
 
     __slots__ = ("base", "format", "map", "shape", "stored", "viewed")
     map: IndexMap
 
-    def __init__(self, base: Held, map: IndexMap) -> None:
+    def __init__(self, base: Backing, map: IndexMap) -> None:
         if base.structure is not None:
             raise FormatError(Problem("structure", "a tensor with a map has none; call expand_structure() first"))
         self.base = base
@@ -40,7 +40,7 @@ class Mapped(Held):
     def __reduce__(self) -> tuple[Any, ...]:
         return Mapped, (self.base, self.map)
 
-    def beneath(self, pad: Any) -> Held:
+    def beneath(self, pad: Any) -> Backing:
         return self.base
 
     def own(self, pad: Any) -> Mapped:
@@ -54,11 +54,11 @@ class Mapped(Held):
         return self.map.dm()
 
     def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
-        coords, values = self.seen(*self.base.entries(pad))
+        coords, values = self.without_padding(*self.base.entries(pad))
         return (coords if dtype else tuple(narrowest(coords, self.map.shape))), values
 
-    def seen(self, stored: Sequence[Array], values: Array) -> Listed:
-        """The entries at stored coordinates, without those at padding."""
+    def without_padding(self, stored: Sequence[Array], values: Array) -> Listed:
+        """The entries of the tensor at stored coordinates, without those at padding."""
         coords = self.map.backward(stored)
         if self.map.padded:
             kept = np.ones(len(values), bool)
@@ -70,13 +70,13 @@ class Mapped(Held):
 
     def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
         for coords, values in self.base.blocks(pad, size, most):
-            yield self.seen(coords, values)
+            yield self.without_padding(coords, values)
 
     def count(self, pad: Any) -> int:
         return super().count(pad) if self.map.padded else self.base.count(pad)
 
-    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
-        return self.base.value_at([x[0] for x in self.map.forward([[x] for x in place])], pad)
+    def value_at(self, cell: Sequence[Any], pad: Any) -> Any:
+        return self.base.value_at([x[0] for x in self.map.forward([[x] for x in cell])], pad)
 
     def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
         return self.base.values_at(self.map.forward(coords), pad)
@@ -88,18 +88,18 @@ class Mapped(Held):
         return Mapped(self.base, self.map.permuted(order))
 
 
-class Viewed(Held):
-    """A view: the entries of what is held in a selection of its cells. It has no structure."""
+class Viewed(Backing):
+    """A view: the entries of another backing in a selection of its cells. It has no structure."""
 
     __slots__ = ("_own", "base", "selection", "shape", "stored")
     viewed = True
 
-    def __init__(self, base: Held, selection: Selection) -> None:
+    def __init__(self, base: Backing, selection: Selection) -> None:
         self.base = base
         self.selection = selection
         self.shape = selection.shape
         self.stored = base.stored
-        self._own: Held | None = None
+        self._own: Backing | None = None
 
     def __reduce__(self) -> tuple[Any, ...]:
         return Viewed, (self.base, self.selection)
@@ -110,14 +110,14 @@ class Viewed(Held):
 
     @property
     def format(self) -> Format:  # type: ignore[override]
-        if type(self.base) is Mapped:  # to ask an abstract class takes longer
+        if type(self.base) is Mapped:  # isinstance of an abstract class is slower
             return self._restricted(self.base)[1]
         return self.stored.view(self.selection).format
 
     def _restricted(self, base: Mapped) -> tuple[IndexMap, Format]:
-        """The map cut to what the view has, and the levels cut likewise.
+        """The map and the levels restricted to the dimensions of the view.
 
-        A last level that would store more cells than the entries becomes a list of coordinates.
+        A last level that would store padding becomes a list of coordinates.
         """
         map, left = base.map.restricted(self.selection.dimensions, self.shape)
         whole, cells = base.base.cells()
@@ -126,10 +126,10 @@ class Viewed(Held):
             format = replace(format, levels=format.levels[:-1] + listing(format.levels[-1].rank))
         return map, format
 
-    def beneath(self, pad: Any) -> Held:
+    def beneath(self, pad: Any) -> Backing:
         return self if self.base.map is None else self.own(pad).beneath(pad)
 
-    def own(self, pad: Any) -> Held:
+    def own(self, pad: Any) -> Backing:
         if self._own is None:
             stored = self.stored
             if type(self.base) is Mapped:
@@ -138,10 +138,10 @@ class Viewed(Held):
                 self._own = Mapped(self._packed(format, map.stored_shape, map.forward(coords), values, pad), map)
             else:
                 if stored.shared:
-                    stored.own(pad)  # which checks its arrays
+                    stored.own(pad)  # checks its arrays
                 view = stored.view(self.selection)
                 tree = load(view, self.selection.items, pad, stored.limits)
-                self._own = Stored(view.format, tree, stored.limits, shared=stored.shared)
+                self._own = TreeBacking(view.format, tree, stored.limits, shared=stored.shared)
         return self._own
 
     def dm(self) -> DimensionMap:
@@ -149,7 +149,9 @@ class Viewed(Held):
             return super().dm()
         return self.base.map.dm(self.selection.items, self.selection.dimensions)
 
-    def _packed(self, format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, pad: Any) -> Stored:
+    def _packed(
+        self, format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, pad: Any
+    ) -> TreeBacking:
         return packed(format, shape, coords, values, self.stored.tree.iso, pad, self.stored.limits)
 
     def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
@@ -163,7 +165,7 @@ class Viewed(Held):
         part = Viewed(*windowed(base.base, windows).cells())  # a lazy tree stays lazy
         coords, values = part.entries(pad)
         stored = [x * w.step + w.start if isinstance(w, range) else w[x] for x, w in zip(coords, windows, strict=True)]
-        listed = self._packed(coordinates(len(base.shape)), base.shape, *base.seen(stored, values), pad)
+        listed = self._packed(coordinates(len(base.shape)), base.shape, *base.without_padding(stored, values), pad)
         return Viewed(listed, self.selection)
 
     def count(self, pad: Any) -> int:
@@ -177,8 +179,8 @@ class Viewed(Held):
             math.prod((counts[coords[k]] for k, counts in times.items()), start=np.ones(len(values), np.int64)).sum()
         )
 
-    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
-        return self.base.value_at(self.selection.places(place), pad)
+    def value_at(self, cell: Sequence[Any], pad: Any) -> Any:
+        return self.base.value_at(self.selection.places(cell), pad)
 
     def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
         whole = np.broadcast_arrays(*self.selection.places(coords))
@@ -187,26 +189,26 @@ class Viewed(Held):
     def permuted(self, order: Sequence[int]) -> Viewed:
         return Viewed(self.base, self.selection.permuted(order))
 
-    def cells(self) -> tuple[Held, Selection]:
+    def cells(self) -> tuple[Backing, Selection]:
         return (self.base, self.selection) if self._own is None else self._own.cells()
 
 
-def around(held: Held, stored: Stored) -> Held:
-    """Another tree below the map of what is held."""
-    return stored if held.map is None else Mapped(stored, held.map)
+def around(backing: Backing, stored: TreeBacking) -> Backing:
+    """Another tree below the same map."""
+    return stored if backing.map is None else Mapped(stored, backing.map)
 
 
-def selected(held: Held, indices: Sequence[Any], apart: bool) -> Viewed:
-    """A view. Precondition: the arguments are of `parse_key`, with one array at most."""
-    whole, selection = held.cells()
-    return Viewed(whole, narrowed(selection, indices, separated=apart))
+def selected(backing: Backing, indices: Sequence[Any], array_first: bool) -> Viewed:
+    """A view. Precondition: the arguments are results of `parse_key`, with one array at most."""
+    whole, selection = backing.cells()
+    return Viewed(whole, narrowed(selection, indices, separated=array_first))
 
 
-def windowed(held: Held, windows: Sequence[range | Array]) -> Held:
-    """The cells in a window of each dimension; dimensions of which all is wanted are not cut."""
-    for k, (window, size) in enumerate(zip(windows, held.shape, strict=True)):
+def windowed(backing: Backing, windows: Sequence[range | Array]) -> Backing:
+    """The cells in a window of each dimension. Whole dimensions are not cut."""
+    for k, (window, size) in enumerate(zip(windows, backing.shape, strict=True)):
         if not (isinstance(window, range) and window == range(size)):
             key: list[Any] = [slice(None)] * len(windows)
             key[k] = slice(window.start, window.stop, window.step) if isinstance(window, range) else window
-            held = selected(held, key, False)  # an index has one array at most
-    return held
+            backing = selected(backing, key, False)  # an index has one array at most
+    return backing

@@ -1,11 +1,11 @@
 """The laws of level kinds and containers, and hypothesis strategies that draw cases for them.
 
-For authors of kinds and containers. Needs hypothesis. One call checks all laws of a kind, and prints a line for each:
+For authors of kinds and containers. Requires hypothesis. One call checks all laws of a kind and prints a line for each:
 
     testing.check_kind(MyKind)
 
-The laws of a level kind are the functions of `testing.kinds`; a test may call each for a case. The law of a container
-is `check_same`: it gives back what it was given.
+The laws of a level kind are the functions of `testing.kinds`, which tests may also call for a single case. The law of a
+container is `check_same`: it returns the tensor that was written.
 """
 
 from __future__ import annotations

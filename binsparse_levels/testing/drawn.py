@@ -30,7 +30,7 @@ OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))
 
 @dataclass(frozen=True)
 class LevelCase:
-    """Entries for a level, sorted by parent, then coordinates. Some repeat, as entries of the levels below do."""
+    """Entries for a level, sorted by parent, then coordinates. Some repeat, as if there were levels below."""
 
     level: Level
     dims: tuple[int, ...]
@@ -47,7 +47,7 @@ class LevelCase:
 
 @st.composite
 def level_cases(draw: st.DrawFn, level: Level, *, max_size: int = 4, max_n: int = 4) -> LevelCase:
-    """Entries for this level, over small dimensions, sizes 0 and 1 among them."""
+    """Entries for this level, with small dimensions, including sizes 0 and 1."""
     dims = tuple(draw(st.lists(st.integers(0, max_size), min_size=level.rank, max_size=level.rank)))
     n = draw(st.integers(0, max_n))
     cells = list(itertools.product(range(n), *(range(size) for size in dims)))
@@ -69,7 +69,7 @@ def selections(draw: st.DrawFn, case: LevelCase) -> tuple[Positions, list[Positi
 def formats(
     draw: st.DrawFn, *, min_rank: int = 0, max_rank: int = 4, kinds: Sequence[type[Level]] | None = None
 ) -> Format:
-    """Formats of any chain of levels of these kinds (those registered that hold any tensor), with any transpose."""
+    """Formats of chains of these kinds, with any transpose. By default, all registered kinds that accept any tensor."""
     known = list(kinds or (kind for kind in LEVELS.values() if not kind.refuses))
     flat = [kind for kind in known if kind.min_rank == 0]
     rank = draw(st.integers(min_rank, max_rank))
@@ -77,7 +77,7 @@ def formats(
     while (left := rank - sum(level.rank for level in chain)) > 0:
         kind = draw(st.sampled_from([k for k in known if k.min_rank <= left]))
         chain.append(kind(draw(st.integers(max(kind.min_rank, 1), min(kind.max_rank, left)))))
-    for kind in draw(st.lists(st.sampled_from(flat), max_size=2)) if flat else ():  # of rank 0, anywhere among them
+    for kind in draw(st.lists(st.sampled_from(flat), max_size=2)) if flat else ():  # levels of rank 0, at any depth
         chain.insert(draw(st.integers(0, len(chain))), kind(0))
     transpose = draw(st.none() | st.permutations(range(rank)).map(tuple))
     return Format(tuple(chain), transpose)
@@ -85,7 +85,7 @@ def formats(
 
 @st.composite
 def maps(draw: st.DrawFn, shape: Sequence[int], *, max_digits: int = 3, max_radix: int = 4) -> IndexMap:
-    """Index maps of a tensor of this shape: its dimensions divided in any way, the digits in any order and grouping."""
+    """Index maps of a tensor of this shape, with any digits of its dimensions in any order and grouping."""
     digits = []
     for k, size in enumerate(shape):
         stride = 1
@@ -118,10 +118,10 @@ def tensors(
     kinds: Sequence[type[Level]] = OURS,
     structures: bool = True,
 ) -> Tensor:
-    """Any tensor that Binsparse can represent, and any of further level kinds unless `kinds` leaves them out.
+    """Tensors that Binsparse can represent, and tensors of other level kinds unless `kinds` excludes them.
 
-    Ranks and dimensions start at 0. Formats are predefined or custom, with any transpose. Values have any data type,
-    iso or not. Some tensors have a fill value or a structure.
+    Ranks and sizes start at 0. Formats are predefined or custom, with any transpose. Values have any data type, iso or
+    not. Some tensors have a fill value or a structure.
     """
     format = draw(
         st.sampled_from([f for f in ALIASES.values() if f.rank <= max_rank]) | formats(max_rank=max_rank, kinds=kinds)
@@ -135,7 +135,7 @@ def tensors(
     cells = list(np.ndindex(*shape))
     if structure is not None:
         cells = [cell for cell in cells if in_triangle(structure, [np.array(x) for x in cell])]
-        if not structure.startswith("symmetric"):  # a diagonal has to be its own mirror image
+        if not structure.startswith("symmetric"):  # a diagonal must equal its mirror image
             cells = [cell for cell in cells if cell[0] != cell[1]]
     chosen = draw(st.lists(st.sampled_from(cells), unique=True, max_size=12)) if cells else []
     fill = draw(st.none() | _scalars(dtype)) if structure is None else None
@@ -159,7 +159,7 @@ def _arrays(draw: st.DrawFn, dtype: np.dtype[Any], length: int) -> Array:
 
 @st.composite
 def _scalars(draw: st.DrawFn, dtype: np.dtype[Any]) -> Any:
-    """A scalar of that type: small numbers, the ends of its range, NaN, infinity, negative zero."""
+    """A scalar of the type: small numbers, the ends of its range, NaN, infinity, negative zero."""
     if dtype.kind in "iu":
         ends = [int(np.iinfo(dtype).min), int(np.iinfo(dtype).max)]
         return dtype.type(draw(st.integers(0, 5) | st.sampled_from(ends)))

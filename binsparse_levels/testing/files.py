@@ -1,4 +1,4 @@
-"""The laws of containers and of damaged files: what is given back is the same, and what is accepted is read alike."""
+"""The laws of containers and of damaged files: tensors are returned unchanged, and all readers agree."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ from ..tensors.tensor import Tensor
 
 
 def check_same(again: Tensor, tensor: Tensor) -> None:
-    """Assert that a container gave back what it was given.
+    """Assert that a container returned the tensor that was written.
 
-    Values are the same bit for bit, and so are the stored entries, fill value, format, types, structure and attributes.
+    Values are equal bit for bit, and so are the stored entries, fill value, format, types, structure and attributes.
     """
     assert again.equals(tensor), "the entries are others"
     assert again.shape == tensor.shape, "the shape is another"
@@ -37,9 +37,9 @@ def check_same(again: Tensor, tensor: Tensor) -> None:
 
 
 def damaged(stored: Mapping[str, Any], *, most: int = 4) -> Iterator[dict[str, Any]]:
-    """Copies of a mapping that `write` filled, each with an array of another length, or with an item changed.
+    """Copies of a mapping that `write` filled, each with an array of another length, or with a changed item.
 
-    most: how many items of each array are changed; the first and the last are among them.
+    most: the number of changed items of each array, including the first and the last.
     """
     for name, array in stored.items():
         if not isinstance(array, np.ndarray):
@@ -58,14 +58,14 @@ def damaged(stored: Mapping[str, Any], *, most: int = 4) -> Iterator[dict[str, A
 def _others(item: Any) -> list[Any]:
     """Other numbers of the same type: neighbours, small and large ones, the ends of the type."""
     ends = np.iinfo(np.uint8 if item.dtype == bool else item.dtype)
-    near = {int(item) - 1, int(item) + 1, -1, 0, 3, 2**20, int(ends.max), int(ends.min)} - {int(item)}
-    return [item.dtype.type(x) for x in sorted(near) if ends.min <= x <= ends.max]
+    numbers = {int(item) - 1, int(item) + 1, -1, 0, 3, 2**20, int(ends.max), int(ends.min)} - {int(item)}
+    return [item.dtype.type(x) for x in sorted(numbers) if ends.min <= x <= ends.max]
 
 
 def check_stored(stored: Mapping[str, Any]) -> bool:
-    """Assert law 8 for a mapping that may be damaged. Returns whether `read` accepted it.
+    """Assert law 8 for a mapping that may be damaged. Returns True if `read` accepts it.
 
-    Where `read` accepts it, all ways to read it agree, `open` and its views among them. Else see `check_refused`.
+    If `read` accepts it, all readers agree, including `open` and its views. Else see `check_refused`.
     """
     try:
         tensor: Any = read(stored)
@@ -90,7 +90,7 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
 
 
 def _in_parts(stored: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
-    """The coordinates of all entries, and their values as text, read two entries at a time, and checked in parts."""
+    """The coordinates of all entries and their values as strings, read and checked two entries at a time."""
     entries, rows = Tensors([stored], 2), list[tuple[tuple[int, ...], str]]()
     for number in range(len(entries)):
         coords, values = entries.read(number)
@@ -100,7 +100,7 @@ def _in_parts(stored: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
 
 
 def check_refused(stored: Mapping[str, Any]) -> None:
-    """Assert that `open` refuses what `read` refuses once all of it is read, and that views raise only our errors."""
+    """Assert that `open` refuses the mapping when all of it is read, and that views raise only BinsparseError."""
     try:
         opened = open(stored)
     except BinsparseError:
@@ -113,11 +113,11 @@ def check_refused(stored: Mapping[str, Any]) -> None:
             whole()
         except BinsparseError:
             continue
-        raise AssertionError(f"{whole} accepts what read refuses")
+        raise AssertionError(f"{whole} accepts a mapping that read refuses")
 
 
 def check_agreement(tensor: Tensor) -> None:
-    """Assert that every way to read a tensor lists the same entries."""
+    """Assert that all readers of a tensor list the same entries."""
     whole = tensor.expand_structure()
     coords, values = whole.unpack()
     dense = np.full(tensor.shape, tensor._pad(), tensor.dtype)
@@ -147,7 +147,7 @@ def _dense(selected: Any) -> Any:
 
 
 def _keys(shape: Sequence[int]) -> Iterator[Any]:
-    """Keys of some values, of all slices of a coordinate, of slices with a step, of nothing."""
+    """Keys of single values, of each coordinate, of slices with a step, and of nothing."""
     if all(shape):
         yield from {(0,) * len(shape), tuple(size - 1 for size in shape), tuple(size // 2 for size in shape)}
     for k, size in enumerate(shape):
@@ -156,5 +156,5 @@ def _keys(shape: Sequence[int]) -> Iterator[Any]:
 
 
 def rows_of(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
-    """The coordinates of so many entries, a tuple for each."""
+    """The coordinates of `count` entries, as a tuple for each."""
     return list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * count

@@ -1,4 +1,4 @@
-"""Tensors with the patterns that papers use, which a seed makes again anywhere."""
+"""Random tensors with patterns used in papers. A seed gives the same tensor on every machine."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ..tensors.tensor import Tensor
 
 @within_memory
 def uniform(shape: Sequence[int], entries: int, seed: int = 0) -> Tensor:
-    """About so many entries at independent coordinates, as COO.
+    """A COO of about `entries` entries at independent coordinates.
 
     >>> from binsparse_levels.testing import uniform
     >>> uniform((50, 60), 100).shape
@@ -26,7 +26,7 @@ def uniform(shape: Sequence[int], entries: int, seed: int = 0) -> Tensor:
 
 @within_memory
 def rmat(scale: int, entries: int, seed: int = 0, shares: Sequence[float] = (0.57, 0.19, 0.19, 0.05)) -> Tensor:
-    """A graph of 2**scale nodes, as CSR: few nodes have most edges. shares: of the four quarters, at every bisection.
+    """A graph of 2**scale nodes, as CSR: few nodes have most edges. shares: probabilities of the quarters of a matrix.
 
     >>> from binsparse_levels.testing import rmat
     >>> rmat(5, 100).shape
@@ -43,7 +43,7 @@ def rmat(scale: int, entries: int, seed: int = 0, shares: Sequence[float] = (0.5
 
 @within_memory
 def stencil(side: int, dimensions: int = 3, seed: int = 0) -> Tensor:
-    """The matrix of finite elements on a grid, as CSR: each of side**dimensions points has entries for its neighbours.
+    """The matrix of a stencil on a grid, as CSR: each of side**dimensions points has entries for its neighbours.
 
     >>> from binsparse_levels.testing import stencil
     >>> stencil(4, 2).shape
@@ -52,10 +52,10 @@ def stencil(side: int, dimensions: int = 3, seed: int = 0) -> Tensor:
     grid = np.indices((side,) * dimensions).reshape(dimensions, -1)
     rows, columns = [], []
     for step in np.ndindex((3,) * dimensions):
-        near = grid + np.array(step)[:, None] - 1
-        inside = ((near >= 0) & (near < side)).all(axis=0)
+        neighbours = grid + np.array(step)[:, None] - 1
+        inside = ((neighbours >= 0) & (neighbours < side)).all(axis=0)
         rows.append(np.ravel_multi_index(tuple(grid[:, inside]), (side,) * dimensions))
-        columns.append(np.ravel_multi_index(tuple(near[:, inside]), (side,) * dimensions))
+        columns.append(np.ravel_multi_index(tuple(neighbours[:, inside]), (side,) * dimensions))
     coords = np.concatenate(rows), np.concatenate(columns)
     values = np.random.default_rng(seed).random(len(coords[0]))
     return pack(coords, values, (side**dimensions,) * 2, "CSR", fill_value=0)
@@ -63,7 +63,7 @@ def stencil(side: int, dimensions: int = 3, seed: int = 0) -> Tensor:
 
 @within_memory
 def n_of_m(rows: int, columns: int, n: int = 2, m: int = 4, seed: int = 0) -> Tensor:
-    """Pruned weights, as CSR: n entries among each m neighbours of a row. columns: a multiple of m.
+    """Pruned weights, as CSR: n entries in each group of m cells of a row. columns: a multiple of m.
 
     >>> from binsparse_levels.testing import n_of_m
     >>> n_of_m(3, 8).number_of_stored_values
@@ -77,7 +77,7 @@ def n_of_m(rows: int, columns: int, n: int = 2, m: int = 4, seed: int = 0) -> Te
 
 @within_memory
 def power_law(shape: Sequence[int], entries: int, seed: int = 0, power: float = 3) -> Tensor:
-    """Entries of any rank, as CSF, denser towards the origin: a coordinate is size · u**power for a uniform u.
+    """A CSF of any rank, denser towards the origin: a coordinate is size · u**power for a uniform u.
 
     >>> from binsparse_levels.testing import power_law
     >>> power_law((9, 8, 7), 50).ndim

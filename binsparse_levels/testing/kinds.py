@@ -31,12 +31,12 @@ with needing("test"):
     from hypothesis import assume
     from hypothesis import strategies as st
 
-_BOUND = 2**32  # bytes that a law may take
+_MAX_BYTES = 2**32  # of memory for one law
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
 
 
 class Built:
-    """What a level makes of a case: its arrays below other levels, the children, and what `expand` lists of it."""
+    """A built level of a case: its arrays below other levels, its children, and the listing of `expand`."""
 
     def __init__(self, case: LevelCase) -> None:
         self.case, self.level, self.dims, self.n = case, case.level, case.dims, case.n
@@ -69,36 +69,36 @@ class Built:
 
 
 def check_built(made: Built) -> None:
-    """The arrays that `build` makes pass `check`; `size` and `lengths` agree."""
-    assert list(made.level.check(made.arrays, made.dims, made.n)) == [], "check refuses what build makes"
+    """The arrays of `build` pass `check`, and `size` and `lengths` agree."""
+    assert list(made.level.check(made.arrays, made.dims, made.n)) == [], "check refuses the arrays of build"
     lengths = {role: len(array) for role, array in made.arrays.items()}
     counted, problems = made.level.lengths(lengths, made.dims, made.n)
-    assert problems == [], "lengths refuses what build makes"
+    assert problems == [], "lengths refuses the arrays of build"
     assert counted in (None, made.size), f"lengths returns {counted} children, size {made.size}"
     if len(made.children):
-        assert 0 <= made.children.min() <= made.children.max() < made.size, "build gives a child outside of size"
+        assert 0 <= made.children.min() <= made.children.max() < made.size, "build returns a child outside of size"
 
 
 def check_listed(made: Built) -> None:
-    """`expand` gives back what was built, and nothing more unless the kind is `padded`."""
+    """`expand` lists the entries that were built, and no others unless the kind is `padded`."""
     built = dict(zip(made.rows, made.children.tolist(), strict=True))
-    assert built.items() <= made.child.items(), "expand lacks an entry that was built, or gives it another child"
-    assert made.level.padded or built == made.child, "expand lists what was no entry: say padded = True"
+    assert built.items() <= made.child.items(), "expand lacks an entry that was built, or returns another child"
+    assert made.level.padded or built == made.child, "expand lists other cells than the entries: set padded = True"
 
 
 def check_order(made: Built) -> None:
-    """A fiber lists no coordinate twice. Coordinates are in order and children ascend, or the kind denies it."""
+    """A fiber lists no coordinate twice. Coordinates and children ascend, unless the kind declares otherwise."""
     level, listing = made.level, made.listing
-    assert len(made.child) == len(listing), "expand lists a coordinate of a fiber twice; give it one child"
+    assert len(made.child) == len(listing), "expand lists a coordinate of a fiber twice; return one child"
     if level.ordered:
-        assert [row[:2] for row in listing] == sorted(made.child), "expand is out of order: say ordered = False"
+        assert [row[:2] for row in listing] == sorted(made.child), "expand is out of order: set ordered = False"
     owners = [p for p, _, _ in sorted(listing, key=lambda row: row[2])]
-    assert not level.monotone or owners == sorted(owners), "children do not ascend with fibers: say monotone = False"
+    assert not level.monotone or owners == sorted(owners), "children do not ascend with fibers: set monotone = False"
     if level.ascending:
-        assert [q for *_, q in listing] == sorted(made.child.values()), "children fall in a fiber: say ordered = False"
+        assert [q for *_, q in listing] == sorted(made.child.values()), "children fall in a fiber: set ordered = False"
     reached = {q for *_, q in listing}
-    assert level.gaps or len(reached) == made.size, "a child has no entry: say gaps = True"
-    assert level.shares or len(reached) == len(listing), "a child has several coordinates: say shares = True"
+    assert level.gaps or len(reached) == made.size, "a child has no entry: set gaps = True"
+    assert level.shares or len(reached) == len(listing), "a child has several coordinates: set shares = True"
 
 
 def check_located(made: Built) -> None:
@@ -112,22 +112,22 @@ def check_located(made: Built) -> None:
 
 
 def check_sizes(made: Built) -> None:
-    """`nbytes` is right to the byte; `children` and `sliced` tell numbers that are true."""
+    """`nbytes` is exact, and the numbers of `children` and `sliced` are correct."""
     level, dims, n, size = made.level, made.dims, made.n, made.size
     numbers = {role for role, spec in made.specs.items() if spec.holds in INTEGERS}
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in made.arrays.items())
-    told = level.nbytes(dims, n, size, root=False, itemsize=4)
-    assert told in (None, real), f"nbytes returns {told}, and the arrays take {real}"
+    nbytes = level.nbytes(dims, n, size, root=False, itemsize=4)
+    assert nbytes in (None, real), f"nbytes returns {nbytes}, and the arrays take {real}"
     children = level.children(dims, n, len(set(made.rows)))
     assert children in (None, size), f"children returns {children}, and there are {size}"
     for k in range(level.rank):
         taken = level.sliced(dims, n, size, k, root=False, itemsize=4)
-        assert (taken is None) == (told is None), "sliced tells a number where nbytes tells none, or the reverse"
+        assert (taken is None) == (nbytes is None), "only one of sliced and nbytes returns None"
         assert taken is None or 0 <= taken <= dims[k] * real, f"sliced returns {taken} bytes of {real}"
 
 
 def check_counted(made: Built) -> None:
-    """What a kind overrides gives what the default gives: `size`, `split`, `count`."""
+    """The methods `size`, `split` and `count` of a kind return the same as the defaults."""
     level, dims, n, arrays, size = made.level, made.dims, made.n, made.arrays, made.size
     assert level.gaps or Level.size(level, arrays, dims, n) == size, "size differs from the children of expand"
     if level.fused() is not None:
@@ -141,22 +141,22 @@ def check_counted(made: Built) -> None:
             assert told == counted, "split returns other pointers than build implies"
     for counts in (2, np.arange(size) % 3):
         below = np.broadcast_to(counts, size)
-        wanted = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]
-        assert np.broadcast_to(level.count(arrays, dims, n, counts), n).tolist() == wanted, "count differs from expand"
+        sums = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]
+        assert np.broadcast_to(level.count(arrays, dims, n, counts), n).tolist() == sums, "count differs from expand"
 
 
-_OF_ONE_CASE = (check_built, check_listed, check_order, check_located, check_sizes, check_counted)
+_CASE_LAWS = (check_built, check_listed, check_order, check_located, check_sizes, check_counted)
 
 
 def check_level(case: LevelCase) -> None:
-    """Assert all laws of a case that need no selection. A kind may refuse the case by FormatError."""
+    """Assert all laws of a case that require no selection. A kind may refuse the case with FormatError."""
     made = Built(case)
-    for law in _OF_ONE_CASE:
+    for law in _CASE_LAWS:
         law(made)
 
 
 def check_loop(case: LevelCase) -> None:
-    """`loop`, run as plain Python, lists what `expand` lists; also as the root, where there is one fiber."""
+    """`loop`, run as plain Python, lists the same as `expand`; also as the root, if there is one fiber."""
     level, dims, n = case.level, case.dims, case.n
     raise_if(FormatError, loop_problems(level, False))
     whole = Built(case).whole
@@ -169,17 +169,17 @@ def check_loop(case: LevelCase) -> None:
 
 
 def check_selection(case: LevelCase, positions: Positions, window: Sequence[Positions]) -> None:
-    """`expand` of any positions and window is the selection from `expand` of everything."""
+    """`expand` of any positions and window equals a selection from the full `expand`."""
     made = Built(case)
-    wanted = [set(as_array(w).tolist()) for w in window]
+    inside = [set(as_array(w).tolist()) for w in window]
     selected = [
         (p, c, q)
         for p in as_array(positions).tolist()
         for fiber, c, q in made.listing
-        if fiber == p and all(x in w for x, w in zip(c, wanted, strict=True))
+        if fiber == p and all(x in w for x, w in zip(c, inside, strict=True))
     ]
     expanded = _listing(made.level.expand(made.arrays, made.dims, positions, window), positions)
-    assert expanded == selected, "expand of some positions and a window is no selection from expand of everything"
+    assert expanded == selected, "expand of some positions and a window is not a selection from the full expand"
     reached = as_array(made.level.reached(made.arrays, made.dims, positions, window)).tolist()
     assert reached == list(dict.fromkeys(q for *_, q in selected)), "reached differs from expand"
     if (cut := made.level.cut(made.arrays, made.dims, window)) is not None:
@@ -191,51 +191,48 @@ def check_selection(case: LevelCase, positions: Positions, window: Sequence[Posi
 
 
 def check_parts(case: LevelCase, positions: Positions, window: Sequence[Positions], children: range) -> None:
-    """`part`, `above` and `check_in_parts` agree, on a file that is sliced, with the whole level."""
+    """`part`, `above` and `check_in_parts` of lazy arrays agree with the whole level."""
     made = Built(case)
     level, dims, n = made.level, made.dims, made.n
     arrays: Any = {role: cut(array, 0, len(array)) for role, array in made.arrays.items()}
-    assert list(level.check_in_parts(arrays, dims, n, 2)) == [], "check_in_parts refuses what build makes"
-    # the fibers at some positions, alone
+    assert list(level.check_in_parts(arrays, dims, n, 2)) == [], "check_in_parts refuses the arrays of build"
+    # only the fibers at some positions
     part = level.part(arrays, dims, positions, window)
     if part is not None:
         fibers = range(len(positions))
-        assert list(level.check(part[0], dims, len(fibers))) == [], "check refuses what part gives"
+        assert list(level.check(part[0], dims, len(fibers))) == [], "check refuses the result of part"
         at, reached = as_array(positions).tolist(), as_array(part[1]).tolist()
         inside = _listing(level.expand(part[0], dims, fibers, window), fibers)
         named = [(at[p], c, reached[q]) for p, c, q in inside]
         assert named == _listing(level.expand(made.arrays, dims, positions, window), positions), "part: other entries"
     # the fibers of some children
-    asked = range(made.size)[children.start : children.stop]
-    for above in (level.above, partial(Level.above, level)) if asked else ():
-        owners = above(arrays, dims, n, asked)
-        assert np.broadcast_to(owners.counts, len(owners.fibers)).sum() == len(asked), "above: counts"
-        parents, spans = as_array(owners.fibers)[owners.parents].tolist(), np.broadcast_to(owners.spans, len(asked))
-        rows = zip(parents, rows_of(owners.coords, len(asked)), asked, spans.tolist(), strict=True)
+    some = range(made.size)[children.start : children.stop]
+    for above in (level.above, partial(Level.above, level)) if some else ():
+        owners = above(arrays, dims, n, some)
+        assert np.broadcast_to(owners.counts, len(owners.fibers)).sum() == len(some), "above: counts"
+        parents, spans = as_array(owners.fibers)[owners.parents].tolist(), np.broadcast_to(owners.spans, len(some))
+        rows = zip(parents, rows_of(owners.coords, len(some)), some, spans.tolist(), strict=True)
         listed = [(p, (*c[:-1], c[-1] + k) if c else c, q) for p, c, q, span in rows for k in range(span)]
-        assert sorted(listed) == sorted(row for row in made.listing if row[2] in asked), "above: other entries"
+        assert sorted(listed) == sorted(row for row in made.listing if row[2] in some), "above: other entries"
 
 
 def check_names(format: Format) -> None:
     """The stored names of a format are distinct."""
     names = [spec.name for place in places(format.levels, (0,) * format.rank) for spec in place.arrays.values()]
-    assert len(set(names)) == len(names), f"two arrays have one name in {format}; put the depth in the name"
-    assert not {"values", "fill_value"} & set(names), "values and fill_value are names of other arrays"
-
-
-# Laws of tensors with a level of the kind
+    assert len(set(names)) == len(names), f"two arrays have the same name in {format}; put the depth in the name"
+    assert not {"values", "fill_value"} & set(names), "values and fill_value are reserved names"
 
 
 # All laws
 
 
 class _Law(NamedTuple):
-    """A law by name, as a function of what hypothesis draws and a level."""
+    """A law by name, as a function of the data of hypothesis and a level."""
 
     name: str
     check: Callable[[st.DataObject, Level], object]
     share: float = 1.0  # of the examples
-    whole: bool = False  # of tensors, which need the laws of the level
+    whole: bool = False  # a law of tensors, checked if the laws of the level hold
 
 
 def _of_case(law: Callable[[Built], None]) -> Callable[[st.DataObject, Level], object]:
@@ -278,39 +275,43 @@ _LAWS = (
 
 @dataclass(frozen=True)
 class Held:
-    """Whether a law holds for a kind. problem: what to change, or why the law was left out; else empty."""
+    """The result of a law for a kind. problem: what to change, or why the law was skipped; else empty."""
 
     law: str
     holds: bool
     problem: str = ""
 
     def __str__(self) -> str:
-        told = "holds" if self.holds and not self.problem else "left out" if self.holds else "BROKEN"
-        return f"{self.law:36} {told}{': ' * bool(self.problem)}{self.problem}"
+        result = "holds" if self.holds and not self.problem else "skipped" if self.holds else "BROKEN"
+        return f"{self.law:36} {result}{': ' * bool(self.problem)}{self.problem}"
 
 
 def check_kind(kind: type[Level], *, examples: int = 30) -> list[Held]:
     """Check all laws for the samples of a kind, print a line for each law, and return these lines.
 
-    Registers the kind. Raises AssertionError with the laws that are broken. Needs hypothesis.
+    Registers the kind. Requires hypothesis.
 
     Parameters
     ----------
     kind : a subclass of Level.
-    examples : how many cases are drawn for each law and each of `kind.samples()`.
+    examples : the number of cases for each law and each of `kind.samples()`.
+
+    Raises
+    ------
+    AssertionError : some laws are broken. The message lists them.
     """
     register(kind)
     results: list[Held] = []
     for law in _LAWS:
         problems: list[str] = []
         if law.whole and not all(x.holds for x in results):
-            left_out = "mend the laws above first"
+            skipped = "repair the laws above first"
         elif law.name.startswith(("loop", "compiled")) and kind.samples()[0].loop(False) is None:
-            left_out = "the kind has no loop"
+            skipped = "the kind has no loop"
         else:
-            left_out = ""
+            skipped = ""
             problems = [x for x in (_problem(law, level, examples) for level in kind.samples()) if x is not None]
-        results.append(Held(law.name, not problems, (problems or [left_out])[0]))
+        results.append(Held(law.name, not problems, (problems or [skipped])[0]))
         print(results[-1])
     if broken := [str(x) for x in results if not x.holds]:
         raise AssertionError("\n".join([f"{kind.kind}: {len(broken)} of {len(results)} laws are broken", *broken]))
@@ -318,7 +319,7 @@ def check_kind(kind: type[Level], *, examples: int = 30) -> list[Held]:
 
 
 def _problem(law: _Law, level: Level, examples: int) -> str | None:
-    """Why a law is broken for a level, in one line; None where it holds, or the kind has nothing that it tells of."""
+    """The fault of a level against a law, in one line; None if the law holds or does not apply."""
 
     @hypothesis.settings(
         max_examples=max(int(examples * law.share), 1),
@@ -334,19 +335,19 @@ def _problem(law: _Law, level: Level, examples: int) -> str | None:
         law.check(data, level)
 
     try:
-        with bounded_memory(_BOUND):  # a kind that believes a damaged file must not end the process
+        with bounded_memory(_MAX_BYTES):  # a kind that accepts a damaged file must not exhaust the memory
             run()
-    except hypothesis.errors.Unsatisfiable:  # the kind refuses what is drawn
+    except hypothesis.errors.Unsatisfiable:  # the kind refuses every case
         return None
     except Exception as error:
         text = str(error).splitlines()
-        what = text[0] if isinstance(error, AssertionError) and text else _told(error, level)
+        what = text[0] if isinstance(error, AssertionError) and text else _described(error, level)
         drawn = "".join(note.partition("dims=")[2] for note in getattr(error, "__notes__", ()))
         return f"{level}: {what[:300]}" + (f" (of dims={' '.join(drawn.split())[:160]}" if drawn else "")
     return None
 
 
-def _told(error: Exception, level: Level) -> str:
+def _described(error: Exception, level: Level) -> str:
     """An exception in one line, with the line of the kind that raised it."""
     files = {x.__code__.co_filename for x in vars(type(level)).values() if inspect.isfunction(x)}
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename in files]

@@ -24,7 +24,7 @@ with needing("test"):
 
 @st.composite
 def tensors_with(draw: st.DrawFn, level: Level, *, below: bool = True) -> Tensor:
-    """Tensors of small shapes with this level alone, or above or below others."""
+    """Tensors of small shapes with this level only, or above or below others."""
     chains = [(level,), (Dense(), level), (Sparse(), level)]
     chains += [(level, Sparse()), (Dense(), level, Sparse()), (level, level), (level, Dense())] if below else []
     format = Format(draw(st.sampled_from(chains)))
@@ -40,7 +40,7 @@ def tensors_with(draw: st.DrawFn, level: Level, *, below: bool = True) -> Tensor
 
 
 def check_compiled(tensor: Tensor) -> None:
-    """Compiled loops over the tensor sum what numpy sums, in memory and from a file."""
+    """Compiled loops over the tensor give the sums of numpy, in memory and from a file."""
     stored: dict[str, Any] = {}
     write(stored, tensor)
     dense = tensor.to_dense()
@@ -50,9 +50,9 @@ def check_compiled(tensor: Tensor) -> None:
 
 
 def check_merged(tensor: Tensor) -> None:
-    """Sums and products with another tensor, and with one without entries, are numpy's, in both orders.
+    """Sums and products with another tensor, and with one without entries, equal those of numpy, in both orders.
 
-    Walks are interpreted. What no walk takes is converted first.
+    Walks are interpreted. Formats without a walk are converted first.
     """
     if not tensor.ndim:  # a scalar has no levels to walk
         return
@@ -74,7 +74,7 @@ def check_merged(tensor: Tensor) -> None:
 
 
 def check_indexed(tensor: Tensor) -> None:
-    """An integer, a slice or an array as an index selects what numpy selects, in memory and from a file."""
+    """An integer, a slice or an array as an index selects the same cells as in numpy, in memory and from a file."""
     stored: dict[str, Any] = {}
     write(stored, tensor)
     dense = tensor.to_dense()
@@ -88,16 +88,16 @@ def check_indexed(tensor: Tensor) -> None:
 
 
 def check_damage(tensor: Tensor) -> None:
-    """A file, and a copy with an item changed or an array of another length, is refused or read alike in every way."""
+    """A file, and copies with a changed item or array length, are refused or read equally by every reader."""
     stored: dict[str, Any] = {}
     write(stored, tensor)
-    assert check_stored(stored), "read refuses what write has written"
+    assert check_stored(stored), "read refuses the result of write"
     for changed in damaged(stored, most=2):
         check_stored(changed)
 
 
 def check_joined(tensor: Tensor) -> None:
-    """Two halves, appended or concatenated, are the whole."""
+    """Two halves, appended or concatenated, equal the whole."""
     if not tensor.ndim:  # a scalar has no halves
         return
     middle, halves = tensor.shape[0] // 2, list[dict[str, Any]]()
@@ -105,7 +105,7 @@ def check_joined(tensor: Tensor) -> None:
         try:
             halves.append({})
             write(halves[-1], tensor[piece].convert(tensor.format))
-        except FormatError:  # a kind may refuse a part of what it holds
+        except FormatError:  # a kind may refuse a part of a tensor that it accepts
             assume(False)
     whole: dict[str, Any] = {}
     concatenate(halves, whole)

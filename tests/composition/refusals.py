@@ -56,7 +56,7 @@ REFUSALS = (
     Refusal(
         "any", "every read of blocks or of a whole opened file", bl.ArrayError, "read\\(\\) files of other systems",
         "unsorted entries in an opened file of another system", "`read`",
-        lambda model, tensor: tensor._held.stored.tree.lazy,
+        lambda model, tensor: tensor._backing.stored.tree.lazy,
     ),
     Refusal(
         "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels stand among others",
@@ -64,7 +64,7 @@ REFUSALS = (
         lambda model, tensor: tensor.dims is not None,
     ),
     Refusal(
-        FILES, "every write to a file, and `__binsparse__`", bl.ArrayError, "no data type for numpy's",
+        FILES, "every write to a file, and `__binsparse__`", bl.ArrayError, "no data type for the numpy dtype",
         "a numpy type that Binsparse does not have", "`astype` before", other_type,
     ),
     Refusal(
@@ -137,12 +137,12 @@ REFUSALS = (
     ),
     Refusal(
         "scipy graphblas torch", "`to_scipy`, `to_graphblas`, `to_torch`", bl.FormatError,
-        "holds no (tensors of \\d dimensions|scalars)|scipy has no|Got \\dD",
+        "cannot represent tensors of \\d dimensions|holds no scalars|scipy does not support|Got \\dD",
         "a number of dimensions that the library does not support",
         "a slice", lambda model, tensor: len(model.shape) not in (1, 2),
     ),
     Refusal(
-        "scipy", "`to_scipy`", bl.FormatError, "scipy has no '(csr|csc|dok|lil)'",
+        "scipy", "`to_scipy`", bl.FormatError, "scipy does not support '(csr|csc|dok|lil)'",
         "a format of scipy for other ranks", "coo", lambda model, tensor: len(model.shape) != 2,
     ),
     Refusal(

@@ -520,7 +520,7 @@ FAULTS = [
     (lambda: einsum("ijk->i", MATRIX), ArrayError, "has 2 dimensions"),
     (lambda: einsum("ij,k->ijk", MATRIX, np.ones(9), limits=Limits(dense_bytes=100)), LimitError, "dense_bytes=100"),
     (lambda: einsum("ij,j->i", MATRIX, np.ones(3, "M8[s]")), ArrayError, "astype"),
-    (lambda: einsum("ij->", MATRIX, dtype="nothing"), OptionError, "no type of numpy"),
+    (lambda: einsum("ij->", MATRIX, dtype="nothing"), OptionError, "is not a numpy dtype"),
     (lambda: MATRIX @ np.ones((3, 1, 1)), ArrayError, "einsum"),
     (lambda: MATRIX @ {1: 2}, OptionError, "expected a dense array"),
     (lambda: {1: 2} @ MATRIX, OptionError, "expected a dense array"),

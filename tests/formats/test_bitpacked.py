@@ -133,12 +133,12 @@ def test_threads_change_nothing(codec, monkeypatch):
 @pytest.mark.parametrize(
     ("changed", "message"),
     [
-        ({"words": np.zeros(3, np.uint32)}, "the chunks 0 … 2 lie at words 0"),
+        ({"words": np.zeros(3, np.uint32)}, "the chunks 0 … 2 are at words 0"),
         ({"offsets": np.array([0, 12, 10, 20])}, "chunk 1: expected 0 … 32 times four words, got -2"),
         ({"offsets": np.array([0, 4, 6, 8])}, "chunk 1: expected 0 … 32 times four words, got 2"),
         ({"offsets": np.array([0, 132, 132, 132])}, "chunk 0: expected 0 … 32 times four words, got 132"),
-        ({"offsets": np.array([4, 8, 12, 16])}, "lie at words 4"),
-        ({"offsets": np.array([-4, 0, 4, 8])}, "lie at words -4"),
+        ({"offsets": np.array([4, 8, 12, 16])}, "are at words 4"),
+        ({"offsets": np.array([-4, 0, 4, 8])}, "are at words -4"),
         ({"offsets": np.array([0, 4])}, "has 2 offsets of chunks, fewer than 4"),
         ({"starts": np.zeros(2, np.uint32)}, "first numbers of chunks end at 2, before 3"),
     ],
@@ -238,12 +238,12 @@ def test_each_fault_of_an_array_is_told():
         array[at] = word
         return array
 
-    assert told(stored[:2]) == "indices_1: is not bit-packed: expected 3 words and more, got 2"
-    assert told(changed(2, 2)) == "indices_1: is not bit-packed: says that int32 is in 2 planes"
-    assert told(changed(2, 0), "int64") == "indices_1: is not bit-packed: says that int64 is in 0 planes"
+    assert told(stored[:2]) == "indices_1: is not bit-packed: expected at least 3 words, got 2"
+    assert told(changed(2, 2)) == "indices_1: is not bit-packed: int32 cannot have 2 planes"
+    assert told(changed(2, 0), "int64") == "indices_1: is not bit-packed: int64 cannot have 0 planes"
     assert "4294967596 numbers take" in told(changed(1, 1))
     assert told(stored[:-1]) == "indices_1: is not bit-packed: 300 numbers take 22 words, got 21"
-    assert told(changed(3, 1)) == "indices_1: the chunks 0 … 2 lie at words 4 … 12 of 12"
+    assert told(changed(3, 1)) == "indices_1: the chunks 0 … 2 are at words 4 … 12 of 12"
     assert told(stored, "int8") == "indices_1[128]: 128 is out of the range of int8"
 
 

@@ -27,7 +27,7 @@ from binsparse_levels import (
     testing,
 )
 from binsparse_levels.cli import main
-from binsparse_levels.formats.extensions import MAP, parse_map_beside
+from binsparse_levels.formats.extensions import MAP, parse_older_map
 from binsparse_levels.formats.index_map import Digit
 
 SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
@@ -107,7 +107,7 @@ def test_a_map_is_one_to_one_and_the_rest_is_padding(case):
 def test_notation_and_header_give_the_map_back(case):
     shape, map = case
     assert parse_map(str(map), shape) == map
-    assert parse_map_beside(json.loads(json.dumps(map.header())), map.stored_shape) == map
+    assert parse_older_map(json.loads(json.dumps(map.header())), map.stored_shape) == map
     assert hash(parse_map(str(map), shape)) == hash(map)
 
 
@@ -389,7 +389,7 @@ def test_all_that_a_tensor_is_asked_is_asked_of_one_with_a_map(case, data):
 
 def test_permuting_and_packing_move_nothing():
     tensor = pack_dense(MATRIX, "CSR").convert("dense, sparse, dense(2)", map="0/2, 1/3, 0%2, 1%3")
-    assert tensor.T.stored._held is tensor.stored._held
+    assert tensor.T.stored._backing is tensor.stored._backing
     assert str(tensor.T.map) == "1/2, 0/3, 1%2, 0%3"
     assert tensor.nbytes == tensor.stored.nbytes
     turned = tensor.convert("dense(2), sparse(2)", map="0%2, 1%3, 0/2, 1/3")
@@ -545,8 +545,8 @@ def test_levels_at_the_root_stand_in_one_place():
     descriptor = stored["binsparse"]["binsparse"]
     for name, change, message in [
         ("format", "CSR", "expected custom"),
-        ("transpose", [1, 0], "key of the map's level"),
-        (MAP, {"shape": [3, 5], "digits": "0, 1"}, "a level at the root says it"),
+        ("transpose", [1, 0], "belongs to the map's level"),
+        (MAP, {"shape": [3, 5], "digits": "0, 1"}, "a level at the root already defines"),
         ("rank", 1, "expected 0"),
     ]:
         changed = copy.deepcopy(stored)

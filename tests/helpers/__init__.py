@@ -1,1 +1,1 @@
-"""What several test modules share: files, servers, strategies, plug-in kinds."""
+"""Common code of test modules: files, servers, strategies, plug-in kinds."""

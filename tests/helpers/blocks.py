@@ -1,4 +1,4 @@
-"""Blocks of a few entries, and a tensor of many."""
+"""Small blocks of entries, and a large tensor."""
 
 import contextlib
 from unittest import mock
@@ -16,18 +16,18 @@ SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
 @contextlib.contextmanager
 def blocks_of(size):
-    """Arrays and labels are checked and joined a few items at a time."""
-    places = (joining, "PIECE_ITEMS"), (reading, "_CHECKED_ITEMS"), (labels, "AT_ONCE")
+    """Check and join arrays and labels a few items at a time."""
+    sizes = (joining, "PIECE_ITEMS"), (reading, "_CHECKED_ITEMS"), (labels, "LABELS_PER_PART")
     with contextlib.ExitStack() as stack:
-        for module, name in places:
+        for module, name in sizes:
             stack.enter_context(mock.patch.object(module, name, size - 1))
         yield
 
 
 def large(count=20_000, shape=(50, 60, 70), format="sparse, dense, sparse"):
     rng = np.random.default_rng(0)
-    places = rng.choice(np.prod(shape), count, replace=False)
-    return pack(np.unravel_index(places, shape), rng.random(count), shape, format, attributes={"of": "mine"})
+    cells = rng.choice(np.prod(shape), count, replace=False)
+    return pack(np.unravel_index(cells, shape), rng.random(count), shape, format, attributes={"of": "mine"})
 
 
 def alike(found, expected):
@@ -49,6 +49,6 @@ def alike(found, expected):
 
 @contextlib.contextmanager
 def rows_at_once(number):
-    """Steps of builds and conversions have so many entries in memory."""
+    """Let steps of builds and conversions have this number of entries in memory."""
     with mock.patch.object(plan, "rows_within", return_value=number):
         yield

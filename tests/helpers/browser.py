@@ -1,4 +1,4 @@
-"""Chromium without a window, driven through ChromeDriver by HTTP. Nothing but the standard library is needed."""
+"""Headless Chromium, driven through ChromeDriver by HTTP, with the standard library only."""
 
 import contextlib
 import json
@@ -11,14 +11,14 @@ import urllib.request
 
 import pytest
 
-# As root there is no sandbox. Without the others, it looks for hosts of its own at every start.
-_WORDS = [
+# Root has no sandbox. Without the other options, Chromium connects to its own hosts at every start.
+_OPTIONS = [
     "--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run",
     "--disable-background-networking", "--disable-component-update", "--disable-sync", "--hide-scrollbars",
 ]  # fmt: skip
-_NEEDED = ("chromium", "chromedriver")
+_PROGRAMS = ("chromium", "chromedriver")
 
-# Every text that is seen: its colour, and what is behind it, each mixed from all that is transparent.
+# Every visible text with its contrast: the colour of the text and of its background, with transparency applied.
 _TEXTS = """
 const pixel = document.createElement('canvas').getContext('2d', {willReadFrequently: true});
 function rgba(text) {
@@ -26,7 +26,7 @@ function rgba(text) {
   const [r, g, b, a] = pixel.getImageData(0, 0, 1, 1).data; return [r, g, b, a / 255];
 }
 const over = (top, below) => [0, 1, 2].map(k => top[k] * top[3] + below[k] * (1 - top[3])).concat(1);
-function behind(element) {
+function background(element) {
   const found = []; let base = rgba(getComputedStyle(document.documentElement).colorScheme.includes('dark')
     && matchMedia('(prefers-color-scheme: dark)').matches ? '#121212' : '#ffffff');
   for (let at = element; at; at = at.parentElement) found.unshift(rgba(getComputedStyle(at).backgroundColor));
@@ -40,7 +40,7 @@ while (walker.nextNode()) {
   const element = walker.currentNode.parentElement, style = getComputedStyle(element);
   if (!walker.currentNode.data.trim() || ['STYLE', 'TITLE', 'style', 'SCRIPT'].includes(element.tagName)) continue;
   if (!element.getClientRects().length) continue;
-  const below = behind(element), svg = element.namespaceURI.endsWith('svg');
+  const below = background(element), svg = element.namespaceURI.endsWith('svg');
   const top = over(rgba(svg ? style.fill : style.color), below);
   const [a, b] = [light(top), light(below)].sort((x, y) => y - x);
   texts.push([walker.currentNode.data.trim().slice(0, 60), (a + 0.05) / (b + 0.05)]);
@@ -54,12 +54,12 @@ class Browser:
 
     def __init__(self, address):
         self._address = address
-        wanted = {
+        capabilities = {
             "browserName": "chrome",
-            "goog:chromeOptions": {"args": [*_WORDS, f"--user-data-dir={tempfile.mkdtemp()}"]},
+            "goog:chromeOptions": {"args": [*_OPTIONS, f"--user-data-dir={tempfile.mkdtemp()}"]},
             "goog:loggingPrefs": {"browser": "ALL", "performance": "ALL"},
         }
-        made = self._post("/session", {"capabilities": {"alwaysMatch": wanted}})
+        made = self._post("/session", {"capabilities": {"alwaysMatch": capabilities}})
         self._session = f"/session/{made['sessionId']}"
 
     def _post(self, path, body=None, method="POST"):
@@ -70,7 +70,7 @@ class Browser:
         with urllib.request.urlopen(request, timeout=60) as answer:
             return json.load(answer)["value"]
 
-    def _tell(self, command, **parameters):
+    def _execute(self, command, **parameters):
         return self._post(f"{self._session}/goog/cdp/execute", {"cmd": command, "params": parameters})
 
     def close(self):
@@ -80,10 +80,12 @@ class Browser:
         return self._post(f"{self._session}/execute/sync", {"script": script, "args": []})
 
     def open(self, url, *, dark=False, width=1400, height=900):
-        """Open a page as a person does whose system is dark or light, in a window of that width."""
+        """Open a page with a dark or light colour scheme, in a window of the given size."""
         scheme = {"name": "prefers-color-scheme", "value": "dark" if dark else "light"}
-        self._tell("Emulation.setEmulatedMedia", features=[scheme])
-        self._tell("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
+        self._execute("Emulation.setEmulatedMedia", features=[scheme])
+        self._execute(
+            "Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False
+        )
         self._log("browser")
         self._log("performance")
         self._post(f"{self._session}/url", {"url": url})
@@ -92,29 +94,29 @@ class Browser:
         return self._post(f"{self._session}/se/log", {"type": kind})
 
     def complaints(self):
-        """What the console shows since the page was opened."""
+        """The messages of the console since the page was opened."""
         return [line["message"] for line in self._log("browser")]
 
     def requested(self):
-        """The addresses that the page has asked for."""
+        """The URLs that the page has requested."""
         events = [json.loads(line["message"])["message"] for line in self._log("performance")]
         return [x["params"]["request"]["url"] for x in events if x["method"] == "Network.requestWillBeSent"]
 
     def texts(self):
-        """The visible texts, each with its contrast to what is behind it."""
+        """The visible texts, each with its contrast to the background."""
         return self.run(_TEXTS)
 
     def picture(self):
         """The whole page as a PNG in base64."""
-        return self._tell("Page.captureScreenshot", captureBeyondViewport=True)["data"]
+        return self._execute("Page.captureScreenshot", captureBeyondViewport=True)["data"]
 
 
 def _missing():
-    return [name for name in _NEEDED if shutil.which(name) is None]
+    return [name for name in _PROGRAMS if shutil.which(name) is None]
 
 
 def _install():
-    """Install what is missing, where this is a machine for tests and we may."""
+    """Install missing programs on CI, if this process is root."""
     if _missing() and os.environ.get("CI") and shutil.which("apt-get") and os.geteuid() == 0:
         waiting = ["-q", "-y", "-o", "DPkg::Lock::Timeout=200"]
         for words in (["update"], ["install", "chromium", "chromium-driver"]):
@@ -123,7 +125,7 @@ def _install():
 
 @contextlib.contextmanager
 def browser():
-    """A browser. Skips the test where there is none."""
+    """A browser. Skip the test if there is none."""
     _install()
     if _missing():
         pytest.skip(f"no {' and no '.join(_missing())} here; apt-get install chromium chromium-driver")

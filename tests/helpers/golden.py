@@ -1,4 +1,4 @@
-"""Real files by the real programs, and how the tests read them."""
+"""Real files written by other programs, and functions to read them."""
 
 import json
 import warnings
@@ -25,16 +25,16 @@ def target(entry):
 
 
 def read_leniently(path):
-    """The tensor, and the repairs that it took: none in strict mode."""
+    """The tensor and its repairs; no repairs if strict reading accepts the file."""
     try:
         return read(path), []
     except BinsparseError:
-        with warnings.catch_warnings(record=True) as told:
+        with warnings.catch_warnings(record=True) as caught:
             warnings.simplefilter("always")
-            return read(path, lenient=True), [str(warning.message) for warning in told]
+            return read(path, lenient=True), [str(warning.message) for warning in caught]
 
 
 def names_of(tensor):
-    """The names of rows and columns, a list each; empty where there are none."""
+    """The names of rows and columns as lists; empty if there are none."""
     labels = [tensor.labels(dim) for dim in tensor.dims or ()]
     return [[] if x is None else x.tolist() for x in labels] or [[]] * tensor.ndim

@@ -1,4 +1,4 @@
-"""Level kinds of the tests alone: out of order, of no rank below two, with children that do not ascend."""
+"""Level kinds for tests: unordered, of rank two or more, with children that do not ascend."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from binsparse_levels.levels.positions import Array, Positions, Window, as_array
 @register
 @dataclass(frozen=True)
 class Backwards(Level):
-    """Lists every fiber in descending order, and counts coordinates from `base`."""
+    """List every fiber in descending order, and count coordinates from `base`."""
 
     base: int = 0
 
@@ -43,7 +43,7 @@ class Backwards(Level):
         unique, inverse = np.unique(rows, axis=0, return_inverse=True)
         ends = np.searchsorted(unique[:, 0], np.arange(n), side="right")
         starts = np.concatenate(([0], ends))[:-1]
-        # The k-th of a fiber becomes the k-th from its end.
+        # The k-th entry of a fiber becomes the k-th from its end.
         place = (starts + ends - 1)[unique[:, 0]] - np.arange(len(unique))
         turned = np.empty_like(unique)
         turned[place] = unique
@@ -76,7 +76,7 @@ class Backwards(Level):
 @register
 @dataclass(frozen=True)
 class Pairs(Backwards):
-    """Backwards, of two dimensions or more."""
+    """Backwards with at least two dimensions."""
 
     rank: int = 2
 
@@ -94,7 +94,7 @@ class Pairs(Backwards):
 @register
 @dataclass(frozen=True)
 class Columns(Level):
-    """ELLPACK, column-major: fiber p has the children slot * n + p. A slot holds a coordinate, or the size for none."""
+    """ELLPACK, column-major: fiber p has the children slot * n + p. An empty slot contains the size."""
 
     width: int = 2
 

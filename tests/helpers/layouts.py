@@ -1,4 +1,4 @@
-"""Files of other programs, by the layouts that these write: matrices, which may be sparse, and names."""
+"""Files in the layouts of other programs: matrices, sparse or dense, and names."""
 
 import gzip
 import io
@@ -10,7 +10,7 @@ import scipy.sparse as sp
 
 
 def matlab(path, matrix, name="A"):
-    """A matrix as MATLAB writes it with -v7.3."""
+    """Write a matrix like MATLAB with -v7.3."""
     columns = sp.csc_array(matrix)
     with h5py.File(path, "w", userblock_size=512) as file:
         group = file.create_group(name)
@@ -29,7 +29,7 @@ def matlab(path, matrix, name="A"):
 
 
 def cooler(path, matrix, mode="symmetric-upper", group="/"):
-    """Contacts of bins of 10 bases on two chromosomes, in version 3. Of a symmetric matrix, the upper triangle."""
+    """Write contacts of bins of 10 bases on two chromosomes, in version 3; the upper triangle of symmetric matrices."""
     kept = sp.csr_array(sp.triu(sp.coo_array(matrix)) if mode != "square" else matrix)
     kept.sort_indices()
     size, first = len(kept.indptr) - 1, (len(kept.indptr) - 1) // 2
@@ -51,7 +51,7 @@ def cooler(path, matrix, mode="symmetric-upper", group="/"):
 
 
 def petsc(path, matrix, index=">i4", more=b""):
-    """A matrix as PETSc's binary viewer writes it."""
+    """Write a matrix like the binary viewer of PETSc."""
     rows = sp.csr_array(matrix)
     head = np.array([1211216, *matrix.shape, rows.nnz], index).tobytes()
     parts = np.diff(rows.indptr).astype(index), rows.indices.astype(index)
@@ -69,7 +69,7 @@ def barcodes(count):
 
 
 def mex(path, matrix, packed=True, features="features.tsv"):
-    """A folder as Cell Ranger makes it."""
+    """Write a folder like Cell Ranger."""
     path.mkdir(exist_ok=True)
     opened, end = (gzip.open, ".gz") if packed else (open, "")
     scipy.io.mmwrite(mtx := io.BytesIO(), sp.coo_array(matrix))
@@ -83,7 +83,7 @@ def mex(path, matrix, packed=True, features="features.tsv"):
 
 
 def tenx(path, matrix, group="matrix", named=True):
-    """A matrix as Cell Ranger writes it to HDF5; version 2 has a group for each genome. HDF5Array may name nothing."""
+    """Write HDF5 like Cell Ranger. Version 2 has a group for each genome. named=False: no names, as in HDF5Array."""
     columns = sp.csc_array(matrix)
     with h5py.File(path, "w") as file:
         place = file.create_group(group)

@@ -1,4 +1,4 @@
-"""The lines of each room beside its budget in ARCHITECTURE.md: `python -m tests.helpers.lines`."""
+"""The lines of each room and its budget in ARCHITECTURE.md: `python -m tests.helpers.lines`."""
 
 from pathlib import Path
 

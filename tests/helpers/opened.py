@@ -1,11 +1,11 @@
-"""Which files this process has open, as Linux tells."""
+"""The open files of this process, on Linux."""
 
 import contextlib
 import os
 
 
 def open_files():
-    """The path of each open descriptor; one that another thread closes meanwhile is left out."""
+    """The paths of all open descriptors, except those that another thread closes meanwhile."""
     found = set()
     for number in os.listdir("/proc/self/fd"):
         with contextlib.suppress(FileNotFoundError):

@@ -1,4 +1,4 @@
-"""Every kind of container that tests write to, and a small tensor to write."""
+"""Targets of all kinds of containers, and a small tensor."""
 
 import itertools
 

@@ -20,7 +20,7 @@ _numbers = itertools.count()
 
 @contextlib.contextmanager
 def s3_server():
-    """moto in a process of its own: its address, such as http://127.0.0.1:4242."""
+    """The address of moto in a separate process, such as http://127.0.0.1:4242."""
     command = [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", "0"]
     environment = {**os.environ, "MOTO_S3_DEFAULT_KEY_BUFFER_SIZE": str(2**26), "PYTHONWARNINGS": "ignore"}
     process = subprocess.Popen(
@@ -30,12 +30,14 @@ def s3_server():
         lines = []
         for line in process.stderr:
             lines.append(line)
-            if said := re.search(r"Running on (http://127\.0\.0\.1:\d+)", line):
+            if found := re.search(r"Running on (http://127\.0\.0\.1:\d+)", line):
                 break
         else:
             raise RuntimeError(f"no S3 server: {''.join(lines)}")
-        threading.Thread(target=lambda: [None for _ in process.stderr], daemon=True).start()  # else the pipe fills
-        yield said[1]
+        threading.Thread(
+            target=lambda: [None for _ in process.stderr], daemon=True
+        ).start()  # so that the pipe does not fill
+        yield found[1]
     finally:
         process.kill()
         process.wait()
@@ -43,14 +45,14 @@ def s3_server():
 
 
 def new_bucket(endpoint):
-    """Make an empty bucket at the address of a server: its URL, s3://bucket-N."""
+    """Make an empty bucket on a server, and return its URL, such as s3://bucket-1."""
     name = f"bucket-{os.getpid()}-{next(_numbers)}"
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT")).close()
     return f"s3://{name}"
 
 
 def s3_environment(endpoint):
-    """The environment variables by which obstore, s3fs and boto find the server."""
+    """The environment variables that obstore, s3fs and boto use to find the server."""
     return {
         "AWS_ENDPOINT_URL": endpoint,
         "AWS_ACCESS_KEY_ID": "testing",
@@ -63,7 +65,7 @@ def s3_environment(endpoint):
 
 
 class Request(NamedTuple):
-    """One request that a proxy saw. down: bytes of the answer's body."""
+    """One request through a proxy. down: number of bytes of the body of the answer."""
 
     method: str
     path: str
@@ -73,10 +75,10 @@ class Request(NamedTuple):
 
 
 class Proxy:
-    """A web server on loopback that passes requests on, and keeps a list of them.
+    """A web server on loopback that forwards requests and lists them.
 
-    `requests` may be cleared at any time. latency: seconds that every request waits. fault: called for each request; it
-    may say "reset" (before it is passed on), "lost" (the answer), "cut" (within the answer), or a status in its place.
+    `requests` may be cleared at any time. latency: seconds of delay of every request. fault: called for each request;
+    returns None, "reset" (before forwarding), "lost" (no answer), "cut" (half of the answer), or a status code.
     """
 
     def __init__(self, upstream, latency=0.0):
@@ -99,12 +101,12 @@ class Proxy:
 
     @property
     def down(self):
-        """The bytes of all answers."""
+        """The number of bytes of all answers."""
         return sum(request.down for request in self.requests)
 
     @contextlib.contextmanager
     def counting(self):
-        """The list of the requests made within the block."""
+        """The list of requests within the block."""
         before, seen = len(self.requests), []
         yield seen
         seen += self.requests[before:]

@@ -1,4 +1,4 @@
-"""What the tests draw: entries of tensors of any rank, type and format."""
+"""Hypothesis strategies of the tests: entries of tensors of any rank, type and format."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ VALUE_TYPES = [
 
 @dataclass(frozen=True)
 class Case:
-    """Coordinates in any order, some perhaps given twice, with values."""
+    """Coordinates in any order, possibly repeated, with values."""
 
     format: Format
     shape: tuple[int, ...]
@@ -37,8 +37,8 @@ class Case:
 def cases(draw, *, unique=True, kinds=(Dense, Sparse), max_rank=4, dtypes=VALUE_TYPES):
     format = draw(testing.formats(max_rank=max_rank, kinds=kinds))
     shape = tuple(draw(st.lists(st.integers(0, 4), min_size=format.rank, max_size=format.rank)))
-    places = [tuple(place) for place in np.ndindex(*shape)]
-    chosen = draw(st.lists(st.sampled_from(places), unique=unique, max_size=15)) if places else []
+    cells = list(np.ndindex(*shape))
+    chosen = draw(st.lists(st.sampled_from(cells), unique=unique, max_size=15)) if cells else []
     dtype = np.dtype(draw(st.sampled_from(dtypes)))
     numbers = draw(st.lists(st.integers(-100, 100), min_size=len(chosen), max_size=len(chosen)))
     index_type = draw(st.sampled_from(INDEX_TYPES))
@@ -49,7 +49,7 @@ def cases(draw, *, unique=True, kinds=(Dense, Sparse), max_rank=4, dtypes=VALUE_
 
 
 class Index:
-    """An integer that is none of Python's or numpy's."""
+    """An integer of another type than those of Python and numpy."""
 
     def __init__(self, number):
         self.number = number
@@ -58,14 +58,14 @@ class Index:
         return self.number
 
 
-INTEGERS = [int, np.int64, np.int8, np.array, Index]  # what makes an integer
+INTEGERS = [int, np.int64, np.int8, np.array, Index]  # types of integer arguments
 
 
 @st.composite
 def keys(draw, shape, *, arrays=True):
-    """An index that numpy takes for an array of that shape; an ellipsis stands anywhere, perhaps for no dimension."""
+    """An index that numpy accepts for an array of that shape, with an ellipsis anywhere, perhaps for no dimension."""
     with_array = draw(st.sets(st.sampled_from(range(len(shape))))) if arrays and shape else set()
-    length = draw(st.integers(0, 4))  # of the arrays, where there are several
+    length = draw(st.integers(0, 4))  # of the arrays, if there are several
     several = len(with_array) > 1 or (len(with_array) == 1 and draw(st.booleans()))
     items = []
     for k, size in enumerate(shape):

@@ -159,7 +159,7 @@ def test_other_places_are_refused(tmp_path):
     store = {}
     bl.write(store, bl.pack([[0]], [1.0], 3, "sparse"))
     for wrong in (store, bl.read(store), 3):
-        with pytest.raises(TypeError, match="give the path or the URL"):
+        with pytest.raises(TypeError, match="pass the path or the URL"):
             bl.to_dask(wrong)
     with pytest.raises(FileNotFoundError):
         bl.to_dask(tmp_path / "nothing.h5")

@@ -369,7 +369,7 @@ def test_what_cannot_be_written_is_told(tmp_path):
     for place in (tmp_path / "a.h5", tmp_path / "a.zarr.zip", f"{path}:group", {}):
         with pytest.raises(OptionError):
             bl.write_dataset(place, dataset)
-    with pytest.raises(OptionError, match="leave out the group"):
+    with pytest.raises(OptionError, match="omit the group"):
         opened(f"{path}:group")
     with pytest.raises(TypeError, match="path"):
         opened({})

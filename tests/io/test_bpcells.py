@@ -193,7 +193,7 @@ def test_threads_and_many_entries(tmp_path, monkeypatch):
 @pytest.mark.parametrize(
     ("tensor", "message"),
     [
-        (pack([[0]], [1.0], 2, "sparse"), "holds no tensors of 1 dimensions"),
+        (pack([[0]], [1.0], 2, "sparse"), "cannot represent tensors of 1 dimensions"),
         (pack([[0], [0]], [1j], (2, 2), "CSR"), "no complex128 values"),
         (pack([[0], [0]], [-1], (2, 2), "CSR"), "integers in 0"),
         (pack([[0], [0]], [2**32], (2, 2), "CSR"), "integers in 0"),
@@ -313,14 +313,14 @@ FAULTS = {
     "idx from 4": ({"index_idx": set_word(0, 4)}, r"index_idx\[0\]: expected 0, got 4"),
     "idx too short": ({"val_idx": words(0)}, "val_idx: expected a length of 3, got 1"),
     "idx decreases": ({"val_idx": set_word(1, 2000)}, "val: chunk 0: expected 0 … 32 times four words, got 2000"),
-    "idx beyond the words": ({"val_idx": set_word(2, 60)}, "val: the chunks 0 … 1 lie at words 0 … 60"),
+    "idx beyond the words": ({"val_idx": set_word(2, 60)}, "val: the chunks 0 … 1 are at words 0 … 60"),
     "odd width": ({"index_idx": set_word(1, 3)}, "index: chunk 0: expected 0 … 32 times four words, got 3"),
     "width 33": ({"index_idx": set_word(1, 132)}, "index: chunk 0: expected 0 … 32 times four words, got 132"),
     "no offsets": ({"index_idx_offsets": words(0, of="<u8")}, "index_idx_offsets: expected a length of 2 … 2"),
     "offsets of columns": ({"index_idx_offsets": words(0, 1, 3, of="<u8")}, "index_idx_offsets: expected a length of"),
     "offsets end elsewhere": ({"index_idx_offsets": words(0, 2, of="<u8")}, "expected to go from 0 to 3"),
     "no starts": ({"index_starts": words(0)}, "index_starts: expected a length of 2, got 1"),
-    "words cut": ({"index_data": lambda data: data[:-4]}, "index: the chunks 0 … 1 lie at words"),
+    "words cut": ({"index_data": lambda data: data[:-4]}, "index: the chunks 0 … 1 are at words"),
 }
 
 

@@ -99,7 +99,7 @@ def test_places_in_a_file_are_those_in_memory(tmp_path_factory, suffix, data):
     )
     again = binsparse_levels.open(path)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("binsparse_levels.tensors.held.Stored._tree_for", lambda self, _: self.tree)
+        patch.setattr("binsparse_levels.tensors.backing.TreeBacking._tree_for", lambda self, _: self.tree)
         found, positions = again[places], again.locate(places)
     np.testing.assert_array_equal(found, tensor[places])
     np.testing.assert_array_equal(positions, tensor.locate(places))
@@ -135,9 +135,9 @@ def test_what_a_view_knows_of_a_tree_is_kept(tmp_path):
     for held in (opened, tensor):
         for key in (slice(1, 3), (slice(None), slice(4)), slice(2, 5), (3, slice(None)), [5, 1]):
             np.testing.assert_array_equal(held[key].to_dense(), tensor.to_dense()[key])
-        assert set(held._held._views) == {((0, 1), (0,)), ((0, 1), (1,)), ((1,), (0,))}
+        assert set(held._backing._views) == {((0, 1), (0,)), ((0, 1), (1,)), ((1,), (0,))}
     opened.load()
-    assert not opened._held._views
+    assert not opened._backing._views
     np.testing.assert_array_equal(opened[1:3].to_dense(), tensor.to_dense()[1:3])
 
 

@@ -49,11 +49,11 @@ def loop(text):
 
 
 FAULTS = {
-    "say monotone = False": variant(kinds.Columns, monotone=True),
-    "say gaps = True": variant(kinds.Columns, gaps=False),
-    "say ordered = False": variant(kinds.Backwards, ordered=True),
+    "set monotone = False": variant(kinds.Columns, monotone=True),
+    "set gaps = True": variant(kinds.Columns, gaps=False),
+    "set ordered = False": variant(kinds.Backwards, ordered=True),
     "lists a coordinate of a fiber twice": variant(kinds.Columns, expand=doubled),
-    "check refuses what build makes": variant(kinds.Columns, check=lambda *_, **__: iter([1])),
+    "check refuses the arrays of build": variant(kinds.Columns, check=lambda *_, **__: iter([1])),
     "nbytes returns 7": variant(kinds.Columns, nbytes=lambda *_, **__: 7),
     "makes no array for the role 'at0'": variant(kinds.Backwards, build=lambda *_: ({}, np.zeros(0, int))),
     "uses 'len', which it does not know": variant(kinds.Columns, loop=loop("q = len(slots)\ni0 = 0\nyield")),

@@ -166,9 +166,9 @@ def test_what_was_not_read_shows_text_alone_and_reads_nothing(tmp_path, monkeypa
 
     monkeypatch.setattr("binsparse_levels.arrays.LazyArray.__getitem__", refuse)
     for shown in (lazy, lazy[1:], mapped, mapped[1:], tensor[:, 1:]):
-        before = shown._held
+        before = shown._backing
         text = shown._repr_html_()
-        assert shown._held is before
+        assert shown._backing is before
         assert text == pre(repr(shown))
     assert pre(repr(lazy[1:])).count("\n") == 0  # a view has a head alone
     for name in tensor.arrays:

@@ -92,9 +92,9 @@ def test_equal_labels():
     [
         ({"x": ["a", "b", "c"]}, ["x"], bl.ArrayError, "x: expected at most 2 labels"),
         ({"x": ["a", 1.5, None]}, ["x"], bl.ArrayError, "x: expected at most 2 labels"),
-        ({"x": np.array(["a", None])}, ["x"], bl.ArrayError, "give labels of one type"),
-        ({"x": ["\ud800"]}, ["x"], bl.ArrayError, "give labels of one type"),
-        ({0: [1j]}, None, bl.ArrayError, "dim_0: no labels have the type complex128"),
+        ({"x": np.array(["a", None])}, ["x"], bl.ArrayError, "pass labels of one type"),
+        ({"x": ["\ud800"]}, ["x"], bl.ArrayError, "pass labels of one type"),
+        ({0: [1j]}, None, bl.ArrayError, "dim_0: labels cannot have the type complex128"),
         ({0: [["a"]]}, None, bl.ArrayError, "in one dimension"),
         ({"y": ["a"]}, ["x"], IndexError, "no dimension has the name 'y'; they are x"),
         (None, ["x", "y"], bl.OptionError, "expected 1 different names"),

@@ -21,7 +21,7 @@ from binsparse_levels import (
     pack_dense,
     testing,
 )
-from binsparse_levels.tensors.refusing import _ELSEWHERE
+from binsparse_levels.tensors.refusing import _REPLACEMENTS
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
@@ -289,7 +289,7 @@ def test_structures_that_cannot_be():
         csr(structure="round")
     with pytest.raises(FormatError, match="complex"):
         pack([[0], [0]], [1.0], (2, 2), "CSR", structure="hermitian_lower")
-    with pytest.raises(ArrayError, match=r"\(0, 1\) lies outside of the triangle"):
+    with pytest.raises(ArrayError, match=r"\(0, 1\) is outside the triangle"):
         pack([[0], [1]], [1.0], (2, 2), "CSR", structure="symmetric_lower")
     with pytest.raises(BinsparseError):
         pack([[1], [0]], [1j], (2, 2), "CSR", structure="hermitian_lower").astype(np.int8)
@@ -414,11 +414,11 @@ def test_hints_name_what_exists():
     """Of names that other libraries have, and of public functions. Other names have no hint."""
     tensor = pack([[0, 2]], [1.5, 2.5], 3, "CVEC")
     functions = [name for name in bl.__all__ if name.islower() and not hasattr(Tensor, name)]
-    for name in (*_ELSEWHERE, *functions, "to_list", "to_parquet"):
+    for name in (*_REPLACEMENTS, *functions, "to_list", "to_parquet"):
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
             getattr(tensor, name)
         hint = str(caught.value).partition("; use ")[2]
-        assert bool(hint) == (name in _ELSEWHERE or name in functions)
+        assert bool(hint) == (name in _REPLACEMENTS or name in functions)
         for called in re.findall(r"(?<![.\w])(\w+)\(|binsparse_levels\.(\w+)", hint):
             assert hasattr(bl, "".join(called)) or hasattr(Tensor, "".join(called))
 

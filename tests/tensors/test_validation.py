@@ -322,7 +322,7 @@ def test_arrays_that_are_none():
 
 
 def test_names_of_ours_are_no_attributes():
-    with pytest.raises(DescriptorError, match="are the package's"):
+    with pytest.raises(DescriptorError, match="are reserved"):
         pack([[0]], [1.0], (1,), "CVEC", attributes={"binsparse_levels:sealed": 5})
 
 

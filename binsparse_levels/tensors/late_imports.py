@@ -1,4 +1,4 @@
-"""What rooms above this one do for tensors. The package registers how to find it, so that nothing here names them."""
+"""Late imports of functions in higher layers. The package registers how to find them; no module here names them."""
 
 from __future__ import annotations
 
@@ -14,35 +14,32 @@ _registered: list[tuple[Callable[[str], Any], Collection[str]]] = []
 
 
 def register(find: Callable[[str], Any], public: Collection[str]) -> None:
-    """Find functions of rooms above by their names with this function, which may import them only then.
-
-    public: the names of the package.
-    """
+    """Register a function that imports functions of higher layers by name. public: the names of the package."""
     _registered[:] = [(find, public)]
 
 
 @functools.cache
-def above(name: str) -> Any:
-    """A function of a room above."""
+def late_import(name: str) -> Any:
+    """A function of a higher layer."""
     return _registered[0][0](name)
 
 
 def functions() -> list[str]:
-    """The names of the public functions. None is imported."""
+    """The names of the public functions. No function is imported."""
     return [name for name in _registered[0][1] if name.islower()]
 
 
 @dataclass(frozen=True)
 class Origin:
-    """Where a tensor was opened, so that another process can open it again, and whether the file is still the same."""
+    """The file of an opened tensor. Another process opens it again and compares the token."""
 
     place: str
     token: str
 
 
 def reopened(origin: Origin, limits: Limits) -> Any:
-    """The tensor at a place. Raises ContainerError where the file is another by now."""
-    tensor = above("open")(origin.place, limits=limits)
-    if tensor._held.stored.origin != origin:
+    """The tensor, opened again. Raises ContainerError if the file has changed."""
+    tensor = late_import("open")(origin.place, limits=limits)
+    if tensor._backing.stored.origin != origin:
         raise ContainerError(Problem(origin.place, "the file has changed since the tensor was opened; open it again"))
     return tensor

@@ -1,9 +1,9 @@
-"""What a tensor holds: a tree, a view of what is held, or a map over what is held. The three answer one protocol.
+"""The backing of a tensor: a tree, a view of another backing, or a map over another backing.
 
 The tree is here, the other two are in `views`.
 
-Coordinates are those of the tensor. `pad` is the value of cells that are not stored. What is read and made keeps to the
-limits of the tree.
+Coordinates are those of the tensor. `pad` is the value of cells that are not stored. The limits of the tree apply to
+everything that is read and made.
 """
 
 from __future__ import annotations
@@ -35,53 +35,53 @@ from ..formats.structure import (
 )
 from ..levels.positions import Array, items_at
 from ..limits import Limits
-from .above import Origin, reopened
+from .late_imports import Origin, reopened
 
 Check: TypeAlias = Literal["full", "trusted", "none"]  # every invariant; all but the order of entries; nothing
 Listed: TypeAlias = tuple[tuple[Array, ...], Array]  # an array of coordinates for each dimension, and the values
 
-_PER_PLACE = 2**12  # values that could be read in the time of one lookup in a file
+_VALUES_PER_LOOKUP = 2**12  # values that are read from a file in the time of one lookup
 
 
-class Held(ABC):
-    """The entries of a tensor."""
+class Backing(ABC):
+    """The entries of a tensor, and how they are stored."""
 
     __slots__ = ()
 
     shape: tuple[int, ...]  # the sizes of the dimensions
     format: Format  # the levels and the transpose of the stored tensor
-    stored: Stored  # the tree that has the arrays, which may be those of a larger tensor
-    structure: str | None = None  # of a matrix that stores one triangle
-    map: IndexMap | None = None  # from the tensor to the stored tensor, where the transpose is not all
-    viewed = False  # whether the arrays are those of a larger tensor
+    stored: TreeBacking  # the tree that contains the arrays, which may be those of a larger tensor
+    structure: str | None = None  # for a matrix that stores one triangle
+    map: IndexMap | None = None  # from the tensor to the stored tensor; None if there is only a transpose
+    viewed = False  # True if the arrays are those of a larger tensor
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        """numpy's type of the values."""
+        """The numpy dtype of the values."""
         return self.stored.tree.values.dtype
 
     @abstractmethod
-    def own(self, pad: Any) -> Held:
-        """The same entries in memory and checked, in arrays of their own. What was read is kept.
+    def own(self, pad: Any) -> Backing:
+        """The same entries in memory, checked, in arrays without other entries. The result is cached.
 
         Raises ArrayError, FormatError, LimitError.
         """
 
     def perhaps_lazy(self, pad: Any) -> Tree:
-        """The tree of the same entries, lazy where it may stay so."""
+        """The tree of the same entries. It stays lazy if possible."""
         return self.own(pad).stored.tree
 
     @abstractmethod
     def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
-        """The stored entries in stored order, without padding. dtype: of coordinates; None for the narrowest stored.
+        """The stored entries in stored order, without padding.
 
-        A map makes coordinates of 64 bits for any other type.
+        dtype: of the coordinates; None for the narrowest. A map returns 64 bits for every type but None.
         """
 
     def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
-        """`entries`, about `size` at a time. Of a lazy tree, a block is read at a time.
+        """`entries`, about `size` at a time. A lazy tree is read one block at a time.
 
-        most: of a tree that has more entries, parts of so many together.
+        most: a tree with more entries is split into parts of this number.
         """
         coords, values = self.entries(pad)
         for start in range(0, max(len(values), 1), size):
@@ -92,42 +92,42 @@ class Held(ABC):
         return len(self.entries(pad)[1])
 
     @abstractmethod
-    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
+    def value_at(self, cell: Sequence[Any], pad: Any) -> Any:
         """The value at coordinates in range."""
 
     @abstractmethod
     def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
-        """The values at coordinates in range, which are arrays of one length."""
+        """The values at coordinates in range, given as arrays of equal length."""
 
     def locate(self, coords: Sequence[Array], pad: Any) -> Array:
         """The positions of entries among the values of `own`, -1 where nothing is stored."""
         return self.own(pad).locate(coords, pad)
 
     @abstractmethod
-    def permuted(self, order: Sequence[int]) -> Held:
+    def permuted(self, order: Sequence[int]) -> Backing:
         """The same entries, where dimension k is dimension order[k] of these."""
 
-    def beneath(self, pad: Any) -> Held:
-        """What the map is over; itself where there is no map."""
+    def beneath(self, pad: Any) -> Backing:
+        """The backing below the map; itself if there is no map."""
         return self
 
     def dm(self) -> DimensionMap:
         """`Tensor.dm`."""
         raise FormatError(Problem("map", "the tensor has none; give it one by convert(format, map=…)"))
 
-    def cells(self) -> tuple[Held, Selection]:
-        """What a view of this is a view of, and which of its cells these are."""
+    def cells(self) -> tuple[Backing, Selection]:
+        """The backing that a view of this one refers to, and the selection of its cells."""
         return self, all_of(self.shape)
 
 
-class Stored(Held):
+class TreeBacking(Backing):
     """A tree, in memory or lazy: stored dimension k is dimension format.order[k].
 
-    limits: those of the call that made or opened it. origin: where it was opened. shared: whether others can write to
-    its arrays, which are then checked at each use, before a kernel indexes with them. The tensor's own are read-only.
+    limits: those of the call that made or opened it. origin: the file that it was opened from. shared: True if other
+    code can write to the arrays, which are then checked at each use, before a kernel indexes with them.
     """
 
-    __slots__ = ("_looked_up", "_views", "format", "limits", "origin", "shape", "shared", "structure", "tree")
+    __slots__ = ("_lookups", "_views", "format", "limits", "origin", "shape", "shared", "structure", "tree")
 
     def __init__(
         self,
@@ -140,7 +140,7 @@ class Stored(Held):
     ) -> None:
         order = format.order
         self.shape = tuple([tree.dims[k] for k in sorted(range(len(order)), key=order.__getitem__)])
-        self._looked_up = 0  # places, while the tree is lazy
+        self._lookups = 0  # in the lazy tree
         self._views: dict[tuple[tuple[int, ...], ...], View] = {}
         self.format = format
         self.limits = limits
@@ -157,10 +157,10 @@ class Stored(Held):
         return _unpickled, (self.format, self.limits, self.structure, tree.dims, dict(tree.arrays), values, count)
 
     @property
-    def stored(self) -> Stored:  # type: ignore[override]
+    def stored(self) -> TreeBacking:  # type: ignore[override]
         return self
 
-    def own(self, pad: Any) -> Stored:
+    def own(self, pad: Any) -> TreeBacking:
         if self.tree.lazy:
             self.load("full")
         elif self.shared:
@@ -168,19 +168,19 @@ class Stored(Held):
         return self
 
     def load(self, check: Check) -> None:
-        """Read a lazy tree into memory. What was read is kept where it is sound. Raises ArrayError, FormatError."""
-        whole = Stored(self.format, self.tree.loaded(), self.limits, self.structure)
+        """Read a lazy tree into memory, and keep it if it is sound. Raises ArrayError, FormatError."""
+        whole = TreeBacking(self.format, self.tree.loaded(), self.limits, self.structure)
         whole.check(check)
         if check == "full" and self.structure is not None:
             raise_if(ArrayError, whole.diagonal_problems())
         self.tree, self._views = whole.tree, {}
 
     def sound(self) -> Tree:
-        """The tree, which stays lazy where it is."""
+        """The checked tree, or the lazy tree."""
         return self.tree if self.tree.lazy else self.own(None).tree
 
     def view(self, selection: Selection) -> View:
-        """The view for this selection, which is kept for others like it."""
+        """The view for this selection, which is cached."""
         views, key = self._views, selection[1:]
         if key not in views:
             views[key] = View(self.tree, self.format, self.structure, selection)
@@ -204,7 +204,7 @@ class Stored(Held):
         raise_if(ArrayError, problems)
 
     def diagonal_problems(self) -> list[Problem]:
-        """Faults of the diagonal of a padded matrix with a structure, which has to equal its mirror image."""
+        """Faults of the diagonal of a padded matrix with a structure. It must equal its mirror image."""
         if self.structure is None or not self.format.padded:
             return []
         return list(diagonal_problems(self.structure, *self._listed(np.int64)))
@@ -239,11 +239,11 @@ class Stored(Held):
             return len(self.tree.values)
         return self.own(pad).tree.count()
 
-    def value_at(self, place: Sequence[Any], pad: Any) -> Any:
+    def value_at(self, cell: Sequence[Any], pad: Any) -> Any:
         if self.structure is not None:
-            return self.values_at([np.array([x]) for x in place], pad)[0]
+            return self.values_at([np.array([x]) for x in cell], pad)[0]
         tree = self.sound()
-        (position,) = locate_in(tree, [np.array([place[k]], np.int64) for k in self.format.order])
+        (position,) = locate_in(tree, [np.array([cell[k]], np.int64) for k in self.format.order])
         return pad if position < 0 else tree.values[position : position + 1][0]
 
     def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
@@ -262,24 +262,24 @@ class Stored(Held):
         return values
 
     def locate(self, coords: Sequence[Array], pad: Any) -> Array:
-        places = locate_in(self._tree_for(len(coords[0]) if coords else 1), [coords[k] for k in self.format.order])
+        positions = locate_in(self._tree_for(len(coords[0]) if coords else 1), [coords[k] for k in self.format.order])
         if self.structure is None or not self.format.padded:
-            return places
-        return np.where(in_triangle(self.structure, coords), places, -1)  # a level may store the other triangle unasked
+            return positions
+        return np.where(in_triangle(self.structure, coords), positions, -1)  # the other triangle may be padding
 
-    def _tree_for(self, places: int) -> Tree:
-        """The tree to look up so many places in: while that costs less than a whole read, the lazy tree."""
+    def _tree_for(self, lookups: int) -> Tree:
+        """The tree for a number of lookups: the lazy tree as long as they cost less than reading all of it."""
         if self.tree.lazy and not (self.structure and self.format.padded):
-            self._looked_up += places
+            self._lookups += lookups
             chunk = max(getattr(array, "chunk", 1) for array in (*self.tree.arrays.values(), self.tree.values))
-            if self._looked_up * max(2 * chunk, _PER_PLACE) <= len(self.tree.values):
+            if self._lookups * max(2 * chunk, _VALUES_PER_LOOKUP) <= len(self.tree.values):
                 return self.tree
         return self.own(None).tree
 
-    def permuted(self, order: Sequence[int]) -> Stored:
+    def permuted(self, order: Sequence[int]) -> TreeBacking:
         format = in_order(self.format.levels, [order.index(k) for k in self.format.order])
         turned = self.structure if self.structure is None or list(order) == [0, 1] else transposed(self.structure)
-        return Stored(format, self.tree, self.limits, turned, self.origin, self.shared)
+        return TreeBacking(format, self.tree, self.limits, turned, self.origin, self.shared)
 
 
 def packed(
@@ -291,21 +291,21 @@ def packed(
     pad: Any,
     limits: Limits,
     structure: str | None = None,
-) -> Stored:
-    """Unique entries in any order as a tree. iso: all values are equal, so that the first stands for all."""
+) -> TreeBacking:
+    """Unique entries in any order as a tree. iso: all values are equal, and one is stored."""
     iso = iso and bool(coords or len(values))
     entries = entries_of(format, shape, coords, values, iso)
     tree = packing.pack_entries(format.levels, entries, pad, "error", limits)
-    return Stored(format, tree, limits, structure)
+    return TreeBacking(format, tree, limits, structure)
 
 
-# Entries and trees as tensors make and hold them
+# Helpers for entries and trees
 
 
 def entries_of(format: Format, shape: Sequence[int], coords: Sequence[Array], values: Array, iso: bool) -> Entries:
     """Entries by stored dimension, for the engine."""
-    order, held = format.order, one_value(values).reshape(1) if iso else values
-    return Entries(tuple([shape[k] for k in order]), tuple([coords[k] for k in order]), held, iso, order)
+    order, stored = format.order, one_value(values).reshape(1) if iso else values
+    return Entries(tuple([shape[k] for k in order]), tuple([coords[k] for k in order]), stored, iso, order)
 
 
 def one_value(values: Array) -> Array:
@@ -314,7 +314,7 @@ def one_value(values: Array) -> Array:
 
 
 def _frozen(format: Format, tree: Tree) -> Tree:
-    """The tree with read-only arrays, and the levels as they were spelled."""
+    """The tree with read-only arrays, and the levels as the caller spelled them."""
     if tree.levels is format.levels and True not in [x.flags.writeable for x in (*tree.arrays.values(), tree.values)]:
         return tree
     arrays = {name: _read_only(x) for name, x in tree.arrays.items()}
@@ -328,7 +328,7 @@ def _read_only(array: Array) -> Array:
     return array
 
 
-# What another process makes of a pickle
+# Unpickling
 
 
 def _unpickled(
@@ -339,12 +339,12 @@ def _unpickled(
     arrays: Mapping[str, Array],
     values: Array,
     count: int | None,
-) -> Stored:
+) -> TreeBacking:
     iso = count is not None
     whole = values if count is None else repeat_one(values, count)
-    return Stored(format, Tree(format.levels, dims, arrays, whole, iso), limits, structure)
+    return TreeBacking(format, Tree(format.levels, dims, arrays, whole, iso), limits, structure)
 
 
-def _opened(origin: Origin, limits: Limits, format: Format, structure: str | None) -> Stored:
-    stored: Stored = reopened(origin, limits)._held.stored
-    return Stored(format, stored.tree, limits, structure, origin)
+def _opened(origin: Origin, limits: Limits, format: Format, structure: str | None) -> TreeBacking:
+    stored: TreeBacking = reopened(origin, limits)._backing.stored
+    return TreeBacking(format, stored.tree, limits, structure, origin)

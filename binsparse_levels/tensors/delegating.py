@@ -1,4 +1,4 @@
-"""What a tensor shows of itself as text, and what it asks of the rooms above: pictures, a report, products."""
+"""The text of a tensor, and the methods that higher layers implement: pictures, a report, reductions, products."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..errors import Problem, within_memory
-from .above import above
+from .backing import TreeBacking
 from .contents import Contents, Dimension
-from .held import Stored
+from .late_imports import late_import
 
 Axis: TypeAlias = Dimension | Sequence[Dimension] | None
 _REDUCTIONS = "sum", "prod", "mean", "var", "std", "min", "max", "any", "all"
@@ -35,20 +35,26 @@ class Report(Protocol):
 
 
 def _reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
-    """A method that reduces dimensions. shown: what it gives for the columns of the example."""
+    """A method that reduces dimensions. shown: the result of the example."""
 
     def method(self: Any, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, labelled: bool = False) -> Any:
-        return above("reduce")(self, axis, how, dtype=dtype, labelled=labelled)
+        return late_import("reduce")(self, axis, how, dtype=dtype, labelled=labelled)
 
     method.__doc__ = f"""The {what} of all cells along dimensions, stored or not; see `reduce`.
 
         Parameters
         ----------
-        axis : the dimensions that are reduced, by number or by name: one, several, or None for all.
-        dtype : of the result.
-        labelled : give an xarray.DataArray with the names and labels of the dimensions that are left.
+        axis : the dimensions to reduce, by number or by name: one, several, or None for all.
+        dtype : the type of the result.
+        labelled : return an xarray.DataArray with the names and labels of the remaining dimensions.
 
-        Raises the errors of `reduce`.
+        Returns
+        -------
+        an array of the remaining dimensions, or a scalar.
+
+        Raises
+        ------
+        ArrayError, IndexError, LimitError, OptionError : as for `reduce`.
 
         >>> from binsparse_levels import pack_dense
         >>> pack_dense([[0, 2], [3, 0]], "CSR").{how}(0).tolist()
@@ -59,8 +65,8 @@ def _reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
 
 
 @within_memory
-class Upper(Contents, NDArrayOperatorsMixin):
-    """The text of a tensor, and the methods that rooms above this one provide; see `above`."""
+class Delegating(Contents, NDArrayOperatorsMixin):
+    """The text of a tensor, and the methods that higher layers implement; see `late_import`."""
 
     __slots__ = ()
 
@@ -68,19 +74,23 @@ class Upper(Contents, NDArrayOperatorsMixin):
         return _text_of(self)
 
     def _repr_html_(self) -> str:
-        """What a notebook shows: the text, and a picture of a tensor that is small and in memory. No array is read."""
-        shown: str = above("html_of")(self)
+        """HTML for a notebook: the text, and a picture of a small tensor in memory. No array is read."""
+        shown: str = late_import("html_of")(self)
         return shown
 
     def report(self) -> Report:
-        """A report, which a notebook shows and `write` makes an HTML page of.
+        """A report, which a notebook shows and its `write` stores as an HTML page.
 
         The report contains the representation of the tensor, its picture, the levels with their fibers and bytes, the
-        attributes, and faults. A tensor in a file is read in parts where its levels allow it.
+        attributes, and faults. A tensor in a file is read in parts if its levels allow it.
+
+        Returns
+        -------
+        Report with the attributes `title`, `html` and `faults`, and the method `write`.
 
         Raises
         ------
-        LimitError : memory does not suffice.
+        LimitError : there is not enough memory.
 
         >>> from binsparse_levels import pack_dense
         >>> report = pack_dense([[0, 2], [3, 0]], "CSR").report()
@@ -88,7 +98,7 @@ class Upper(Contents, NDArrayOperatorsMixin):
         >>> report.faults
         ()
         """
-        made: Report = above("report_on")(self)
+        made: Report = late_import("report_on")(self)
         return made
 
     def draw(self, dimensions: Dimension | Sequence[Dimension] | None = None) -> str:
@@ -96,7 +106,11 @@ class Upper(Contents, NDArrayOperatorsMixin):
 
         Parameters
         ----------
-        dimensions : one or two dimensions for a spy plot; by default a large tensor takes its first two.
+        dimensions : one or two dimensions for a spy plot; by default the first two of a large tensor.
+
+        Returns
+        -------
+        str : SVG.
 
         Raises
         ------
@@ -106,7 +120,7 @@ class Upper(Contents, NDArrayOperatorsMixin):
         >>> pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
         '<svg'
         """
-        picture: str = above("draw")(self, dimensions)
+        picture: str = late_import("draw")(self, dimensions)
         return picture
 
     sum = _reduction("sum", "sums", [3, 2])
@@ -121,8 +135,8 @@ class Upper(Contents, NDArrayOperatorsMixin):
     count = _reduction("count", "numbers of stored entries", [1, 1])
 
     def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
-        """The stored entries as a table, a row for each, which polars, pandas and duckdb take; see `to_table`."""
-        return above("to_table")(self).__arrow_c_stream__(requested_schema)
+        """The stored entries as a table with a row for each, for polars, pandas and duckdb; see `to_table`."""
+        return late_import("to_table")(self).__arrow_c_stream__(requested_schema)
 
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
@@ -132,19 +146,19 @@ class Upper(Contents, NDArrayOperatorsMixin):
         if name in ("shape", "ndim", "size") and not kwargs and len(args) == 1:
             return getattr(self, name)
         if name not in _REDUCTIONS or not args or args[0] is not self:
-            raise TypeError(f"numpy.{function.__name__} takes no Tensor; call reduce, einsum or to_dense()")
+            raise TypeError(f"numpy.{function.__name__} does not accept a Tensor; call reduce, einsum or to_dense()")
         return getattr(self, name)(*args[1:], **kwargs)
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
-        """A function of numpy for each cell, and all operators: of a tensor, and of two; products by `@`.
+        """Apply a numpy function to each cell of one or two tensors; all operators, and products by `@`.
 
-        The result is a Tensor. Its fill value is the function of the fill values. Where both tensors have labels of a
-        dimension, these have to be equal. A dense array is broadcast to the shape of the tensor. A product `@` with a
-        dense vector or matrix is an array; see `einsum`.
+        The result is a Tensor. Its fill value is the function of the fill values. Labels that both tensors have for a
+        dimension must be equal. A dense array is broadcast to the shape of the tensor. A product `@` with a dense
+        vector or matrix is an array; see `einsum`.
 
         Raises
         ------
-        ArrayError, LabelError, OptionError : the operands do not fit each other, or the function is not one of cells.
+        ArrayError, LabelError, OptionError : the operands do not fit each other, or the function is not elementwise.
 
         >>> from binsparse_levels import pack_dense
         >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
@@ -154,32 +168,32 @@ class Upper(Contents, NDArrayOperatorsMixin):
         ([20, 3], [[6, 0], [0, 6]])
         """
         if function is np.matmul and method == "__call__" and not options:
-            return above("product")(*inputs)
-        return above("calculate")(function, method, inputs, options)
+            return late_import("product")(*inputs)
+        return late_import("calculate")(function, method, inputs, options)
 
 
 def _text_of(tensor: Contents) -> str:
-    """A line, and a line for each level where the arrays are the tensor's own. Nothing is read."""
-    held = tensor._held
+    """A line, and a line for each level unless the tensor is a view. Nothing is read."""
+    backing = tensor._backing
     names = tensor.dims or ()
-    shape = " × ".join(map(str, held.shape)) or "scalar"
+    shape = " × ".join(map(str, backing.shape)) or "scalar"
     shape += f" ({', '.join(names)})" if names else ""
-    stored = f", map {held.map}" if held.map is not None else f", {held.format}"
+    stored = f", map {backing.map}" if backing.map is not None else f", {backing.format}"
     fill = "" if tensor.fill_value is None else f", fill {tensor.fill_value}"
-    if held.viewed:
-        return f"<Tensor {shape} {held.dtype}, a view{fill}{stored}>"
-    if held.map is not None:
-        return f"<Tensor {shape} {held.dtype}{fill}{stored}>\n{tensor.stored!r}"
+    if backing.viewed:
+        return f"<Tensor {shape} {backing.dtype}, a view{fill}{stored}>"
+    if backing.map is not None:
+        return f"<Tensor {shape} {backing.dtype}{fill}{stored}>\n{tensor.stored!r}"
     iso = ", iso" if tensor.iso else ""
-    structure = f", {held.structure}" if held.structure else ""
-    tree = held.stored.tree
+    structure = f", {backing.structure}" if backing.structure else ""
+    tree = backing.stored.tree
     count = len(tree.values) if tree.lazy else tensor.number_of_stored_values
     entries = f"{count} stored value{'' if count == 1 else 's'}"
-    head = f"<Tensor {shape} {held.dtype}{iso}, {entries}{fill}{structure}{stored}>"
-    return "\n".join([head, *_lines(held.stored, names)])
+    head = f"<Tensor {shape} {backing.dtype}{iso}, {entries}{fill}{structure}{stored}>"
+    return "\n".join([head, *_lines(backing.stored, names)])
 
 
-def _lines(stored: Stored, names: Sequence[str]) -> list[str]:
+def _lines(stored: TreeBacking, names: Sequence[str]) -> list[str]:
     """The levels of a tree, each with its dimensions, its number of fibers and the lengths of its arrays."""
     tree, lines = stored.tree, []
     n: int | None = 1
