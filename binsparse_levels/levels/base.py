@@ -7,7 +7,7 @@
     dims     the sizes of the dimensions that the level covers
     arrays   the arrays of the level, by role
 
-A level stores parameters, and neither a shape nor arrays. A new kind is a subclass in a separate file, decorated with
+A level stores parameters, but neither a shape nor arrays. A new kind is a subclass in a separate file, decorated with
 `register`. `binsparse_levels.testing` checks the laws of a kind.
 """
 
@@ -99,14 +99,14 @@ class Level(ABC):
     Class attributes
     ----------------
     kind: the name, in the notation and as `level_desc` in a descriptor.
-    specified: True if the Binsparse specification has the kind. Others are stored under an extension name.
+    specified: True if the Binsparse specification defines the kind. Others are stored under an extension name.
     package: the package of the kind, in its stored name; by default the top-level package of the class's module.
     version: of the layout of the arrays. A file of another version is refused. A class in a program or a notebook
         without a version is identified by a checksum of `build` and `expand`.
     ordered: True if a fiber is listed in lexicographic order.
-    unique: True if a fiber lists no coordinate twice. This is required, and a law checks it.
+    unique: True if a fiber lists no coordinate twice. A law requires it.
     monotone: True if the children of a fiber come before those of the next fiber.
-    padded: True if the level stores coordinates that were not entries.
+    padded: True if the level stores coordinates that are not entries.
     gaps: True if the level has child positions that no entry reaches.
     shares: True if several coordinates may have the same child.
     refuses: True if there are tensors that the kind cannot store.
@@ -139,7 +139,7 @@ class Level(ABC):
             what = f"a level of kind {self.kind} needs an integer >= {self.min_rank}, got {self.rank!r:.40}"
             raise FormatError(Problem("rank", what))
         if self.rank > self.max_rank < MAX_RANK:
-            what = f"a level of kind {self.kind} has a rank of {self.max_rank} at most, got {self.rank!s:.40}"
+            what = f"a level of kind {self.kind} has a rank of at most {self.max_rank}, got {self.rank!s:.40}"
             raise FormatError(Problem("rank", what))
         if self.rank > MAX_RANK:
             raise LimitError(Problem("rank", f"no level has more than {MAX_RANK} dimensions, got {self.rank!s:.40}"))
@@ -181,7 +181,7 @@ class Level(ABC):
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         """The arrays that store these entries, and the child position of each. Both may share memory with the input.
 
-        A kind that shares has one more parameter, `same`: a number for each entry. Two neighbouring coordinates have
+        A kind with `shares` takes one more argument, `same`: a number for each entry. Two neighbouring coordinates have
         the same number if the levels below them are equal.
 
         Precondition: entries ascend by parent, then by `coords`, which are signed integers. Entries repeat both only
@@ -207,7 +207,7 @@ class Level(ABC):
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int | None:
         """The size of the arrays in bytes, from counts alone; None if counts do not determine it."""
 
-    # Optional methods, which make a kind faster, or read less of a file. Each default follows from the members above.
+    # Optional methods that make a kind faster, or that read less of a file. The defaults use the members above.
 
     def fused(self) -> tuple[int, ...] | None:
         """DENSE, SPARSE or CONTINUED for each dimension, if the fused pass can write the level (see `engine.emission`);
@@ -259,7 +259,7 @@ class Level(ABC):
         """`build` from pointers to the entries of each fiber. Returns arrays and pointers to the entries of each child.
 
         The pointers are None if each child has one entry. distinct: no two entries of a fiber have the same
-        coordinates. A kind with a `fused` pass may override this.
+        coordinates. A kind with a `fused` pass may override this method.
         """
         n = len(entries) - 1
         parents = np.repeat(np.arange(n), np.diff(signed(entries))) if n != 1 else np.broadcast_to(0, len(coords[0]))
@@ -269,8 +269,8 @@ class Level(ABC):
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         """For each (position, coordinates) the child position, or -1.
 
-        The default lists what the fibers at these positions have in a window around the coordinates. A kind that finds
-        a coordinate in a long fiber without a list of it overrides this.
+        The default lists these fibers inside a window around the coordinates. A kind that can search a long fiber
+        overrides this method.
         """
         fibers = np.unique(positions)
         counts, listed, child = self.expand(arrays, dims, fibers, [np.unique(x) for x in coords])
@@ -348,7 +348,7 @@ class Level(ABC):
         return None if self.padded or self.gaps or self.shares else distinct
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int | None:
-        """The bytes read to select each coordinate of dimension k, one after the other; None if counts do not tell.
+        """The bytes read to select each coordinate of dimension k, one at a time; None if counts do not determine it.
 
         The default reads the whole level for every coordinate.
         """
@@ -357,7 +357,7 @@ class Level(ABC):
 
 
 def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
-    """The required type of an array of a class, if `dtype` is another. Booleans may be bytes of 0 and 1."""
+    """The required type for a class of arrays if `dtype` does not match, else None. Booleans may be bytes of 0 and 1."""
     if holds == "bool":
         return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
     if holds in ("byte", "word"):
@@ -383,7 +383,7 @@ def wrong_lengths(lengths: Mapping[str, int], expected: Mapping[str, int | None]
 
 
 def moved(problem: Problem, items: int) -> Problem:
-    """The problem of a part of an array, which begins `items` items after the start of the array.
+    """The problem of a part of an array as one of the whole array. items: the number of items before the part.
 
     >>> str(moved(Problem("idx0[3]", "too large"), 100))
     'idx0[103]: too large'
@@ -420,7 +420,7 @@ def package_of(kind: type[Level]) -> str:
 
 
 def level_desc(kind: type[Level]) -> str:
-    """The name of a kind in a descriptor. Other parsers refuse names beyond the specification."""
+    """The name of a kind in a descriptor. Other parsers refuse names that the specification does not define."""
     package = package_of(kind)
     return kind.kind if kind.specified and package == OWN else f"{package}:{kind.kind}"
 
