@@ -1,4 +1,4 @@
-"""Walking trees: reductions, products, functions of two tensors, and kernels of one's own, over any chain of levels."""
+"""Computation on trees of any levels: reductions, products, operators of numpy, and custom kernels."""
 
 from .arithmetic import calculate as calculate
 from .products import einsum as einsum

@@ -1,4 +1,4 @@
-"""Operators and functions of numpy for each cell: of one tensor, numbers and dense arrays, and of two tensors."""
+"""Elementwise operators and functions of numpy, for one tensor with numbers and dense arrays, or for two tensors."""
 
 from __future__ import annotations
 
@@ -24,46 +24,46 @@ from .seeing import in_memory, walk_of
 from .types import DENSE, number_type
 from .walk import MEMORY, run
 
-# Functions of two operands, and which of them may be 0 such that the result is 0 whatever the other is.
+# Functions of two operands. True for an operand: if it is 0, the result is 0 for any value of the other.
 _ZERO: dict[np.ufunc, tuple[bool, bool]] = {
     np.multiply: (True, True), np.logical_and: (True, True), np.bitwise_and: (True, True),
     np.true_divide: (True, False), np.floor_divide: (True, False),
 }  # fmt: skip
-_LINEAR = np.multiply, np.true_divide, np.negative, np.positive  # with real numbers, they keep every structure
+_LINEAR = np.multiply, np.true_divide, np.negative, np.positive  # with real numbers, they preserve every structure
 
 
 @within_memory
 def calculate(function: np.ufunc, method: str, inputs: Sequence[Any], options: Mapping[str, Any]) -> Any:
     """`Tensor.__array_ufunc__`. The fill value of the result is the function of the fill values.
 
-    Cells that are not stored count as 0 where there is no fill value; the result has none either where that gives 0.
-    A product with 0, and 0 divided by anything, are 0 here, also where the other is infinite or NaN.
+    Cells that are not stored count as 0 if there is no fill value; the result has no fill value either if that gives 0.
+    A product with 0, and 0 divided by anything, are 0 here, even if the other operand is infinite or NaN.
 
     Raises
     ------
-    ArrayError : shapes do not fit, or the result has a type that no tensor has.
-    OptionError : cells that are not stored would have several values, or the function is not one of cells.
+    ArrayError : the shapes do not match, or a tensor cannot have the type of the result.
+    OptionError : cells that are not stored would have several values, or the function is not elementwise.
     LabelError : the operands have different labels.
     """
     if options.get("out") is not None:
-        raise OptionError(Problem("out", "a tensor does not change; assign the result, such as a = a + b"))
+        raise OptionError(Problem("out", "a tensor is immutable; assign the result, such as a = a + b"))
     unknown = sorted(options.keys() - {"dtype", "casting", "out"})
     name = function.__name__ if method == "__call__" else f"{function.__name__}.{method}"
     if method != "__call__" or function.signature or function.nout != 1 or unknown:
         given = f" with {', '.join(unknown)}" if unknown else ""
-        what = f"numpy.{name}{given} takes no Tensor; call reduce, einsum or to_dense()"
+        what = f"numpy.{name}{given} does not support a Tensor; call reduce, einsum or to_dense()"
         raise OptionError(Problem("operands", what))
     operands = [_operand(x, k) for k, x in enumerate(inputs)]
     stored = [k for k, x in enumerate(operands) if isinstance(x, Tensor)]
     if len(stored) == 1:
         return _of_one(function, operands, stored[0], options)
     if len(operands) != 2:
-        raise OptionError(Problem("operands", f"numpy.{name} takes one Tensor; call it for one, or to_dense()"))
+        raise OptionError(Problem("operands", f"numpy.{name} supports one Tensor only; call to_dense() on the others"))
     return combined(function, operands[0], operands[1], options)
 
 
 def _operand(thing: Any, k: int) -> Any:
-    """A tensor, a scalar as it is, or a dense array."""
+    """An operand as a tensor, an unchanged scalar, or a dense array."""
     if isinstance(thing, Tensor):
         return thing
     thing = with_memory(thing)
@@ -73,7 +73,7 @@ def _operand(thing: Any, k: int) -> Any:
 
 
 def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str, Any]) -> Array:
-    """The function of cells that are stored nowhere, whose type is that of the result."""
+    """The function of cells that no operand stores. Its type is that of the result."""
     with np.errstate(all="ignore"):
         made: Array = function(*(np.full(1, x._pad()) if isinstance(x, Tensor) else x for x in operands), **options)
     check_value_type(made.dtype)
@@ -83,13 +83,13 @@ def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str,
 def _applied(
     function: np.ufunc, arrays: Sequence[Any], options: Mapping[str, Any], dtype: np.dtype[Any], *, quiet: bool = False
 ) -> Array:
-    """The function of values. quiet: some belong to no cell, and give no warnings."""
+    """The function of values. quiet: no warnings, because some values belong to no cell."""
     with np.errstate(all="ignore") if quiet else contextlib.nullcontext():
         return np.asarray(function(*arrays, **options), dtype)
 
 
 def _fill(tensors: Sequence[Tensor], made: Any) -> Any:
-    """The fill value of a result. made: that of the function."""
+    """The fill value of a result, or None. made: the function of the fill values."""
     zero = np.zeros((), made.dtype)[()]
     none = all(tensor.fill_value is None for tensor in tensors)
     return None if none and made == zero else made
@@ -117,7 +117,7 @@ def _of_one(function: np.ufunc, operands: list[Any], at: int, options: Mapping[s
 
 
 def _keeps(function: np.ufunc, operands: Sequence[Any], structure: str, dtype: np.dtype[Any]) -> bool:
-    """Whether the function of a matrix and scalars has the structure of the matrix."""
+    """Return True if the function of a matrix and scalars has the structure of the matrix."""
     if [*structure_problems(structure, (1, 1), dtype)]:
         return False
     real = not any(isinstance(x, complex | np.complexfloating) for x in operands)
@@ -138,7 +138,7 @@ def _fill_with(function: np.ufunc, operands: Sequence[Any], at: int, made: Array
 
 
 def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
-    """The items of a dense array at the values of a tensor, by the rules of broadcasting."""
+    """The items of a dense array at the entries of a tensor, after broadcasting."""
     missing = tensor.ndim - array.ndim
     if missing < 0 or any(n not in (1, size) for n, size in zip(array.shape, tensor.shape[missing:], strict=True)):
         what = f"an array of shape {array.shape} does not broadcast to the shape {tensor.shape} of the tensor"
@@ -155,9 +155,9 @@ def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
 
 
 def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any] = {}, memory: int = MEMORY) -> Tensor:
-    """A function of two tensors of one shape, those in files part by part. Raises ArrayError, LabelError."""
+    """A function of two tensors of the same shape. Large files are read in parts. Raises ArrayError, LabelError."""
     if a.shape != b.shape:
-        what = f"tensors of the shapes {a.shape} and {b.shape} are not combined; call einsum, or to_dense()"
+        what = f"tensors of the shapes {a.shape} and {b.shape} cannot be combined; call einsum, or to_dense()"
         raise ArrayError(Problem("operands", what))
     made = _of_fills(function, (a, b), options)
     dtype = made.dtype
@@ -190,7 +190,7 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
 
 
 def _same_places(function: np.ufunc, a: Tensor, b: Tensor, dtype: np.dtype[Any], options: Mapping[str, Any]) -> Any:
-    """The result of tensors around the same index arrays, such as `a / a.astype(float)`; None for others."""
+    """The result for tensors that share index arrays, such as `a / a.astype(float)`; None for others."""
     if a.map is not None or b.map is not None or a.structure is not None or b.structure is not None:
         return None
     if a.format.canonical() != b.format.canonical():

@@ -1,8 +1,8 @@
-"""Products of two stored tensors with sums over shared indices, row by row as Gustavson has it.
+"""Products of two stored tensors with sums over shared indices, by Gustavson's row-by-row algorithm.
 
-One operand is walked, whatever its format: each entry is a row of the other operand to add. The other operand is a
-matrix CSR by then: its rows are numbered by the indices that both have, its columns by those of its own. A row of the
-result is a workspace of all columns, and a list of those that were met.
+One operand is walked in its own format: each of its entries adds a multiple of a row of the other operand. The other
+operand is converted to a CSR matrix: the shared indices number its rows, and its remaining indices number its columns.
+Each row of the result is summed in a workspace of all columns, with a bit for each column that has an entry.
 """
 
 from __future__ import annotations
@@ -36,12 +36,14 @@ from .seeing import walk_of
 from .store import compiled
 from .walk import arguments, cuts_of
 
-_SPARE = 8, 2**16  # a workspace has so many items for each entry, and more; other columns are numbered anew
-_GRAIN, _EACH = 2**14, 4  # entries of a part at least, and parts for each thread
+# The most rows and columns of a matrix: so many for each entry, plus a constant. Beyond it, only those that have
+# entries are numbered.
+_MAX_SIZE_PER_ENTRY, _MAX_EXTRA_SIZE = 8, 2**16
+_MIN_PART_ENTRIES, _PARTS_PER_THREAD = 2**14, 4
 
 
 def summed(tensor: Tensor, letters: str, needed: set[str], work: np.dtype[Any]) -> tuple[Tensor, str]:
-    """The sums over all indices that are not needed, with each letter once, and the letters that are left."""
+    """The tensor summed over the indices that are not needed, with each letter once, and its letters."""
     left = "".join(dict.fromkeys(x for x in letters if x in needed))
     if left == letters:
         return tensor, letters
@@ -65,14 +67,14 @@ def contracted(
 ) -> tuple[Tensor, str]:
     """The product of two tensors, summed over the indices that are not kept, and its letters.
 
-    A walked operand that is in a file is read part by part. Precondition: each letter of an operand is there once, and
-    is kept or is one of the other operand. Raises LimitError.
+    A large walked operand in a file is read in parts. Precondition: an operand has no letter twice, and each letter is
+    kept or belongs to both operands. Raises LimitError.
     """
     swapped = _cost(b, others, a, mine, kept, memory) < _cost(a, mine, b, others, kept, memory)
     rows, letters, other, theirs = (b, others, a, mine) if swapped else (a, mine, b, others)
     first = [x for x in _stored(rows, letters) if x in kept]
     if is_large(other, memory):
-        what = f"one of two operands is read whole, and {other.nbytes} bytes do not fit {memory}; pass a larger memory="
+        what = f"one operand is read whole, but its {other.nbytes} bytes do not fit {memory}; pass a larger memory="
         raise LimitError(Problem("memory", what))
     labels = [(a, mine), (b, others)]
     if is_large(rows, memory):
@@ -107,18 +109,19 @@ def contracted(
     root: Level = Dense(1) if len(left) > 1 and first and rows.format.levels[0] == Dense(1) else Sparse(1)
     format = in_order((root, *[Sparse(1)] * (len(left) - 1)), tuple(range(len(left))))
     if first and len(own) == 1:
-        held = TreeBacking(format, _tree(made, format, shape, a.limits), a.limits)
+        backing = TreeBacking(format, _tree(made, format, shape, a.limits), a.limits)
     else:
         columns = np.unravel_index(made.columns.astype(np.int64), sizes) if own else ()
         coords = [*(np.repeat(x, made.counts) for x in made.places), *columns]
-        held = packed(format, shape, coords, made.values, False, work.type(0), a.limits)
-    return Tensor._of(held, Metadata(labels=_labels(labels, left))), left
+        backing = packed(format, shape, coords, made.values, False, work.type(0), a.limits)
+    return Tensor._of(backing, Metadata(labels=_labels(labels, left))), left
 
 
 class _Rows(NamedTuple):
-    """Rows of a product that have entries, in order.
+    """The rows of a product that have entries, in ascending order.
 
-    places: the coordinates of the rows in each dimension of the walked operand. counts: the entries of each.
+    columns, values: of all entries. counts: the number of entries of each row. places: the coordinates of the rows, an
+    array for each of their dimensions.
     """
 
     columns: Array
@@ -128,7 +131,7 @@ class _Rows(NamedTuple):
 
 
 def _tree(rows: _Rows, format: Format, shape: Sequence[int], limits: Limits) -> Tree:
-    """The tree of rows whose columns are one dimension."""
+    """The tree of rows with one dimension of columns."""
     n, count = len(shape) - 1, len(rows.values)
     dtype = index_dtype(shape, count)
     if n == 1 and format.levels[0] == Dense(1):
@@ -145,18 +148,18 @@ def _tree(rows: _Rows, format: Format, shape: Sequence[int], limits: Limits) -> 
 
 
 def _labels(operands: Sequence[tuple[Tensor, str]], left: Sequence[str]) -> Labels | None:
-    """The labels of a result with these letters."""
+    """The labels of a result with the letters `left`."""
     place = {x: k for k, x in enumerate(left)}
     return shared_labels([(tensor, [place.get(x, -1) for x in letters]) for tensor, letters in operands], len(left))
 
 
 def _stored(tensor: Tensor, letters: str) -> list[str]:
-    """The letters by stored dimension."""
+    """The letters of the dimensions in the order in which they are stored."""
     return list(letters) if tensor.map is not None else [letters[k] for k in tensor.format.order]
 
 
 def _fits(rows: Tensor, letters: str, kept: set[str]) -> bool:
-    """Whether the walk over a tensor meets each row of the result once, in ascending order."""
+    """Return True if a walk over the tensor reaches each row of the result once, in ascending order."""
     if rows.map is not None or rows.structure is not None or rows._backing.viewed:
         return False
     levels, first = rows.format.levels, [x in kept for x in _stored(rows, letters)]
@@ -166,7 +169,7 @@ def _fits(rows: Tensor, letters: str, kept: set[str]) -> bool:
 
 
 def _cost(rows: Tensor, letters: str, other: Tensor, theirs: str, kept: set[str], memory: int) -> tuple[bool, int]:
-    """Whether the other operand is too large to be read whole, and the values that are converted before a product."""
+    """The cost of walking `rows`: True if the other operand is too large to read whole; the values to convert."""
     converted = 0 if _fits(rows, letters, kept) else len(rows._source.values)
     shared = [x for x in theirs if x in letters]
     is_matrix = len(theirs) == 2 and other.format.alias in ("CSR", "CSC") and _stored(other, theirs)[:1] == shared
@@ -175,8 +178,9 @@ def _cost(rows: Tensor, letters: str, other: Tensor, theirs: str, kept: set[str]
 
 
 class _Matrix(NamedTuple):
-    """An operand as a matrix CSR. strides: of the number of a row. rows, columns: the numbers of those that are there,
-    in order, where the matrix has no others.
+    """An operand as a CSR matrix. strides: the factors of the shared indices in the number of a row.
+
+    rows, columns: the ascending numbers of those that have entries, if the matrix has only those; else None.
     """
 
     pointers: Array
@@ -189,15 +193,15 @@ class _Matrix(NamedTuple):
 
 
 def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[str], work: np.dtype[Any]) -> _Matrix:
-    """An operand by the indices that both have, and those of its own."""
+    """An operand as a matrix: `shared` indices number its rows, its `own` number its columns. Raises LimitError."""
     sizes = dict(zip(letters, tensor.shape, strict=True))
     height, width = (math.prod(sizes[x] for x in part) for part in (shared, own))
     if max(height, width) > INT64_MAX:
-        what = f"a product over {height} combinations of indices is too large to number; split it"
+        what = f"a product over {max(height, width)} combinations of indices exceeds the range of int64; split it"
         raise LimitError(Problem("operands", what))
     strides = np.array([math.prod(sizes[x] for x in shared[k + 1 :]) for k in range(len(shared))], np.uint64)
     whole = expanded(tensor.load())
-    most = _SPARE[0] * len(whole._source.values) + _SPARE[1]
+    most = _MAX_SIZE_PER_ENTRY * len(whole._source.values) + _MAX_EXTRA_SIZE
     rows = columns = None
     if len(shared) == len(own) == 1 and max(height, width) <= most:
         order = [letters.index(x) for x in (*shared, *own)]
@@ -222,8 +226,8 @@ def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[s
     return _Matrix(pointers, indices, kernels.readable(np.ascontiguousarray(values)), width, strides, rows, columns)
 
 
-# The columns that a row has met are bits of words, and the words that are not 0 are bits of `tops`, so that columns are
-# read in ascending order. `touched`: the numbers of tops that are not 0.
+# A bitmap of two levels gives the columns of a row in ascending order. A bit of `words` is a column that has an entry;
+# a bit of `tops` is a word that is not 0. `touched`: the numbers of the items of `tops` that are not 0.
 _ARGUMENTS = (
     "pointers", "indices", "items", "strides", "numbered",
     "words", "tops", "touched", "sums", "columns", "out", "counts", "places", "ends",
@@ -272,7 +276,7 @@ if to > ends[0]:
 
 
 def _leaf(first: Sequence[int], shared: Sequence[int], work: str, *, numbered: bool, counts: bool) -> Leaf:
-    """The text for each entry of the walked operand. counts: count products and rows, as bounds."""
+    """The leaf for the entries of the walked operand. counts: it only counts products and rows, as upper bounds."""
     number = " + ".join(f"c{k} * strides[{i}]" for i, k in enumerate(shared)) or "u8(0)"
     lines = [f"row = {number}"]
     each = "ends[0] += u8(pointers[row + u8(1)]) - u8(pointers[row])" if counts else _ADD.format(work=work).strip()
@@ -287,14 +291,14 @@ def _leaf(first: Sequence[int], shared: Sequence[int], work: str, *, numbered: b
 
 
 def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Matrix, work: np.dtype[Any]) -> _Rows:
-    """The rows of the product, by the entries of the walked operand. first: its dimensions that distinguish rows."""
+    """The rows of a product. first, shared: the dimensions of `rows` for a row of the result, and of the matrix."""
     walk, numbered = walk_of(rows), matrix.rows is not None
     tree = walk.tree
     stored, entries = arguments(tree)
     leaves = (_leaf(first, shared, work.name, numbered=numbered, counts=counts) for counts in (True, False))
     count, add = (compiled(tree.levels, walk.seen, leaf, tree.iso, False) for leaf in leaves)
     workers = parallel.get_threads() if first else 1
-    parts = max(1, min(_EACH * workers, entries // _GRAIN)) if workers > 1 else 1
+    parts = max(1, min(_PARTS_PER_THREAD * workers, entries // _MIN_PART_ENTRIES)) if workers > 1 else 1
     cuts = cuts_of(count, stored[:-1], parts) if entries else []
     dtype = index_dtype((*rows.shape, matrix.width), 0)
     known = np.empty(0, np.uint64) if matrix.rows is None else matrix.rows.astype(np.uint64)

@@ -1,8 +1,8 @@
-"""The levels of one of two operands, as the pieces of text that a walk over both is made of.
+"""Source text for the levels of one operand, from which a walk over two operands is composed.
 
 The text of `Level.loop` is a generator with one `yield`. A cursor is that generator as a state machine: `enter` runs it
-to its first yield, and `advance` runs it from there to the next. A loop over all coordinates is random access: `locate`
-runs its body for one coordinate. `walk` is the loop as it stands.
+to its first yield, and `advance` runs it from one yield to the next. A level whose loop runs over all coordinates has
+random access: `locate` runs the body for one coordinate. `walk` is the unchanged loop.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Lines = list[str]
 
 @functools.lru_cache(256)
 def is_walked(level: Level, root: bool) -> bool:
-    """Whether the loop of a level can be made a cursor: it yields at one place, and jumps nowhere else."""
+    """Return True if the loop of a level can become a cursor: it has one yield, and no other jumps around it."""
     if level.rank != 1 or not level.ordered or (text := level.loop(root)) is None:
         return False
     nodes = list(ast.walk(ast.parse(text)))
@@ -45,9 +45,10 @@ def indented(lines: Sequence[str]) -> Lines:
 
 
 class Operand:
-    """The levels of an operand. Each of its names begins with its letter. Precondition: levels of rank 1 with a loop.
+    """The levels of an operand. All its names begin with its letter. Precondition: levels of rank 1 with a loop.
 
-    names: of its arrays, in the order of the arguments of a nest, and sizes: of the numbers before them.
+    names: the names of its arrays, in the order of the arguments of a nest. sizes: the names of the numbers before
+    them. fill, value: expressions for the fill value and the current value.
     """
 
     def __init__(self, levels: Sequence[Level], letter: str, iso: bool) -> None:
@@ -61,31 +62,31 @@ class Operand:
         self.value = f"{letter}_values[{0 if iso else f'{letter}_q{len(chain) - 1}'}]"
 
     def found(self, d: int) -> str:
-        """Whether the cursor of a level is at an item, or a look-up has found one."""
+        """The variable that is True if the cursor of level d is at an item, or if a look-up found one."""
         return f"{self._letter}_found{d}"
 
     def at(self, d: int) -> str:
-        """The coordinate of the item."""
+        """The variable of the coordinate of the item."""
         return f"{self._letter}_x{d}"
 
     def size(self, d: int) -> str:
         return f"{self._letter}_size{d}"
 
     def has_access(self, d: int) -> bool:
-        """Whether the level has random access."""
+        """Return True if the level has random access."""
         return self._body(d) is not None
 
     def is_full(self, d: int) -> bool:
-        """Whether the level has every coordinate."""
+        """Return True if every fiber of the level has every coordinate."""
         body = self._body(d)
         return body is not None and yields(body[-1])
 
     def has_cells(self, d: int) -> bool:
-        """Whether a look-up gives a position also where the level has no item."""
+        """Return True if a look-up sets a position even if the level has no item at the coordinate."""
         return self.is_full(d) or (self._levels[d].gaps and self.has_access(d))
 
     def locate(self, d: int) -> Lines:
-        """Look up the coordinate of the level."""
+        """The lines that look up a coordinate in the level."""
         body = self._body(d)
         assert body is not None
         return [f"{self.found(d)} = False", *self._run(body, d, resumed=False)]
@@ -97,7 +98,7 @@ class Operand:
         return [f"{self.found(d)} = False", *self._run(self._texts[d], d, resumed=True)]
 
     def walk(self, d: int, inside: Sequence[str]) -> Lines:
-        """The loop of the level with lines in the place of its yield."""
+        """The loop of the level with the lines `inside` in place of its yield."""
         lines = []
         for line in _lines(self._texts[d]):
             margin = line[: len(line) - len(line.lstrip())]
@@ -105,7 +106,7 @@ class Operand:
         return lines
 
     def _body(self, d: int) -> list[ast.stmt] | None:
-        """The body of the loop over all coordinates of a level, if the level is nothing else."""
+        """The body of a level's loop over all coordinates; None if the level has another loop or more statements."""
         loop, *more = self._texts[d]
         if more or not isinstance(loop, ast.For) or ast.unparse(loop.target) != self.at(d):
             return None
@@ -114,7 +115,7 @@ class Operand:
         return loop.body if plain and not inner else None
 
     def _run(self, block: Sequence[ast.stmt], d: int, *, resumed: bool) -> Lines:
-        """Statements of a level until their next yield. resumed: go on from the last one."""
+        """The lines that run statements to their next yield. resumed: continue after the previous yield."""
         found = self.found(d)
         k = next(k for k, statement in enumerate(block) if any(map(yields, ast.walk(statement))))
         node, out = block[k], [] if resumed else _lines(block[:k])
@@ -135,7 +136,7 @@ class Operand:
 
 
 def _as_while(loop: ast.For | ast.While) -> tuple[Lines, str, Lines]:
-    """What stands before a loop that counts by hand, its condition, and how it counts."""
+    """A loop as a while loop: the lines before it, its condition, and the lines that increment its counter."""
     if isinstance(loop, ast.While):
         return [], ast.unparse(loop.test), []
     assert isinstance(loop.iter, ast.Call)
@@ -150,7 +151,7 @@ def _lines(statements: Sequence[ast.stmt]) -> Lines:
 
 
 def _prefixed(statements: list[ast.stmt], letter: str) -> list[ast.stmt]:
-    """Statements whose names begin with a letter of their own."""
+    """Statements whose names begin with the letter of an operand."""
 
     class Prefix(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> ast.Name:

@@ -1,7 +1,7 @@
-"""Two trees walked together: the lattice of TACO for two operands, with a result of sparse levels.
+"""A walk over two trees together: TACO's merge lattice for two operands, with a result of sparse levels.
 
-At each level there are three cases: both operands have the coordinate; only the first; only the second. An intersection
-has the first case alone. CSR and CSR, whose rows are both full, give for their product
+Each level has three cases: both operands have the coordinate, only the first, or only the second. An intersection has
+only the first case. The product of two CSR matrices, whose rows are both full, is
 
     for a_x0 in range(a_size0):
         a_q0 = …
@@ -13,7 +13,7 @@ has the first case alone. CSR and CSR, whose rows are both full, give for their 
             else: advance b
         op1[a_x0 + 1] = n1
 
-The result is a tree `dense, sparse …` where its first coordinates are full, else `sparse, sparse …`.
+The result is a tree `dense, sparse …` if it has every first coordinate, else `sparse, sparse …`.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from .cursors import Lines, Operand, indented
 from .store import function_of
 from .walk import arguments
 
-# Operations that are part of the text. Others get the values of both operands as arrays.
+# Operations that the generated text computes. Others are applied afterwards to arrays of the values.
 INLINE = {
     "add": "{} + {}", "subtract": "{} - {}", "multiply": "{} * {}",
     "maximum": "np.maximum({}, {})", "minimum": "np.minimum({}, {})",
@@ -40,7 +40,7 @@ INLINE = {
 
 
 class _Merge(NamedTuple):
-    """A walk. outs: the names of the arrays that it fills. dense: the first level of the result is dense."""
+    """A walk over two trees. outs: the arrays that it fills. dense: the first level of the result is dense."""
 
     text: str
     helpers: tuple[tuple[str, Callable[..., Any]], ...]
@@ -51,11 +51,11 @@ class _Merge(NamedTuple):
 def merged(
     a: Tree, b: Tree, name: str, union: bool, fills: tuple[Array, Array], *, compiled: bool = True
 ) -> tuple[Tree, Array | None]:
-    """Walk two trees of the same dimensions, and return a tree of the cells that both have, or either has.
+    """Walk two trees of the same dimensions, and return the tree of the cells of both (`union`: of either).
 
-    name: of an operation of INLINE, whose results are the values. Else the values are those of the first operand, and
-    those of the second are returned too. fills: the values of cells that one of them does not have. compiled: False
-    runs the text as plain Python. Precondition for INLINE: all values have one numeric type.
+    name: an operation of INLINE, whose results are the values. For another name, the values are those of the first
+    operand, and those of the second are also returned. fills: the values of cells that an operand does not have.
+    compiled: False runs the text as plain Python. Precondition for INLINE: all values have the same numeric type.
     """
     inline = INLINE.get(name, "")
     made = _merge(a.levels, b.levels, a.iso, b.iso, union, inline)
@@ -70,32 +70,32 @@ def merged(
     first = dims[0] if made.dense else most
     outs: dict[str, Array] = {}
     for out in made.outs:
-        if out.startswith("op"):  # pointers, of which the first is 0
+        if out.startswith("op"):  # the first pointer stays 0
             outs[out] = np.zeros((first if out == "op1" else most) + 1, dtype)
         else:
             outs[out] = np.empty(most + 1, {"va": mine[-1].dtype, "vb": theirs[-1].dtype}.get(out, dtype))
     walk = function_of("merged", made.text, made.helpers, compiled)
     ends = [int(n) for n in walk(numbers, others, *mine, *theirs, *outs.values(), fill, other_fill)]
-    made_of: dict[str, Array] = {}
+    arrays_made: dict[str, Array] = {}
     for d in range(len(dims)):
         if d:
             parents = dims[0] if d == 1 and made.dense else ends[d - 1]
-            made_of[f"pointers_to_{d}"] = _cut(outs[f"op{d}"], parents + 1)
+            arrays_made[f"pointers_to_{d}"] = _cut(outs[f"op{d}"], parents + 1)
         if f"oi{d}" in outs:
-            made_of[f"indices_{d}"] = _cut(outs[f"oi{d}"], ends[d])
+            arrays_made[f"indices_{d}"] = _cut(outs[f"oi{d}"], ends[d])
     levels: list[Level] = [Dense(1) if made.dense else Sparse(1), *[Sparse(1)] * (len(dims) - 1)]
     values, *more = [_cut(outs[x], ends[-1]).view(tree.values.dtype) for x, tree in (("va", a), ("vb", b)) if x in outs]
-    return Tree(tuple(levels), dims, made_of, values), more[0] if more else None
+    return Tree(tuple(levels), dims, arrays_made, values), more[0] if more else None
 
 
 def _plain(values: Array, inline: str) -> Array:
-    """Values as kernels take them: as words, where they are copied only."""
+    """Values as arguments of the walk: viewed as unsigned integers if they are only copied."""
     size = values.dtype.itemsize
     return values if inline or size > 8 or values.dtype.kind == "b" else values.view(f"u{size}")
 
 
 def _cut(array: Array, length: int) -> Array:
-    """The first items, in memory of their own where most of it would be left over."""
+    """The first items; a copy if less than half of the array is used."""
     return array[:length].copy() if 2 * length < len(array) else array[:length]
 
 
@@ -109,7 +109,7 @@ def _merge(
 
 
 class _Text:
-    """The text of a walk over two operands of n levels."""
+    """Generates the text of a walk over two operands of n levels. Methods return the lines for level d and below."""
 
     def __init__(self, a: Operand, b: Operand, n: int, union: bool, inline: str) -> None:
         self.a, self.b, self.n, self.union, self.inline = a, b, n, union, inline
@@ -117,7 +117,7 @@ class _Text:
         self.dense = n > 1 and (any(full) if union else all(full))
 
     def whole(self) -> tuple[str, tuple[str, ...], bool]:
-        """The text, the names of the results, and whether the first level of the result is dense."""
+        """The text, the names of the results, and True if the first level of the result is dense."""
         a, b, n = self.a, self.b, self.n
         outs = [f"op{d}" for d in range(1, n)] + [f"oi{d}" for d in range(n) if d or not self.dense]
         outs += ["va"] if self.inline else ["va", "vb"]
@@ -128,7 +128,7 @@ class _Text:
         return "\n".join([f"def merged({', '.join(arguments)}):", *indented(lines)]) + "\n", tuple(outs), self.dense
 
     def put(self, d: int, x: str, body: Lines) -> Lines:
-        """Append a coordinate of the result where anything is below it."""
+        """Append coordinate x to the result if `body` adds anything below it."""
         if d == self.n - 1:
             return [*body, f"oi{d}[n{d}] = {x}", f"n{d} += u8(1)"]
         if d == 0 and self.dense:
@@ -142,13 +142,13 @@ class _Text:
         return [f"va{at} = {self.inline.format(a, b)}"] if self.inline else [f"va{at} = {a}", f"vb{at} = {b}"]
 
     def only(self, side: Operand, d: int) -> Lines:
-        """What is below a coordinate that the other operand does not have."""
+        """Levels from d on, below a coordinate that only one operand has."""
         if d == self.n:
             return self.values(*((side.value, self.b.fill) if side is self.a else (self.a.fill, side.value)))
         return side.walk(d, self.put(d, side.at(d), self.only(side, d + 1)))
 
     def both(self, d: int) -> Lines:
-        """What is below a coordinate that both have: levels from d on."""
+        """Levels from d on, below a coordinate that both operands have."""
         a, b = self.a, self.b
         if d == self.n:
             return self.values(a.value, b.value)
@@ -160,18 +160,18 @@ class _Text:
         return self._counted(d, access) if any(access) else self._joined(d)
 
     def _looked_up(self, d: int, walked: Operand, other: Operand) -> Lines:
-        """An intersection: the coordinates of one are looked up in the other."""
+        """An intersection: each coordinate of one operand is looked up in the other."""
         here = self.put(d, walked.at(d), self.both(d + 1))
         here = here if other.is_full(d) else [f"if {other.found(d)}:", *indented(here)]
         return walked.walk(d, [f"{other.at(d)} = {walked.at(d)}", *other.locate(d), *here])
 
     def _selected(self, d: int) -> Lines:
-        """The last level of cells: the coordinates of a fiber without a branch, then its values."""
+        """A last level with cells: first list the coordinates of a fiber without a branch, then its values."""
         x, n, sides = f"x{d}", f"n{d}", (self.a, self.b)
         there = f" {'or' if self.union else 'and'} ".join(side.found(d) for side in sides)
         look_up = [line for side in sides for line in (f"{side.at(d)} = {x}", *side.locate(d))]
         load: Lines = []
-        for name, side in zip(("a", "b"), sides, strict=True):  # a load in a branch would be slower
+        for name, side in zip(("a", "b"), sides, strict=True):  # loading in a branch is slower
             load += [f"{name}_value = {side.value}"]
             load += [f"{name}_value = {name}_value if {side.found(d)} else {side.fill}"] if self.union else []
         return [
@@ -185,7 +185,7 @@ class _Text:
         ]
 
     def _counted(self, d: int, access: tuple[bool, bool]) -> Lines:
-        """All coordinates are looked up in the operands with random access; a cursor of another goes along."""
+        """A loop over all coordinates, with a look-up in operands with random access and a cursor over another."""
         x, sides = f"x{d}", [("a", self.a, access[0]), ("b", self.b, access[1])]
         lines: Lines = [line for _, side, free in sides if not free for line in side.enter(d)]
         inside: Lines = []
@@ -201,7 +201,7 @@ class _Text:
         return [*lines, f"for {x} in range({self.a.size(d)}):", *indented(inside)]
 
     def _joined(self, d: int) -> Lines:
-        """Two cursors in ascending order."""
+        """Two cursors that advance together in ascending order."""
         a, b = self.a, self.b
         here = self.put(d, a.at(d), self.both(d + 1))
         inside = [f"if {a.at(d)} == {b.at(d)}:", *indented([*here, *a.advance(d), *b.advance(d)])]

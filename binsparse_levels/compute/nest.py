@@ -1,7 +1,7 @@
-"""One loop nest for each chain of levels, made of the statements in which each kind says how it lists a fiber.
+"""A loop nest for each chain of levels, composed from the statements with which each kind lists a fiber.
 
-The text of a nest is made of `Level.loop` of registered classes and of names and letters that this package chooses.
-Nothing of a file's content becomes text. CSR and a leaf that adds up rows give
+The text of a nest consists of `Level.loop` of registered classes and of names that this package chooses. No content of
+a file becomes text. The nest of CSR and a leaf that sums rows is
 
     for x0 in range(begin, end):
         c0 = x0
@@ -15,8 +15,8 @@ Nothing of a file's content becomes text. CSR and a leaf that adds up rows give
             total += value
         out[c0] = total
 
-Index maps, padding and views are statements in between; see `seeing`. All integers are unsigned with 64 bits: a signed
-index costs a test at every access. Only the outermost loop is cut into parts, so that threads share it.
+Index maps, padding and views add statements in between; see `seeing`. All integers are unsigned with 64 bits, because
+a signed index costs a test at every access. Only the outermost loop is cut into parts for threads.
 """
 
 from __future__ import annotations
@@ -35,9 +35,9 @@ from ..levels.positions import Array
 
 
 class Wrap(NamedTuple):
-    """Statements around all that follows once the first `known` coordinates of the tree are known.
+    """Statements around the rest of a nest, inserted once the first `known` coordinates of the tree are known.
 
-    text: its `yield` stands for what follows.
+    text: the statements, with a `yield` in place of the rest.
     """
 
     known: int
@@ -45,12 +45,12 @@ class Wrap(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """How a nest sees the coordinates `x0`, `x1` … of a tree as those of a tensor, `c0`, `c1` …
+    """The mapping of the coordinates `x0`, `x1` … of a tree to those of a tensor, `c0`, `c1` …
 
-    wraps: they assign the coordinates of the tensor, and leave out what is not in it. known: for each dimension of the
-    tensor, how many coordinates of the tree tell its own. first: the dimensions of the tensor that tell the first
-    coordinate of the tree; None where they do not. names: the arguments of the wraps. fixed: dimensions of the tree and
-    their sizes, which the text may name.
+    wraps: statements that assign the coordinates of the tensor, and skip entries outside it. known: for each dimension
+    of the tensor, the number of leading coordinates of the tree that determine its coordinate. first: the dimensions of
+    the tensor that determine the first coordinate of the tree; None if none do. names: the arguments of the wraps.
+    fixed: dimensions of the tree with a size that is a constant in the text.
     """
 
     wraps: tuple[Wrap, ...]
@@ -61,19 +61,19 @@ class Seen(NamedTuple):
 
     @property
     def as_stored(self) -> dict[str, str] | None:
-        """The coordinate of the tree that each of the tensor is, if nothing else is done to see them."""
+        """The coordinate of the tree that equals each coordinate of the tensor; None if wraps do anything else."""
         text = "\n\n".join(wrap.text for wrap in self.wraps)
         same = dict(re.findall(r"^(c\d+) = (x\d+)\nyield$", text, re.MULTILINE))
         return same if len(same) == len(self.wraps) else None
 
 
 class Leaf(NamedTuple):
-    """What a nest does with each entry.
+    """The innermost statements of a nest, which run for each entry.
 
-    names: its arguments. entry: statements that know `c0`, `c1` … (the coordinates in the tensor), `value`, the names,
-    and `q` (the position of the value). kept: the dimensions that tell where the statements write. around: statements
-    with a `yield` for all entries whose coordinates in these dimensions follow each other. totals: the variables of
-    `around`, where the statements change nothing else.
+    names: its arguments. entry: statements that use `c0`, `c1` … (the coordinates in the tensor), `value`, `q` (the
+    position of the value) and the names. kept: the dimensions that determine where the statements write. around:
+    statements with a `yield` in place of consecutive entries with the same coordinates in these dimensions. totals: the
+    variables of `around`, if the statements change nothing else.
     """
 
     names: tuple[str, ...]
@@ -84,23 +84,23 @@ class Leaf(NamedTuple):
 
     @property
     def asked(self) -> frozenset[int]:
-        """The dimensions whose coordinates it names."""
+        """The dimensions whose coordinates the statements use."""
         return frozenset(map(int, re.findall(r"\bc(\d+)\b", f"{self.entry}\n{self.around}")))
 
 
 @functools.lru_cache(1024)
 def is_told(levels: tuple[Level, ...]) -> bool:
-    """Whether every level says how it lists a fiber."""
+    """Return True if every level has a loop."""
     return all(place.level.loop(not place.depth) is not None for place in places(levels, [1] * _rank(levels)))
 
 
 def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str:
-    """Python functions over a tree of these levels: `nest`, `extent` and, where it is needed, `first`.
+    """The text of Python functions over a tree of these levels: `nest`, `extent` and, if needed, `first`.
 
     nest(begin, end, numbers, arrays…, values, names…) runs the leaf on a part of the outermost loop. extent(numbers,
     arrays…) returns both ends of that loop. first(at, numbers, arrays…) returns the first coordinate of an iteration,
-    where several have the same. numbers: the sizes of the dimensions, and the number of child positions of each level.
-    names: those of `seen`, then those of the leaf.
+    if several iterations can have the same. numbers: the sizes of the dimensions, then the number of child positions of
+    each level. names: those of `seen`, then those of the leaf.
     """
     chain = places(levels, [1] * _rank(levels))
     last = f"q{len(chain) - 1}" if chain else "0"
@@ -117,7 +117,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str
 
     body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
 
-    nested: list[list[ast.stmt]] = []  # from the outside in, each with a yield for the next
+    nested: list[list[ast.stmt]] = []  # from outermost to innermost, each with a yield for the next
     for piece in [_Piece([_YIELD], 0), *loops]:
         nested.append(piece.text)
         while left and left[0].known <= piece.known:
@@ -127,8 +127,8 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str
 
     names = [f"{role}_{d}" for d, place in enumerate(chain) for role in place.arrays]
     sizes = [f"size{k}" for k in range(_rank(levels))] + [f"n{d}" for d in range(len(chain))]
-    told = {f"size{k}": f"u8({size})" for k, size in seen.fixed}
-    taken = "\n".join(f"    {name} = {told.get(name, f'numbers[{k}]')}" for k, name in enumerate(sizes))
+    constants = {f"size{k}": f"u8({size})" for k, size in seen.fixed}
+    taken = "\n".join(f"    {name} = {constants.get(name, f'numbers[{k}]')}" for k, name in enumerate(sizes))
     stored = "".join(f", {name}" for name in names)
     more = "".join(f", {name}" for name in (*seen.names, *leaf.names))
     nest = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
@@ -138,7 +138,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str
     ]
     if first is not None:
         texts.append(f"def first(at, numbers{stored}):\n{taken}\n    return {first}")
-    # Machine code on disk belongs to the text, so the text tells helpers apart.
+    # The text identifies machine code on disk, so it includes the checksums of helpers.
     remarks = (f"# {name}: {checksum(x)}\n" for name, x in helpers_of(levels).items())
     return "\n\n\n".join(texts) + "\n" + "".join(remarks)
 
@@ -149,29 +149,29 @@ def helpers_of(levels: Sequence[Level]) -> dict[str, Callable[..., Any]]:
 
 
 def loop_problems(level: Level, root: bool) -> Iterator[Problem]:
-    """What a loop does that it may not, and what it leaves out. Precondition: the level has a loop."""
+    """Yield every fault of the loop and the helpers of a level. Precondition: the level has a loop."""
     text, roles, helpers = str(level.loop(root)), level.arrays(0 if root else 1, root), level.helpers()
     try:
         nodes = list(ast.walk(ast.parse(text)))
     except SyntaxError as error:
-        yield Problem("loop", f"is no Python: {error}; correct the text")
+        yield Problem("loop", f"is not valid Python: {error}; correct the text")
         return
     used = {x.id for x in nodes if isinstance(x, ast.Name)}
     made = {x.id for x in nodes if isinstance(x, ast.Name) and type(x.ctx) is ast.Store}
     known = {"p", "n", "children", "range", *roles, *(f"size{k}" for k in range(level.rank)), *helpers, *made}
     for name in sorted(used - known):
-        yield Problem("loop", f"uses {name!r}, which it does not know; let helpers() name a function of numba for it")
+        yield Problem("loop", f"uses {name!r}, which is not defined; set it, or add a numba function to helpers()")
     for name in sorted({"q", *(f"i{k}" for k in range(level.rank))} - made):
         yield Problem("loop", f"never sets {name}; set it before each yield")
     if not any(isinstance(x, ast.Expr) and isinstance(x.value, ast.Yield) for x in nodes):
-        yield Problem("loop", "has no line that says yield; write one where the next level goes")
+        yield Problem("loop", "has no yield statement; write one in place of the next level")
     for name, function in helpers.items():
         if not jit.is_compiled(function):  # type: ignore[no-untyped-call]
-            yield Problem("helpers", f"{name!r} is not compiled; decorate it by numba.njit")
+            yield Problem("helpers", f"{name!r} is not compiled; decorate it with numba.njit")
 
 
 def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p: int, **more: Any) -> Iterator[Any]:
-    """The coordinates and the child of each item that `loop` lists for a fiber, as plain Python runs the text.
+    """The coordinates and the child of each item that `loop` lists for a fiber, run as plain Python.
 
     more: `root`, and the numbers `n` and `children`.
 
@@ -182,7 +182,7 @@ def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p
     """
     text = level.loop(more.pop("root"))
     if text is None:
-        raise FormatError(Problem("loop", f"the kind {level.kind} has none; write it, or leave this law out"))
+        raise FormatError(Problem("loop", f"the kind {level.kind} has no loop; write one, or leave out this law"))
     coords = "".join(f"i{k}, " for k in range(level.rank))
     space: dict[str, Any] = {}
     helpers = {name: getattr(x, "py_func", x) for name, x in level.helpers().items()}
@@ -202,7 +202,7 @@ def _indented(text: str) -> str:
 
 
 class _Piece(NamedTuple):
-    """Loops with a yield, behind which so many coordinates are known."""
+    """Statements with a yield. known: the number of coordinates that are known at the yield."""
 
     text: list[ast.stmt]
     known: int
@@ -212,7 +212,7 @@ _YIELD = ast.Expr(ast.Yield())
 
 
 def _pieces(place: Place, d: int) -> Iterator[_Piece]:
-    """The statements of level d, cut behind the heads of loops that count its coordinates."""
+    """The statements of level d, cut after the head of each loop whose counter is a coordinate."""
     text, known = renamed(place, d), place.depth
     while True:
         loop = next((x for x in text if isinstance(x, ast.For) and _counts(x, f"x{known}")), None)
@@ -232,7 +232,7 @@ def yields(node: ast.AST) -> bool:
 
 
 def _filled(text: list[ast.stmt], inside: list[ast.stmt]) -> list[ast.stmt]:
-    """Statements with others in place of the yield."""
+    """Statements with the statements `inside` in place of their yield."""
 
     class Fill(ast.NodeTransformer):
         def visit_Expr(self, node: ast.Expr) -> Any:
@@ -243,7 +243,7 @@ def _filled(text: list[ast.stmt], inside: list[ast.stmt]) -> list[ast.stmt]:
 
 
 def renamed(place: Place, d: int) -> list[ast.stmt]:
-    """The statements of level d, with names that no other level has."""
+    """The statements of level d, with names that differ from those of other levels. Raises FormatError."""
 
     class Rename(ast.NodeTransformer):
         def visit_Name(self, node: ast.Name) -> Any:
@@ -283,16 +283,17 @@ def _unsigned(node: ast.AST) -> ast.Call:
 
 
 def _counts(loop: ast.For, name: str) -> bool:
-    """Whether it is the loop over a name."""
+    """Return True if the counter of the loop has this name."""
     return isinstance(loop.target, ast.Name) and loop.target.id == name
 
 
 def _is_cut(loop: ast.For, level: Level) -> bool:
-    """Whether the outermost loop can be cut between different first coordinates.
+    """Return True if the outermost loop can be cut between different first coordinates.
 
-    A level of rank 1 lists none twice. A level of a higher rank counts the first coordinate, or says it in order.
+    A level of rank 1 lists no coordinate twice. A level of a higher rank must count the first coordinate, or assign it
+    in ascending order.
     """
-    if len(loop.iter.args) > 2:  # type: ignore[attr-defined]  # parts of a range with a step begin anywhere
+    if len(loop.iter.args) > 2:  # type: ignore[attr-defined]  # a part of a stepped range may begin between items
         return False
     if level.rank < 2 or _counts(loop, "x0"):
         return True
@@ -300,10 +301,10 @@ def _is_cut(loop: ast.For, level: Level) -> bool:
 
 
 def _first_coordinate(loop: ast.For) -> str | None:
-    """The first coordinate of an iteration `at` of the outermost loop, where the loop assigns it from its counter."""
+    """The first coordinate of iteration `at` of the outermost loop; None if it does not follow from the counter."""
     counter = ast.unparse(loop.target)
-    told = [x.value for x in loop.body if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "x0"]
+    assigned = [x.value for x in loop.body if isinstance(x, ast.Assign) and ast.unparse(x.targets[0]) == "x0"]
     made = {x.id for node in loop.body for x in ast.walk(node) if isinstance(x, ast.Name) and type(x.ctx) is ast.Store}
-    if not told or made & {x.id for x in ast.walk(told[0]) if isinstance(x, ast.Name)} or counter == "x0":
+    if not assigned or made & {x.id for x in ast.walk(assigned[0]) if isinstance(x, ast.Name)} or counter == "x0":
         return None
-    return re.sub(rf"\b{counter}\b", "u8(at)", ast.unparse(told[0]))
+    return re.sub(rf"\b{counter}\b", "u8(at)", ast.unparse(assigned[0]))

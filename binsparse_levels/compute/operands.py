@@ -1,4 +1,4 @@
-"""What two stored operands have in common: levels that are walked together, and their metadata."""
+"""Preparation of two stored operands: levels for a common walk, parts of large files, and shared metadata."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from ..tensors.labels import Column, Labels
 from ..tensors.tensor import Tensor
 from .cursors import is_walked
 
-_LOADED = 3  # times the bytes of a tensor: it is read, checked, and converted
+_COPIES = 3  # copies of a tensor in memory while it is read, checked and converted
 
 
 def plain(tensor: Tensor, order: Sequence[int] | None = None) -> Tensor:
-    """The same entries in memory, without a map and a structure, in levels of one dimension that cursors walk.
+    """The same entries in memory, without a map or a structure, in levels of rank 1 that cursors walk.
 
-    order: of the stored dimensions; by default as they are. A tensor that has all this is not copied.
+    order: the order of the stored dimensions; by default unchanged. A tensor in this form is not copied.
     """
     whole = expanded(tensor.load())
     if whole.map is None and (order is None or tuple(order) == whole.format.order):
@@ -37,7 +37,7 @@ def plain(tensor: Tensor, order: Sequence[int] | None = None) -> Tensor:
 
 
 def aligned(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
-    """Both as `plain`, stored in one order: the one with fewer values takes the order of the other."""
+    """Both as `plain`, stored in the same order: the tensor with fewer values takes the order of the other."""
     a, b = plain(a), plain(b)
     if a.format.order == b.format.order:
         return a, b
@@ -47,17 +47,17 @@ def aligned(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def is_large(tensor: Tensor, memory: int) -> bool:
-    """Whether a tensor in a file is read part by part."""
-    return tensor._source.lazy and _LOADED * tensor.nbytes > memory
+    """Return True if the tensor is in a file and is read in parts."""
+    return tensor._source.lazy and _COPIES * tensor.nbytes > memory
 
 
 def parts_of(tensor: Tensor, k: int, memory: int) -> Iterator[tuple[range, Tensor]]:
     """Parts of a tensor in a file along dimension k, each in memory."""
-    return tensor.slabs(k, max_bytes=max(memory // (2 * _LOADED), 1))
+    return tensor.slabs(k, max_bytes=max(memory // (2 * _COPIES), 1))
 
 
 def in_parts(tensor: Tensor, k: int, at: int, memory: int, call: Callable[[range, Tensor], Tensor]) -> Tensor:
-    """The results of parts of a tensor along dimension k, put together along dimension `at` of theirs."""
+    """The results for the parts of a tensor along dimension k, concatenated along their dimension `at`."""
     coords: list[Sequence[Array]] = []
     values: list[Array] = []
     size = 0
@@ -69,26 +69,26 @@ def in_parts(tensor: Tensor, k: int, at: int, memory: int, call: Callable[[range
         size += made.shape[at]
     shape = [size if d == at else n for d, n in enumerate(made.shape)]
     whole = [np.concatenate(x) for x in zip(*coords, strict=True)]
-    held = packed(made.format, shape, whole, np.concatenate(values), False, made._pad(), tensor.limits)
-    return Tensor._of(held, Metadata(made.fill_value))
+    backing = packed(made.format, shape, whole, np.concatenate(values), False, made._pad(), tensor.limits)
+    return Tensor._of(backing, Metadata(made.fill_value))
 
 
 def of_tree(tree: Tree, order: Sequence[int], metadata: Metadata, like: Sequence[Tensor]) -> Tensor:
     """The tensor of a tree whose dimensions are in this order.
 
-    like: the operands. If they have one format, of dense and sparse levels without a map, so has the result.
+    like: the operands. The result has their format if it is the same, of specified levels without a map.
     """
     format = in_order(tree.levels, tuple(order))
     made = Tensor._of(TreeBacking(format, tree, like[0].limits), metadata)
     formats: set[Format | None] = {None if x.map is not None else x.format for x in like}
-    wanted = formats.pop()
-    if formats or wanted is None or not all(level.specified for level in wanted.levels):
+    shared = formats.pop()
+    if formats or shared is None or not all(level.specified for level in shared.levels):
         return made
-    return made.convert(wanted)
+    return made.convert(shared)
 
 
 def shared_metadata(a: Tensor, b: Tensor, fill: Any) -> Metadata:
-    """The labels of both, and the attributes that agree. Raises LabelError."""
+    """The labels of both tensors, and the attributes that are equal in both. Raises LabelError."""
     return Metadata(
         fill,
         _agreed(a.attributes, b.attributes),
@@ -102,9 +102,10 @@ def _agreed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def shared_labels(operands: Sequence[tuple[Tensor, Sequence[int]]], ndim: int) -> Labels | None:
-    """The names and labels of a result of ndim dimensions; None where no operand has any.
+    """The names and labels of a result of ndim dimensions; None if no operand has any.
 
-    operands: with the dimension of the result that each of theirs is, or -1. Raises LabelError for labels that differ.
+    operands: tensors, with the dimension of the result for each of their dimensions, or -1 for a summed one. Raises
+    LabelError if labels differ.
     """
     names: list[str | None] = [None] * ndim
     columns: dict[int, Column] = {}
@@ -119,7 +120,7 @@ def shared_labels(operands: Sequence[tuple[Tensor, Sequence[int]]], ndim: int) -
             names[k] = name if names[k] in (None, name) else f"dim_{k}"
             column = labels.columns.get(name)
             if column is not None and not _same(columns.setdefault(k, column), column):
-                what = "the operands have different labels here; select the same ones, or remove them by with_labels"
+                what = "the operands have different labels here; select the same labels, or remove them by with_labels"
                 raise LabelError(Problem(name, what))
     if value is None:
         return None

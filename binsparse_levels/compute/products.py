@@ -31,7 +31,7 @@ _LETTERS = string.ascii_letters
 
 
 class _Spec(NamedTuple):
-    """The letters of each operand, which of them is the only stored tensor, and those of the result."""
+    """The letters of each operand and of the result. at: the index of the stored tensor among the operands."""
 
     operands: tuple[str, ...]
     at: int
@@ -55,38 +55,40 @@ def einsum(
     memory: int | None = None,
     limits: Limits | None = None,
 ) -> Any:
-    """The sum of products of stored tensors and dense arrays, as `numpy.einsum` writes it.
+    """Sum products of stored tensors and dense arrays, in the notation of `numpy.einsum`.
 
-    With one stored tensor, the result is a dense array. If it has all indices of the stored tensor and no others, it is
-    a Tensor around the same index arrays: row scaling, masks, sampled products (SDDMM). The entries of a tensor in a
-    file are read in blocks.
+    A tensor in a file is read in blocks. Several stored tensors are multiplied in pairs from the left, then by the
+    dense arrays. One tensor of a pair is walked in any format whose outer dimensions are those of the result; if
+    neither has such a format, the tensor with fewer values is converted. A tensor that does not fit the memory is read
+    in parts.
 
-    Several stored tensors are multiplied in pairs, from the left, and dense arrays come last. The result is a Tensor if
-    all its indices are of stored tensors. Of a pair, one tensor is walked in any format whose outer dimensions are
-    those of the result; otherwise the tensor with fewer values is converted. One that is in a file, and does not fit
-    the memory, is read part by part.
+    Cells that are not stored count as 0, even if another factor is infinite or NaN; numpy returns NaN there.
 
-    Cells that are not stored count as 0, also where they meet infinity or NaN, of which numpy makes NaN.
-
-    Sums of integers and booleans have 64 bits, those of floats at least the precision of float64. Results do not depend
-    on the number of threads.
+    Sums of integers and booleans have 64 bits. Sums of floats have at least the precision of float64. Results do not
+    depend on the number of threads.
 
     Parameters
     ----------
     spec : letters for the dimensions of each operand, and of the result after `->`.
-    operands : one Tensor or more, and arrays of numpy, in the order of `spec`.
-    dtype : of the result; by default the type of the sums, or numpy's where nothing is summed.
-    format : of a result that is a Tensor; by default dense and sparse levels, or that of the only stored tensor.
+    operands : one or more Tensors, and numpy arrays, in the order of `spec`.
+    dtype : type of the result; by default the type of the sums, or numpy's type if nothing is summed.
+    format : format of a Tensor result; by default dense and sparse levels, or the format of the only stored tensor.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
-    limits : `dense_bytes` is the most that the result takes; by default the limits of the tensor.
+    limits : `dense_bytes` bounds the size of the result; by default the limits of the tensor.
+
+    Returns
+    -------
+    Tensor for several stored tensors and no dense array, or a numpy scalar if the result has no dimensions. Otherwise,
+    a Tensor with the index arrays of the stored tensor if the result has exactly its indices (row scaling, masks,
+    sampled products), else a numpy.ndarray or scalar.
 
     Raises
     ------
-    FormatError : the specification cannot be read, or there is a fill value other than 0.
-    ArrayError : shapes or types do not fit.
-    LimitError : the result is larger than the limit, or than the memory.
-    OptionError : no operand is a Tensor, or the result is not one and has no format.
-    LabelError : the tensors have different labels of an index.
+    FormatError : the specification is invalid, or a fill value is not 0.
+    ArrayError : shapes or types do not match.
+    LimitError : the result exceeds `limits` or `memory`.
+    OptionError : no operand is a Tensor, or `format` is given for a result that is a dense array.
+    LabelError : the tensors have different labels for an index.
 
     >>> tensor = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
     >>> einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0])).tolist()
@@ -96,7 +98,7 @@ def einsum(
     """
     if not isinstance(spec, str):
         raise OptionError(
-            Problem("spec", f"expected a text, got {type(spec).__name__}; write letters such as 'ij,j->i'")
+            Problem("spec", f"expected a string, got {type(spec).__name__}; write letters such as 'ij,j->i'")
         )
     at = [k for k, operand in enumerate(operands) if isinstance(operand, Tensor)]
     if not at:
@@ -121,25 +123,25 @@ def product(tensor: Any, other: Any) -> Any:
     if not tensor.ndim:
         raise OptionError(Problem("operands", "a scalar has no dimension; call einsum for other products"))
     if tensor.ndim > len(_LETTERS):
-        what = f"has {tensor.ndim} dimensions, more than there are letters; use reduce or foreach"
+        what = f"has {tensor.ndim} dimensions, but einsum has {len(_LETTERS)} letters; use reduce or foreach"
         raise FormatError(Problem("operands[0]", what))
     if isinstance(other, Tensor) and 1 <= other.ndim <= 2 and tensor.ndim <= 2:
         parsed = _product_spec(tensor.ndim, other.ndim)
         return _of_several(parsed, (tensor, other), [0, 1], [], None, None, None)
     if isinstance(other, Tensor):
-        what = f"tensors of {tensor.ndim} and {other.ndim} dimensions are not multiplied by @; call einsum"
+        what = f"@ does not multiply tensors of {tensor.ndim} and {other.ndim} dimensions; call einsum"
         raise ArrayError(Problem("operands", what))
     dense = _checked_operand(other, 1)
     if dense.ndim not in (1, 2):
-        raise ArrayError(Problem("operands[1]", f"has {dense.ndim} dimensions, not 1 or 2; call einsum"))
+        raise ArrayError(Problem("operands[1]", f"expected 1 or 2 dimensions, got {dense.ndim}; call einsum"))
     product: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, None)
     return product
 
 
 def product_from_left(other: Any, tensor: Tensor) -> Array:
-    """`other @ tensor` of a matrix or a vector, as the product of the transposed."""
+    """`other @ tensor` for a matrix or a vector, computed as the product of the transposes."""
     if tensor.ndim not in (1, 2):
-        what = f"array @ tensor takes a matrix or a vector, got {tensor.ndim} dimensions; call einsum"
+        what = f"array @ tensor requires a matrix or a vector, got {tensor.ndim} dimensions; call einsum"
         raise OptionError(Problem("operands", what))
     made: Array = product(tensor.T, _checked_operand(other, 0).T).T
     return made
@@ -154,7 +156,7 @@ def _product_spec(ndim: int, dense: int) -> _Spec:
 def _einsum(
     parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits | None
 ) -> Any:
-    """`einsum`, of operands that are arrays."""
+    """`einsum` of one stored tensor and checked dense arrays."""
     plan, inputs = _prepared(parsed, tensor, dense, dtype)
     if plan.is_tensor:
         return _as_tensor(parsed, tensor, inputs, plan)
@@ -176,13 +178,13 @@ def planned(spec: str, tensor: Tensor, operands: Sequence[Any]) -> tuple[Plan, t
 def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], dtype: Any) -> tuple[Plan, tuple[Any, ...]]:
     stored = _checked_stored(tensor, "")
     operands = tuple([(x.shape, x.dtype) for x in dense])
-    asked = None if dtype is None else checked_result(dtype)
-    plan = _planned(parsed, tensor.shape, stored, operands, asked)
+    requested = None if dtype is None else checked_result(dtype)
+    plan = _planned(parsed, tensor.shape, stored, operands, requested)
     return plan, (*map(native, dense), *plan.lanes)
 
 
 def _checked_stored(tensor: Tensor, path: str) -> np.dtype[Any]:
-    """The type that the values are computed with."""
+    """The type for arithmetic with the values. Raises FormatError for a fill value that is not 0."""
     if tensor.fill_value is not None and tensor.fill_value != 0:
         what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
         raise FormatError(Problem(f"{path}fill_value", what))
@@ -198,7 +200,7 @@ def _of_several(
     memory: int | None,
     limits: Limits | None,
 ) -> Any:
-    """`einsum` of several stored tensors, at these places, and of arrays: in pairs until one tensor is left."""
+    """`einsum` of several stored tensors, at the indices `at`, and dense arrays: in pairs until one tensor is left."""
     arrays = iter(dense)
     whole: list[Any] = [x if k in at else next(arrays) for k, x in enumerate(operands)]
     for k in at:
@@ -231,10 +233,11 @@ def _of_several(
 
 
 class Plan(NamedTuple):
-    """A product of operands of some shapes and types.
+    """The plan of a product, for the shapes and types of its operands.
 
-    work, result: the types of the sums and of the result. shape, nbytes: of the result. is_tensor: the result has all
-    indices of the stored tensor, and no others. lanes: the sizes of the indices that the stored tensor lacks.
+    work, result: the types of the sums and of the result. shape: the shape of the result. nbytes: its size in the type
+    `work`. is_tensor: the result has exactly the indices of the stored tensor. lanes: the sizes of the indices that the
+    stored tensor does not have.
     """
 
     work: np.dtype[Any]
@@ -246,22 +249,22 @@ class Plan(NamedTuple):
     lanes: tuple[np.uint64, ...]
 
 
-@functools.lru_cache(1024)  # a small product would take twice as long
+@functools.lru_cache(1024)  # without the cache, a small product takes twice as long
 def _planned(
     parsed: _Spec,
     shape: tuple[int, ...],
     stored: np.dtype[Any],
     operands: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...],
-    asked: np.dtype[Any] | None,
+    requested: np.dtype[Any] | None,
 ) -> Plan:
     shapes = [x for x, _ in operands]
     sizes = _sizes(parsed.operands, [*shapes[: parsed.at], shape, *shapes[parsed.at :]])
     natural = np.result_type(stored, *(dtype for _, dtype in operands))
     work = sum_type(natural)
     sums = not set("".join(parsed.operands)) <= set(parsed.out)
-    result = asked if asked is not None else work if sums else natural
+    result = requested if requested is not None else work if sums else natural
     if work.kind == "c" != result.kind:
-        raise OptionError(Problem("dtype", f"the products are complex, and {result} is not; take a complex type"))
+        raise OptionError(Problem("dtype", f"the products are complex, but {result} is not; pass a complex type"))
     work = common_type(work, sum_type(result))
     is_tensor = sorted(parsed.out) == sorted(parsed.stored) and len(set(parsed.stored)) == len(parsed.stored)
     made = tuple([sizes[c] for c in parsed.out])
@@ -277,16 +280,16 @@ def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
 @functools.lru_cache(1024)
 def _parse(spec: str, operands: int, at: int) -> _Spec:
     if not re.fullmatch(r"[A-Za-z]*(,[A-Za-z]*)*->[A-Za-z]*", spec.replace(" ", "")):
-        raise FormatError(Problem("spec", f"{spec!r:.60} cannot be read; write letters such as 'ij,j->i'"))
+        raise FormatError(Problem("spec", f"{spec!r:.60} is not a specification; write letters such as 'ij,j->i'"))
     left, out = spec.replace(" ", "").split("->")
     parsed = _Spec(tuple(left.split(",")), at, out)
     if len(parsed.operands) != operands:
-        what = f"{spec!r:.60} has {len(parsed.operands)} operands, got {operands}; pass as many"
+        what = f"{spec!r:.60} has {len(parsed.operands)} operands, got {operands}; pass one for each"
         raise FormatError(Problem("spec", what))
     strange = sorted(set(out) - set("".join(parsed.operands)))
     if strange or len(set(out)) != len(out):
-        what = f"the index {strange[0]!r} has no size" if strange else "an index is there twice"
-        raise FormatError(Problem("spec", f"in the result of {spec!r:.60}, {what}; take indices of the operands, once"))
+        what = f"has {strange[0]!r}, which no operand has" if strange else "repeats an index"
+        raise FormatError(Problem("spec", f"the result of {spec!r:.60} {what}; name indices of operands, each once"))
     return parsed
 
 
@@ -294,7 +297,7 @@ def _checked_operand(operand: Any, k: int) -> Array:
     operand = with_memory(operand)
     if not isinstance(operand, DENSE):
         name = type(operand).__name__
-        what = f"expected a dense array of numpy, got {name}; convert it by numpy.asarray or its own toarray()"
+        what = f"expected a dense numpy array, got {name}; convert it by numpy.asarray or its toarray()"
         raise OptionError(Problem(f"operands[{k}]", what))
     array = checked_array(operand, f"operands[{k}]")
     array = array.astype(number_type(array.dtype, f"operands[{k}]"), copy=False)
@@ -306,24 +309,24 @@ def _sizes(operands: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[s
     sizes: dict[str, int] = {}
     for k, (letters, shape) in enumerate(zip(operands, shapes, strict=True)):
         if len(letters) != len(shape):
-            what = f"has {len(shape)} dimensions, and {letters!r} names {len(letters)}; name each once"
+            what = f"has {len(shape)} dimensions, but {letters!r} has {len(letters)} letters; write one for each"
             raise ArrayError(Problem(f"operands[{k}]", what))
         for letter, size in zip(letters, shape, strict=True):
             if sizes.setdefault(letter, size) != size:
-                what = f"the index {letter!r} has size {size} here and {sizes[letter]} before; give arrays that fit"
+                what = f"the index {letter!r} has size {size} here and {sizes[letter]} before; pass arrays that match"
                 raise ArrayError(Problem(f"operands[{k}]", what))
     return sizes
 
 
 def _lanes(parsed: _Spec) -> tuple[str, ...]:
-    """The indices that the stored tensor has not: those of the result first, in its order."""
+    """The indices that the stored tensor does not have: first those of the result, in its order."""
     dense = "".join(parsed.dense)
     order = [*parsed.out, *sorted(set(dense) - set(parsed.out))]
     return tuple(letter for letter in order if letter in dense and letter not in parsed.stored)
 
 
 def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
-    """The leaf of a product. at_positions: the result has an item for each value."""
+    """The leaf of a product. at_positions: the result has an item for each stored value."""
     stored, lanes = parsed.stored, _lanes(parsed)
     place = {letter: f"r{k}" for k, letter in enumerate(lanes)}
     place |= {letter: f"c{stored.index(letter)}" for letter in stored}
@@ -334,7 +337,7 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
     inner = [k for k, letter in enumerate(lanes) if letter not in parsed.out]
     outer = [k for k, letter in enumerate(lanes) if letter in parsed.out]
     target = "out[q]" if at_positions else f"out[{', '.join(place[letter] for letter in parsed.out) or '0'}]"
-    apart = not at_positions and not outer  # the sum is kept in a variable while its place is the same
+    local = not at_positions and not outer  # a local variable sums consecutive entries of the same item
     lines = [f"v = np.{work}(value)" + "".join(f" * {text}" for text, used in factors if not used)]
     pad = ""
     for k in outer:
@@ -349,18 +352,18 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
             deeper += "    "
         lines.append(f"{deeper}t += {term}")
         term = "t"
-    lines.append(f"{pad}{'total' if apart else target} {'' if at_positions else '+'}= v{' * ' + term if term else ''}")
+    lines.append(f"{pad}{'total' if local else target} {'' if at_positions else '+'}= v{' * ' + term if term else ''}")
     twice = [(place[a], f"c{k}") for k, a in enumerate(stored) if stored.index(a) != k]
     if twice:
         lines = [f"if {' and '.join(f'{a} == {b}' for a, b in twice)}:", *(f"    {line}" for line in lines)]
     names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
     kept = frozenset(stored.index(letter) for letter in stored if at_positions or letter in parsed.out)
-    around = f"total = {target}\nyield\n{target} = total" if apart else "yield"
-    return Leaf(names, "\n".join(lines), kept, around, ("total",) if apart and not inner else ())
+    around = f"total = {target}\nyield\n{target} = total" if local else "yield"
+    return Leaf(names, "\n".join(lines), kept, around, ("total",) if local and not inner else ())
 
 
 def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan) -> Tensor:
-    """A result with all indices of the stored tensor, around the same arrays."""
+    """A result with exactly the indices of the stored tensor, as a Tensor with the same index arrays."""
     whole = in_memory(tensor)
     walk = walk_of(whole)
     out = np.zeros(len(walk.tree.values), plan.work)

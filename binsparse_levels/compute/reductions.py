@@ -1,7 +1,7 @@
-"""Reductions along dimensions: sums, extremes, means and variances of what is stored and of the fill value.
+"""Reductions along dimensions: sums, extremes, means and variances of the stored entries and the fill value.
 
-What is kept of the entries of each cell of a result is a row of numbers. Cells that are not stored, the parts of a tree
-and the blocks of a file are all the same: numbers of other cells, which are joined.
+Each cell of a result has a few totals, such as a sum and a count. The totals of the parts of a tree, of the blocks of a
+file, and of the cells that are not stored are all joined in the same way.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ Cells: TypeAlias = Literal["all", "stored"]
 
 
 class Reduction(NamedTuple):
-    """How values are reduced to a number.
+    """The reduction of values to a number.
 
-    step: the statement that takes a `value` into the `total`, from the kind of the values' type. join: makes one total
-    of two. repeat: the total of so many cells with the fill value. neutral: the total of no cells, from the type of the
-    totals. dtype: that type, from those of the values and of the result. end: makes the result, of the totals and the
-    number of cells. chosen: the result is one of the values; of no cells there is none. stored: cells that are not
-    stored never take part. spread: the totals are those of a mean, and `end` gets the squared distances from it.
+    step: the statement that adds a `value` to the `total`, for a kind of dtype of the values. join: one total from two.
+    repeat: the total of a number of cells with the fill value. neutral: the total of no cells, for the dtype of totals.
+    dtype: that dtype, for those of the values and of the result. end: the result, from the total and the number of
+    cells. chosen: the result is one of the values, and undefined for no cells. stored: only stored cells take part.
+    spread: the total is that of a mean, and `end` takes the sum of squared distances from it.
     """
 
     step: Callable[[str], str]
@@ -55,28 +55,28 @@ class Reduction(NamedTuple):
 
 
 def _extreme(sign: str, join: Callable[..., Array], end: float) -> Reduction:
-    """NaN wins, as in numpy. Complex numbers are compared by real part, then imaginary part."""
+    """A minimum or maximum. NaN takes precedence. Complex numbers are ordered by real, then imaginary part."""
 
     def step(kind: str) -> str:
         if kind != "c":
             return f"total = value if value {sign} total or value != value else total"
         equal = f"value.real == total.real and value.imag {sign} total.imag"
-        behind = f"total == total and (value.real {sign} total.real or ({equal}))"
-        return f"if {behind} or value != value:\n    total = value"
+        better = f"total == total and (value.real {sign} total.real or ({equal}))"
+        return f"if {better} or value != value:\n    total = value"
 
     def neutral(dtype: np.dtype[Any]) -> Any:
         if dtype.kind in "iu":
             return np.iinfo(dtype).max if end > 0 else np.iinfo(dtype).min
         return complex(end, end) if dtype.kind == "c" else end
 
-    def kept(values: np.dtype[Any], result: np.dtype[Any]) -> np.dtype[Any]:
+    def type_of(values: np.dtype[Any], result: np.dtype[Any]) -> np.dtype[Any]:
         return {"b": np.dtype(np.uint8), "f": np.promote_types(values, np.float32)}.get(values.kind, values)
 
-    return Reduction(step, join, lambda fill, number: fill, neutral, kept, chosen=True)
+    return Reduction(step, join, lambda fill, number: fill, neutral, type_of, chosen=True)
 
 
 def _times(fill: Any, number: Array) -> Array:
-    """Part by part: a product of complex numbers makes NaN of an infinite part."""
+    """fill * number. Complex parts are multiplied separately: a complex product turns infinite parts into NaN."""
     if not np.iscomplexobj(fill):
         return np.asarray(fill * number)
     product = np.empty(number.shape, np.complex128)
@@ -118,11 +118,11 @@ REDUCTIONS = {
         end=lambda total, number: np.sqrt(total),
     ),
 }  # fmt: skip
-_CASTING = ("sum", "prod", "mean")  # reductions that cast each value to the type of the result, as numpy's
+_CASTING = ("sum", "prod", "mean")  # as in numpy, these cast each value to the type of the result
 
 
 class Statistics(NamedTuple):
-    """What `statistics` returns: an array for each reduction.
+    """The result of `statistics`: an array, or a scalar, for each reduction.
 
     >>> statistics(pack_dense(np.eye(2), "CSR"), 0).mean.tolist()
     [0.5, 0.5]
@@ -152,30 +152,35 @@ def reduce(
 ) -> Any:
     """Reduce dimensions, as numpy's functions of the same names reduce the dense array.
 
-    Cells that are not stored have the fill value, or zero if there is none. `count` is the number of stored entries.
-    Both triangles of a structure take part. The entries of a tensor in a file are read in blocks.
+    Cells that are not stored have the fill value, or zero if there is none. Both triangles of a structure take part. A
+    tensor in a file is read in blocks.
 
-    Sums of integers and booleans have 64 bits, those of floats at least the precision of float64. Results do not depend
-    on the number of threads.
+    Sums of integers and booleans have 64 bits. Sums of floats have at least the precision of float64. Results do not
+    depend on the number of threads.
 
     Parameters
     ----------
-    axis : the dimensions that are reduced, by number or by name: one, several, or None for all.
-    how : "sum", "prod", "count", "min", "max", "any", "all", "mean", "var", "std" or "norm". A variance divides by the
-        number of cells; a norm is the root of the sum of squares.
-    cells : "all", or "stored" for the stored entries alone, whatever the fill value is. Of no entries, a mean, a
-        variance and an extreme of floats are NaN.
-    dtype : of the result, which is computed at least in this type. As in numpy, a sum, a product and a mean cast each
-        value first: of fractions as integers, they take the integer parts.
-    labelled : give an xarray.DataArray with the names and labels of the dimensions that are left.
+    tensor : Tensor, or any object that `as_tensor` accepts.
+    axis : dimensions to reduce, by number or by name: one, several, or None for all.
+    how : "sum", "prod", "count" (of stored entries), "min", "max", "any", "all", "mean", "var", "std" or "norm". The
+        variance divides by the number of cells; the norm is the root of the sum of squares.
+    cells : "all", or "stored" for the stored entries only, without the fill value. The mean, variance, minimum and
+        maximum of no entries are NaN for floats.
+    dtype : type of the result, and the least precise type of the computation. As in numpy, "sum", "prod" and "mean"
+        cast each value first: a cast of floats to integers drops fractions.
+    labelled : return an xarray.DataArray with the names and labels of the remaining dimensions.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
-    limits : `dense_bytes` is the most that the result takes; by default the limits of the tensor.
+    limits : `dense_bytes` bounds the size of the result; by default the limits of the tensor.
+
+    Returns
+    -------
+    numpy.ndarray of the remaining dimensions, numpy scalar if none remain, or xarray.DataArray if `labelled`.
 
     Raises
     ------
     OptionError, IndexError : the reduction or the dimension is unknown, or the type drops imaginary parts.
-    ArrayError : the type is not computed with, or a cell has no minimum or maximum.
-    LimitError : the result is larger than the limit, or than the memory.
+    ArrayError : arithmetic does not support the type of the values, or a cell has no minimum or maximum.
+    LimitError : the result exceeds `limits` or `memory`.
 
     >>> tensor = pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR")
     >>> reduce(tensor, 0, "sum").tolist(), float(reduce(tensor, None, "mean"))
@@ -184,7 +189,7 @@ def reduce(
     ([0.0, 0.0], [3.0, 4.0])
     """
     if not isinstance(how, str) or how not in REDUCTIONS:
-        raise OptionError(Problem("how", f"{how!r:.40} is no reduction; choose one of {', '.join(REDUCTIONS)}"))
+        raise OptionError(Problem("how", f"unknown reduction {how!r:.40}; choose one of {', '.join(REDUCTIONS)}"))
     tensor = as_tensor(tensor, copy=False)
     made = _reduced(tensor, axis, (how,), cells, dtype, memory, limits)[0]
     if not labelled:
@@ -202,18 +207,20 @@ def statistics(
     memory: int | None = None,
     limits: Limits | None = None,
 ) -> Statistics:
-    """Count, sum, mean, variance, standard deviation, extremes and norm along dimensions; a file is read once.
+    """Count, sum, mean, variance, standard deviation, extremes and norm along dimensions. A file is read once.
 
     Parameters
     ----------
-    axis : the dimensions that are reduced, by number or by name: one, several, or None for all.
-    cells : "all", or "stored" for the stored entries alone; see `reduce`. `count` is that of the stored entries.
-    memory : bytes for the results and the blocks that are read from a file; by default 2**28.
-    limits : `dense_bytes` is the most that the results take; by default the limits of the tensor.
+    tensor, axis, cells, memory : as for `reduce`. `count` is always the number of stored entries.
+    limits : `dense_bytes` bounds the size of all results together; by default the limits of the tensor.
+
+    Returns
+    -------
+    Statistics with an array, or a scalar, for each reduction.
 
     Raises
     ------
-    IndexError, ArrayError, LimitError : as `reduce` raises them.
+    OptionError, IndexError, ArrayError, LimitError : see `reduce`.
 
     >>> by_row = statistics(pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR"), 1)
     >>> by_row.max.tolist(), by_row.count.tolist()
@@ -223,29 +230,29 @@ def statistics(
 
 
 class _Total(NamedTuple):
-    """A number that is kept for each cell of a result. Reductions that need the same number share it."""
+    """A number for each cell of a result. Reductions that need the same number share it."""
 
     step: str
     dtype: np.dtype[Any]
-    of: Reduction
+    reduction: Reduction
 
     def empty(self, shape: Any = ()) -> Array:
-        return np.full(shape, self.of.neutral(self.dtype), self.dtype)
+        return np.full(shape, self.reduction.neutral(self.dtype), self.dtype)
 
     def repeated(self, fill: Any, number: Array) -> Array:
-        """The total of so many cells with the fill value."""
+        """The total of `number` cells with the fill value."""
         times = number.astype(self.dtype if self.dtype.kind in "iu" else np.float64)
-        made = np.asarray(self.of.repeat(fill.astype(common_type(fill.dtype, self.dtype)), times))
+        made = np.asarray(self.reduction.repeat(fill.astype(common_type(fill.dtype, self.dtype)), times))
         return np.where(number == 0, self.empty(), made.astype(self.dtype))
 
 
 _Types: TypeAlias = "tuple[np.dtype[Any], np.dtype[Any]]"
-Totals: TypeAlias = dict[str, Array]  # by the names of `_Kept`
+Totals: TypeAlias = dict[str, Array]  # by the names of `_Plan`
 _SPREAD = "spread"
 
 
-class _Kept(NamedTuple):
-    """What is kept of the entries: totals by name, which of them counts, and around which a spread is."""
+class _Plan(NamedTuple):
+    """The totals of some reductions by name. counts, mean: the names of the count and of the sum for a spread."""
 
     totals: dict[str, _Total]
     counts: str | None
@@ -253,7 +260,7 @@ class _Kept(NamedTuple):
 
     @property
     def number(self) -> int:
-        """How many numbers are kept for each cell of a result."""
+        """The number of numbers for each cell of a result."""
         return len(self.totals) + (self.mean is not None)
 
     def empty(self, shape: tuple[int, ...]) -> Totals:
@@ -262,7 +269,7 @@ class _Kept(NamedTuple):
 
     def merged(self, a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
-            return tuple(total.of.join(x, y) for total, x, y in zip(self.totals.values(), a, b, strict=True))
+            return tuple(total.reduction.join(x, y) for total, x, y in zip(self.totals.values(), a, b, strict=True))
 
     def joined(self, a: Totals, b: Totals) -> Totals:
         """The totals of the cells of both. Spreads are joined by the formula of Chan, Golub and LeVeque."""
@@ -273,8 +280,8 @@ class _Kept(NamedTuple):
             return totals
         ours, theirs = a[self.counts], b[self.counts]
         with np.errstate(all="ignore"):
-            apart = b[self.mean] / theirs - a[self.mean] / ours
-            between = _squared(apart) * (ours * (theirs / (ours + theirs)))
+            difference = b[self.mean] / theirs - a[self.mean] / ours
+            between = _squared(difference) * (ours * (theirs / (ours + theirs)))
         between = np.where((ours > 0) & (theirs > 0), between, 0)
         return totals | {_SPREAD: a[_SPREAD] + b[_SPREAD] + between}
 
@@ -289,7 +296,7 @@ def _reduced(
     limits: Limits | None,
 ) -> list[Any]:
     if cells not in ("all", "stored"):
-        raise OptionError(Problem("cells", f"{cells!r:.40} is no choice of cells; pass 'all' or 'stored'"))
+        raise OptionError(Problem("cells", f"expected 'all' or 'stored', got {cells!r:.40}"))
     reduced = _checked_axes(axis, tensor)
     own, stored_type = tensor.shape, number_type(tensor.dtype, "values")
     axes = tuple([k for k in range(len(own)) if k not in reduced])
@@ -300,23 +307,23 @@ def _reduced(
     fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
     casts = dtype is not None and hows[0] in _CASTING and values.kind + result.kind in ("fi", "fu", "fb", "ib", "ub")
     taken = result if casts else values
-    kept, names = _kept(hows, taken, result, fill if fill is None else fill.astype(taken))
+    plan, names = _planned(hows, taken, result, fill if fill is None else fill.astype(taken))
     limits = tensor.limits if limits is None else limits
-    limits.hold("dense_bytes", 8 * math.prod(shape) * kept.number, "axis", "the size in bytes of the result")
-    stored = everything = _summed(tensor, kept, axes, shape, (values, taken), checked_memory(memory))
-    if fill is not None and kept.counts is not None:
-        everything = kept.joined(stored, _rest(kept, fill.astype(taken), size, stored[kept.counts]))
+    limits.hold("dense_bytes", 8 * math.prod(shape) * plan.number, "axis", "the size in bytes of the result")
+    stored = everything = _totals_of_stored(tensor, plan, axes, shape, (values, taken), checked_memory(memory))
+    if fill is not None and plan.counts is not None:
+        everything = plan.joined(stored, _totals_of_unstored(plan, fill.astype(taken), size, stored[plan.counts]))
     results = []
     for how in hows:
         record = REDUCTIONS[how]
         totals = stored if record.stored else everything
-        number = size if kept.counts is None else totals[kept.counts]
+        number = size if plan.counts is None else totals[plan.counts]
         with np.errstate(all="ignore"):
             made = record.end(totals[_SPREAD if record.spread else names[how]], number)
             if record.chosen:
                 made = _checked_chosen(how, made.astype(stored_type), number, cells)
             if dtype is not None and made.dtype.kind == "c" != result.kind:
-                raise OptionError(Problem("dtype", f"the {how} is complex, and {result} is not; take a complex type"))
+                raise OptionError(Problem("dtype", f"the {how} is complex, but {result} is not; pass a complex type"))
             made = made.reshape(shape).astype(made.dtype if dtype is None else result, copy=False)
         results.append(made if shape else made[()])
     return results
@@ -325,18 +332,18 @@ def _reduced(
 def _checked_axes(axis: Axis, tensor: Tensor) -> set[int]:
     if axis is None:
         return set(range(tensor.ndim))
-    asked: list[Any] = list(axis) if isinstance(axis, tuple | list) or np.ndim(axis) else [axis]  # type: ignore[arg-type]
-    axes = [dimension_of(tensor, k) for k in asked]
+    given: list[Any] = list(axis) if isinstance(axis, tuple | list) or np.ndim(axis) else [axis]  # type: ignore[arg-type]
+    axes = [dimension_of(tensor, k) for k in given]
     if len(set(axes)) != len(axes):
-        raise OptionError(Problem("axis", f"{asked!r:.60} has a dimension twice; name each once"))
+        raise OptionError(Problem("axis", f"{given!r:.60} has a dimension twice; name each once"))
     return set(axes)
 
 
 @functools.lru_cache(1024)
-def _kept(
+def _planned(
     hows: tuple[str, ...], values: np.dtype[Any], result: np.dtype[Any], fill: Any
-) -> tuple[_Kept, dict[str, str]]:
-    """What is kept for some reductions, and the name of the total of each. fill: None where stored cells are all."""
+) -> tuple[_Plan, dict[str, str]]:
+    """The plan of some reductions, and the name of the total of each. fill: None if only stored cells take part."""
     totals: dict[str, _Total] = {}
 
     def name_of(how: str) -> str:
@@ -350,47 +357,47 @@ def _kept(
     spread = any(REDUCTIONS[how].spread for how in hows)
     counted = fill is None or spread
     for total in totals.values():
-        if fill is not None and not total.of.stored:  # it need not be counted what changes nothing
+        if fill is not None and not total.reduction.stored:  # a neutral fill value needs no count
             with np.errstate(all="ignore"):
-                once = total.of.join(total.empty(), total.repeated(fill, np.array(1)))
+                once = total.reduction.join(total.empty(), total.repeated(fill, np.array(1)))
             counted |= not bool(once == total.empty())
     count = name_of("count") if counted else None
-    return _Kept(totals, count, name_of("mean") if spread else None), names
+    return _Plan(totals, count, name_of("mean") if spread else None), names
 
 
-def _rest(kept: _Kept, fill: Any, size: int, count: Array) -> Totals:
-    """The totals of the cells that are not stored, of `size` for each of the result."""
+def _totals_of_unstored(plan: _Plan, fill: Any, size: int, count: Array) -> Totals:
+    """The totals of the cells that are not stored. size, count: the number of cells and of stored cells of a total."""
     wide = size > INT64_MAX
-    added = [total for total in kept.totals.values() if not (total.of.chosen or total.of.stored)]
+    added = [total for total in plan.totals.values() if not (total.reduction.chosen or total.reduction.stored)]
     if wide and fill != 0 and any(total.dtype.kind in "iu" for total in added):
-        raise LimitError(Problem("axis", f"{size} cells are more than an integer counts; reduce fewer dimensions"))
+        raise LimitError(Problem("axis", f"{size} cells exceed the range of int64; reduce fewer dimensions"))
     number = float(size) - count if wide else size - count
     with np.errstate(all="ignore"):
-        rest = {name: total.repeated(fill, number) for name, total in kept.totals.items()}
-    if kept.counts is not None:
-        rest[kept.counts] = number
-    if kept.mean is not None:
-        rest[_SPREAD] = np.where((number > 0) & ~np.isfinite(fill), np.nan, 0.0)  # infinities are no distance apart
+        rest = {name: total.repeated(fill, number) for name, total in plan.totals.items()}
+    if plan.counts is not None:
+        rest[plan.counts] = number
+    if plan.mean is not None:
+        rest[_SPREAD] = np.where((number > 0) & ~np.isfinite(fill), np.nan, 0.0)  # the distance of infinities is NaN
     return rest
 
 
-def _summed(
-    tensor: Tensor, kept: _Kept, axes: tuple[int, ...], shape: tuple[int, ...], types: _Types, memory: int
+def _totals_of_stored(
+    tensor: Tensor, plan: _Plan, axes: tuple[int, ...], shape: tuple[int, ...], types: _Types, memory: int
 ) -> Totals:
-    """The totals of the stored entries. types: of the values, and that in which they are taken."""
-    leaf = _leaf(tuple((total.step, total.dtype) for total in kept.totals.values()), axes, types)
-    used = math.prod(shape) * sum(total.dtype.itemsize for total in kept.totals.values())
-    trees = walks(tensor, memory, used * (1 if kept.mean is None else 3))
-    summed = kept.empty(shape)
+    """The totals of the stored entries. types: of the values, and the type to which they are cast."""
+    leaf = _leaf(tuple((total.step, total.dtype) for total in plan.totals.values()), axes, types)
+    used = math.prod(shape) * sum(total.dtype.itemsize for total in plan.totals.values())
+    trees = walks(tensor, memory, used * (1 if plan.mean is None else 3))
+    summed = plan.empty(shape)
     for walk in trees:
-        here = summed if kept.mean is None else kept.empty(shape)
-        outs = run(walk, leaf, (), tuple(here[name] for name in kept.totals), kept.merged)
-        made = dict(zip(kept.totals, outs, strict=True))
-        if kept.mean is not None and kept.counts is not None:
+        here = summed if plan.mean is None else plan.empty(shape)
+        outs = run(walk, leaf, (), tuple(here[name] for name in plan.totals), plan.merged)
+        made = dict(zip(plan.totals, outs, strict=True))
+        if plan.mean is not None and plan.counts is not None:
             with np.errstate(all="ignore"):
-                mean = made[kept.mean] / made[kept.counts]
+                mean = made[plan.mean] / made[plan.counts]
             (made[_SPREAD],) = run(walk, _distances(axes, mean.dtype.kind), (mean,), (here[_SPREAD],), _added)
-            made = made if walk.whole else kept.joined(summed, made)
+            made = made if walk.whole else plan.joined(summed, made)
         summed = made
     return summed
 
@@ -405,7 +412,7 @@ def _cell(axes: tuple[int, ...]) -> str:
 
 @functools.lru_cache(1024)
 def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], types: _Types) -> Leaf:
-    """The leaf that takes values into totals. axes: the dimensions of the result."""
+    """The leaf that adds values to totals. axes: the dimensions of the result."""
     lines = []
     values, taken = types
     for k, (step, dtype) in enumerate(steps):
@@ -430,7 +437,7 @@ def _distances(axes: tuple[int, ...], kind: str) -> Leaf:
 
 
 def _checked_chosen(how: str, extremes: Array, number: Any, cells: Cells) -> Array:
-    """An extreme of no cells is NaN where entries alone take part, and an error where all cells do, as in numpy."""
+    """Set extremes of no cells to NaN for stored floats; otherwise raise ArrayError, as numpy raises an error."""
     (empty,) = np.nonzero(np.broadcast_to(number == 0, extremes.shape).ravel())
     if len(empty):
         if extremes.dtype.kind not in "fc" or cells == "all":

@@ -1,7 +1,7 @@
-"""What a product reads, independent of the machine: the nest of `einsum` interpreted, over arrays that count.
+"""The memory traffic of a product in a model of a cache: `einsum` interpreted over arrays that count accesses.
 
-A cache of given size keeps the lines that were read or written last; every other line is fetched. This is a model: it
-has one cache, no prefetching, and no registers but the variables of the nest.
+The cache keeps the lines that were used last; every other line is fetched. The result does not depend on the machine.
+The model has one cache, no prefetching, and no registers except the variables of the nest.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .walk import arguments
 
 
 class Reads(NamedTuple):
-    """How often items of an array are read or written, how many lines are fetched for it, and their bytes.
+    """The number of accesses to items of an array, the number of lines fetched for them, and their bytes.
 
     >>> traffic(pack_dense(np.eye(2), "CSR"), "ij->i")["values"].items
     2
@@ -37,9 +37,9 @@ class Reads(NamedTuple):
 
 
 class _Counted:
-    """An array whose items are counted where they are read or written. It begins at the start of a line.
+    """An array that counts accesses to its items. It begins at the start of a line.
 
-    cache: the lines that were used last, the latest at the end, `most` of them.
+    cache: the lines that were used last, the latest at the end. most: the number of lines that it keeps.
     """
 
     def __init__(self, array: Array, cache: dict[tuple[int, int], None], most: int, line: int) -> None:
@@ -72,24 +72,25 @@ class _Counted:
 
 @within_memory
 def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line: int = 64) -> dict[str, Reads]:
-    """What `einsum(spec, tensor, *operands)` reads and writes of each array, as its loops run in one thread.
+    """Count the accesses of `einsum(spec, tensor, *operands)` to each array, in one thread.
 
-    The loops run in Python, so tensors should be small: some microseconds for each read.
+    The loops run in Python, at some microseconds for each access, so tensors should be small.
 
     Parameters
     ----------
+    tensor : the stored tensor.
     spec, operands : as for `einsum`; the operands are dense arrays.
-    cache : the bytes of the cache, which keeps the lines that were used last.
-    line : the bytes of a line.
+    cache : size of the cache in bytes. The cache keeps the lines that were used last.
+    line : size of a line in bytes.
 
     Returns
     -------
-    `Reads` of each array: of the levels and of the values, by their names in a file, of "operands[1]" and those that
-    follow, and of the "result".
+    dict of `Reads` by array: the names in a file of the arrays of the levels and of the values, then "operands[1]" and
+    so on, and "result".
 
     Raises
     ------
-    OptionError, FormatError, ArrayError : the arguments do not fit; see `einsum`.
+    OptionError, FormatError, ArrayError : the arguments are invalid; see `einsum`.
 
     >>> counted = traffic(pack_dense(np.eye(100), "CSR"), "ij,j->i", np.ones(100))
     >>> counted["indices_1"]
@@ -99,7 +100,7 @@ def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line:
     """
     sizes = as_integer(cache), as_integer(line)
     if sizes[0] is None or sizes[1] is None or not 0 < sizes[1] <= sizes[0]:
-        what = f"expected a cache of one line at least, got {cache!r:.40} bytes in lines of {line!r:.40}"
+        what = f"expected a cache of at least one line, got {cache!r:.40} bytes and lines of {line!r:.40}"
         raise OptionError(Problem("cache", what))
     plan, inputs = planned(spec, tensor, operands)
     whole = walk_of(tensor.load())
@@ -107,8 +108,8 @@ def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line:
     tree, names = walk.tree, {id(array): name for name, array in whole.tree.arrays.items()}
     (numbers, *arrays, values), _ = arguments(tree)
     out = np.zeros(len(tree.values) if plan.is_tensor else plan.shape or 1, plan.work)
-    told = [names[id(array)] for _, here, _ in tree.walk() for array in here.values()]
-    told += ["values", *(f"operands[{k}]" for k in range(1, 1 + len(operands))), "result"]
+    labels = [names[id(array)] for _, here, _ in tree.walk() for array in here.values()]
+    labels += ["values", *(f"operands[{k}]" for k in range(1, 1 + len(operands))), "result"]
     kept: dict[tuple[int, int], None] = {}
     read = [_Counted(x, kept, sizes[0] // sizes[1], sizes[1]) for x in (*arrays, values, *inputs[: len(operands)], out)]
     text, split = nest_text(tree.levels, walk.seen, plan.leaf, tree.iso), 1 + len(arrays)
@@ -116,12 +117,12 @@ def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line:
     nest, extent = (function_of(name, text, helpers, compiled=False) for name in ("nest", "extent"))
     more = (*walk.arguments, *read[split:-1], *inputs[len(operands) :], read[-1])
     nest(*extent(numbers, *arrays), numbers, *read[:split], *more)
-    return {name: Reads(x.items, x.lines, x.lines * x.line) for name, x in zip(told, read, strict=True)}
+    return {name: Reads(x.items, x.lines, x.lines * x.line) for name, x in zip(labels, read, strict=True)}
 
 
 @functools.lru_cache(256)
 def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A function of numba as Python runs it, and with it those that it calls by name."""
+    """A numba function as plain Python, and the numba functions that it calls by name."""
     python = getattr(function, "py_func", function)
     if not isinstance(python, FunctionType):
         return function

@@ -1,4 +1,4 @@
-"""The types in which sums run, and which values take part in them."""
+"""The types of sums, and the types of values that arithmetic supports."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _SUMS = {"b": np.int64, "i": np.int64, "u": np.uint64, "f": np.float64, "c": np.
 
 
 def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type in which values of a type are summed.
+    """The type of sums of values of a type.
 
     >>> str(sum_type(np.dtype("int8"))), str(sum_type(np.dtype("float32")))
     ('int64', 'float64')
@@ -25,7 +25,7 @@ def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """The type for sums in both types. Signed and unsigned integers have the same sums of 64 bits: they stay integers.
+    """The type for sums in both types. Integers stay integers: signed and unsigned sums are equal modulo 2**64.
 
     >>> str(common_type(np.dtype("int64"), np.dtype("uint64")))
     'uint64'
@@ -34,14 +34,14 @@ def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def number_type(dtype: np.dtype[Any], path: str) -> np.dtype[Any]:
-    """The type that values are computed with: float32 for bfloat16, else their own. Raises ArrayError for others."""
+    """The type for arithmetic with values: float32 for bfloat16, else unchanged. Raises ArrayError if unsupported."""
     if dtype.name == "bfloat16":
         return np.dtype(np.float32)
     if dtype.kind not in _SUMS or (dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16)):
-        raise ArrayError(Problem(path, f"{dtype} is not computed with; convert by astype, such as astype('float64')"))
+        raise ArrayError(Problem(path, f"arithmetic does not support {dtype}; convert it by astype('float64')"))
     return dtype
 
 
 def checked_result(dtype: Any) -> np.dtype[Any]:
-    """The type of a result that a caller asks for."""
+    """The validated type of a result that the caller requests."""
     return number_type(checked_type(dtype), "dtype")

@@ -1,7 +1,7 @@
-"""Running a leaf over the entries of any tensor.
+"""Runs a leaf over the entries of any tensor.
 
-Results do not depend on the number of threads: a tree is cut into parts by its size alone, and what the parts make is
-added in their order.
+Results do not depend on the number of threads: only the size of a tree determines its parts, and the results of parts
+are merged in order.
 """
 
 from __future__ import annotations
@@ -29,18 +29,18 @@ from .types import number_type
 
 Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
 
-MEMORY = 2**28  # bytes, where a caller names none
-_GRAIN = 2**20  # entries of a part: half a millisecond at least, a hundred times the call
-_LONG = 64  # entries of a fiber, from which on sums in vectors, and loops of eight iterations, take less time
-_FIBER, _HEAVY = 8, 4  # sums of entries that take the time of a fiber, and of an entry that does more
-_EACH = 4  # parts for each thread, of those that share a result: fibers differ
-_PARTS, _OWN = 64, 8  # the most parts
+MEMORY = 2**28  # bytes, by default
+_MIN_PART_ENTRIES = 2**20  # such a part runs for at least 0.5 ms, a hundred times longer than its call
+_MIN_LONG_FIBER = 64  # entries; for longer fibers, vectorized and unrolled loops are faster
+_FIBER_COST, _ENTRY_COST = 8, 4  # the time of a fiber, and of an entry that is not only summed, in sums of an entry
+_PARTS_PER_THREAD = 4  # if parts share a result; they are uneven, because fibers differ
+_MAX_PARTS, _MAX_COPIES = 64, 8  # parts of a tree, and of a tree whose parts have separate copies of the result
 
 _arguments: WeakKeyDictionary[Tree, tuple[tuple[Any, ...], int]] = WeakKeyDictionary()
 
 
 def arguments(tree: Tree) -> tuple[tuple[Any, ...], int]:
-    """What a nest takes for a tree: sizes, arrays, values; how often it reads a value. Kept as long as the tree."""
+    """The arguments of a nest for a tree: sizes, arrays, values; the number of entries. Cached as long as the tree."""
     known = _arguments.get(tree)
     if known is None:
         walked = list(tree.walk())
@@ -58,7 +58,7 @@ def _unsigned(array: Array) -> Array:
 
 
 def native(values: Array) -> Array:
-    """Values of a type that kernels know: those of 16 bits as singles."""
+    """Values in a type that kernels support: floats of 16 bits as float32."""
     return values.astype(np.float32) if values.dtype.name in ("float16", "bfloat16") else values
 
 
@@ -72,10 +72,10 @@ def run(
     threads: int | None = None,
     kept: bool = True,
 ) -> tuple[Any, ...]:
-    """Run a leaf over a tree, and return `outs`, which it changes. The leaf's arguments are inputs and outs.
+    """Run a leaf over a tree, and return `outs`, which it changes. The arguments of the leaf are inputs and outs.
 
-    merge: joins the outs of two parts. The outs for a whole tree are neutral then: each part begins with a copy.
-    Without it, a tree is cut only where parts may share the outs. kept: as for `compiled`.
+    merge: joins the outs of two parts. It requires neutral outs for a whole tree, because each part begins with a copy.
+    Without it, a tree is cut only if parts can share the outs. kept: as for `compiled`.
     """
     if not len(walk.tree.values):
         return outs
@@ -85,21 +85,21 @@ def run(
     shares = bool(tree.levels) and tree.levels[-1].shares
     fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
     each = (entries if shares else len(tree.values)) / fibers
-    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, each >= _LONG, kept)
+    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, each >= _MIN_LONG_FIBER, kept)
     begin, end = nest.extent(*stored[:-1])
-    parts = min(_PARTS, entries // _GRAIN)
-    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have a first coordinate
-    if shared and merge is not None and parts > 1 and nest.first is not None:  # unless one has most of the entries
-        ends = cuts_of(nest, stored[:-1], _OWN)
+    parts = min(_MAX_PARTS, entries // _MIN_PART_ENTRIES)
+    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have the same first coordinate
+    if shared and merge is not None and parts > 1 and nest.first is not None:  # one coordinate may have most entries
+        ends = cuts_of(nest, stored[:-1], _MAX_COPIES)
         shared = 2 * max(map(int, np.diff(ends))) <= int(end) - int(begin)
     if shared:
         workers = parallel.get_threads() if threads is None else threads
-        sums = entries * (1 if leaf.totals else _HEAVY) + _FIBER * fibers
-        parts = _EACH * workers if workers > 1 and sums >= _GRAIN else 1
+        sums = entries * (1 if leaf.totals else _ENTRY_COST) + _FIBER_COST * fibers
+        parts = _PARTS_PER_THREAD * workers if workers > 1 and sums >= _MIN_PART_ENTRIES else 1
     elif parts > 1:
         items = (x for out in outs for x in (out if isinstance(out, tuple) else (out,)))
         size = sum(x.size for x in items if isinstance(x, np.ndarray))
-        parts = min(_OWN, parts, entries // (8 * max(size, 1))) if merge is not None and walk.whole else 1
+        parts = min(_MAX_COPIES, parts, entries // (8 * max(size, 1))) if merge is not None and walk.whole else 1
     if parts < 2:
         nest.function(begin, end, *stored, *walk.arguments, *inputs, *outs)
         return outs
@@ -116,7 +116,7 @@ def run(
 
 
 def cuts_of(nest: Nest, stored: Sequence[Any], parts: int, *, whole: bool = True) -> list[np.uint64]:
-    """Ends of parts of the outermost loop. whole: no two parts have the same first coordinate."""
+    """The ends of parts of the outermost loop. whole: no two parts have the same first coordinate."""
     begin, end = map(int, nest.extent(*stored))
     extent = range(begin, end)
     ends = [begin + len(extent) * k // parts for k in range(1, parts)]
@@ -134,7 +134,7 @@ def _checked_threads(threads: Any) -> int | None:
 
 
 def checked_memory(memory: Any) -> int:
-    """The bytes that a caller allows."""
+    """The bytes that the caller allows, or the default. Raises OptionError."""
     number = MEMORY if memory is None else as_integer(memory)
     if number is None:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}; give an integer"))
@@ -153,22 +153,27 @@ def foreach(
 ) -> Any:
     """Call `body(state, i, j, …, value)` for every stored entry, and return the state.
 
-    The body is compiled into one loop nest over the levels of the tensor. Coordinates are int64. Both triangles of a
-    structure are visited; what is not stored is not. The entries of a tensor in a file are read in blocks.
+    The body is compiled into one loop nest over the levels of the tensor. Coordinates are int64. Entries in both
+    triangles of a structure are visited. A tensor in a file is read in blocks.
 
     Parameters
     ----------
+    tensor : Tensor, or any object that `as_tensor` accepts.
     body : a function compiled by `numba.njit`. It changes `state` and returns nothing.
     state : an array, or a tuple of arrays.
-    merge : a function that joins two states, and returns the joined state. With it, threads share a large tensor:
-        each part begins with a copy of `state`, which must be neutral for `merge`. Parts depend on the size of the
-        tensor alone.
-    threads : by default as many as `get_threads` returns.
-    memory : bytes for blocks that are read from a file.
+    merge : a function of two states that returns the joined state. With it, threads share a large tensor: each part
+        begins with a copy of `state`, which must be neutral for `merge`. Only the size of the tensor determines parts.
+    threads : number of threads; by default that of `get_threads`.
+    memory : bytes for blocks that are read from a file; by default 2**28.
+
+    Returns
+    -------
+    `state`, or what `merge` returned.
 
     Raises
     ------
-    OptionError, LimitError, ArrayError : the arguments do not fit, or the type is not computed with.
+    OptionError, LimitError : an argument is invalid, or a block does not fit `memory`.
+    ArrayError : arithmetic does not support the type of the values.
 
     >>> import numba
     >>> @numba.njit
@@ -189,7 +194,7 @@ def foreach(
             (state,) = run(walk, leaf, (body,), (state,), both, threads=number, kept=False)
     except kernels.jit.FAULTS as error:
         what = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error))
-        raise OptionError(Problem("body", f"numba does not compile it: {what:.200}; call it by hand once")) from None
+        raise OptionError(Problem("body", f"numba cannot compile it: {what:.200}; call it once by itself")) from None
     return state
 
 

@@ -70,8 +70,8 @@ REFUSALS = (
     Refusal(
         "reduce statistics product einsum contracted counted_reads foreach reduced_by_method",
         "`reduce`, `statistics`, `einsum`, `@`, `traffic`, `foreach`",
-        bl.ArrayError, "is not computed with", "values that are not numbers of at most 8 bytes", "`astype` before",
-        other_type,
+        bl.ArrayError, "arithmetic does not support", "values that are not numbers of at most 8 bytes",
+        "`astype` before", other_type,
     ),
     Refusal(
         "reduce statistics reduced_by_method", "`reduce`, `statistics`", bl.ArrayError,

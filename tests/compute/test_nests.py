@@ -19,7 +19,7 @@ def test_loop_lists_what_expand_lists(level, data):
 
 
 def test_the_loop_of_a_kind_without_one():
-    with pytest.raises(FormatError, match="has none"):
+    with pytest.raises(FormatError, match="has no loop"):
         list(list_fiber(kinds.Backwards(), {}, [1], 0, root=False, children=0))
 
 

@@ -161,14 +161,15 @@ def test_products_of_tensors_are_those_of_numpy(data):
     "form", ["CSR", "CSC", "COO", "dense, elias_fano", "dense, bitmap", "dense, run", "dense, mask"]
 )
 def test_compiled_products_are_those_of_numpy(form, threads, monkeypatch):
-    """Rows of several parts, wide rows, and columns that are numbered anew."""
-    monkeypatch.setattr(contracting, "_GRAIN", 8)
+    """Rows of several parts, wide rows, and a matrix of the columns that have entries."""
+    monkeypatch.setattr(contracting, "_MIN_PART_ENTRIES", 8)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (40, 50)) * (rng.random((40, 50)) < 0.3) for _ in range(2))
     one, two = pack_dense(a, form), pack_dense(b, "CSR")
     with using_threads(threads):
         assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
-        monkeypatch.setattr(contracting, "_SPARE", (0, 1))
+        monkeypatch.setattr(contracting, "_MAX_SIZE_PER_ENTRY", 0)
+        monkeypatch.setattr(contracting, "_MAX_EXTRA_SIZE", 1)
         assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
         assert einsum("ij,ij->", one, two) == (a * b).sum()
     assert (one + two).to_dense().tolist() == (a + b).tolist()

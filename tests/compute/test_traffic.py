@@ -76,7 +76,7 @@ def test_what_is_counted_of_other_tensors():
 
 def test_what_is_refused():
     for options in ({"cache": 32}, {"line": 0}, {"cache": "a lot"}, {"line": 1.5}):
-        with pytest.raises(OptionError, match="cache of one line"):
+        with pytest.raises(OptionError, match="cache of at least one line"):
             traffic(GRAPH, "ij->i", **options)
     with pytest.raises(OptionError, match=r"operands\[1\]"):
         traffic(GRAPH, "ij,ij->i", GRAPH)

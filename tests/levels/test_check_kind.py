@@ -56,11 +56,11 @@ FAULTS = {
     "check refuses the arrays of build": variant(kinds.Columns, check=lambda *_, **__: iter([1])),
     "nbytes returns 7": variant(kinds.Columns, nbytes=lambda *_, **__: 7),
     "makes no array for the role 'at0'": variant(kinds.Backwards, build=lambda *_: ({}, np.zeros(0, int))),
-    "uses 'len', which it does not know": variant(kinds.Columns, loop=loop("q = len(slots)\ni0 = 0\nyield")),
+    "uses 'len', which is not defined": variant(kinds.Columns, loop=loop("q = len(slots)\ni0 = 0\nyield")),
     "uses 'np', which": variant(kinds.Columns, loop=loop("q = np.uint64(0)\ni0 = 0\nyield")),
     "never sets i0": variant(kinds.Columns, loop=loop("for q in range(n):\n    yield")),
-    "has no line that says yield": variant(kinds.Columns, loop=loop("q = 0\ni0 = 0")),
-    "is no Python": variant(kinds.Columns, loop=loop("for q in")),
+    "has no yield statement": variant(kinds.Columns, loop=loop("q = 0\ni0 = 0")),
+    "is not valid Python": variant(kinds.Columns, loop=loop("for q in")),
     "loop differs from expand": variant(kinds.Columns, loop=loop("for q in range(0):\n    i0 = 0\n    yield")),
     "'f' is not compiled": variant(
         kinds.Columns, loop=loop("q = f(p)\ni0 = 0\nyield"), helpers=lambda self: {"f": lambda x: x}
