@@ -36,8 +36,8 @@ from .seeing import walk_of
 from .store import compiled
 from .walk import arguments, cuts_of
 
-# The most rows and columns of a matrix: so many for each entry, plus a constant. Beyond it, only those that have
-# entries are numbered.
+# The most rows and columns of a matrix, as a number per entry plus a constant. A larger matrix has only those rows or
+# columns that have entries.
 _MAX_SIZE_PER_ENTRY, _MAX_EXTRA_SIZE = 8, 2**16
 _MIN_PART_ENTRIES, _PARTS_PER_THREAD = 2**14, 4
 

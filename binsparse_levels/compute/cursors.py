@@ -19,7 +19,7 @@ Lines = list[str]
 
 @functools.lru_cache(256)
 def is_walked(level: Level, root: bool) -> bool:
-    """Return True if the loop of a level can become a cursor: it has one yield, and no other jumps around it."""
+    """Return True if a loop can become a cursor: one yield, no break or continue, and no assigned counter."""
     if level.rank != 1 or not level.ordered or (text := level.loop(root)) is None:
         return False
     nodes = list(ast.walk(ast.parse(text)))

@@ -49,7 +49,7 @@ class Seen(NamedTuple):
 
     wraps: statements that assign the coordinates of the tensor, and skip entries outside it. known: for each dimension
     of the tensor, the number of leading coordinates of the tree that determine its coordinate. first: the dimensions of
-    the tensor that determine the first coordinate of the tree; None if none do. names: the arguments of the wraps.
+    the tensor that determine the first coordinate of the tree, or None. names: the arguments of the wraps.
     fixed: dimensions of the tree with a size that is a constant in the text.
     """
 

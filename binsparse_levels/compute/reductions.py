@@ -164,8 +164,8 @@ def reduce(
     axis : dimensions to reduce, by number or by name: one, several, or None for all.
     how : "sum", "prod", "count" (of stored entries), "min", "max", "any", "all", "mean", "var", "std" or "norm". The
         variance divides by the number of cells; the norm is the root of the sum of squares.
-    cells : "all", or "stored" for the stored entries only, without the fill value. The mean, variance, minimum and
-        maximum of no entries are NaN for floats.
+    cells : "all", or "stored" for the stored entries only, without the fill value. The mean and variance of no entries
+        are NaN, and so are the minimum and maximum of floats.
     dtype : type of the result, and the least precise type of the computation. As in numpy, "sum", "prod" and "mean"
         cast each value first: a cast of floats to integers drops fractions.
     labelled : return an xarray.DataArray with the names and labels of the remaining dimensions.
@@ -260,7 +260,7 @@ class _Plan(NamedTuple):
 
     @property
     def number(self) -> int:
-        """The number of numbers for each cell of a result."""
+        """The number of items for each cell of a result."""
         return len(self.totals) + (self.mean is not None)
 
     def empty(self, shape: tuple[int, ...]) -> Totals:
@@ -437,7 +437,7 @@ def _distances(axes: tuple[int, ...], kind: str) -> Leaf:
 
 
 def _checked_chosen(how: str, extremes: Array, number: Any, cells: Cells) -> Array:
-    """Set extremes of no cells to NaN for stored floats; otherwise raise ArrayError, as numpy raises an error."""
+    """Set the extremes of no stored floats to NaN. Raises ArrayError for other types, and if all cells take part."""
     (empty,) = np.nonzero(np.broadcast_to(number == 0, extremes.shape).ravel())
     if len(empty):
         if extremes.dtype.kind not in "fc" or cells == "all":

@@ -194,7 +194,7 @@ def foreach(
             (state,) = run(walk, leaf, (body,), (state,), both, threads=number, kept=False)
     except kernels.jit.FAULTS as error:
         what = next((line for line in str(error).splitlines()[1:] if line.strip()), str(error))
-        raise OptionError(Problem("body", f"numba cannot compile it: {what:.200}; call it once by itself")) from None
+        raise OptionError(Problem("body", f"numba cannot compile it: {what:.200}; call it directly once")) from None
     return state
 
 

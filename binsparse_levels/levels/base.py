@@ -357,7 +357,7 @@ class Level(ABC):
 
 
 def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
-    """The required type for a class of arrays if `dtype` does not match, else None. Booleans may be bytes of 0 and 1."""
+    """The required type for a class of arrays, or None if `dtype` matches. Booleans may be bytes of 0 and 1."""
     if holds == "bool":
         return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
     if holds in ("byte", "word"):
