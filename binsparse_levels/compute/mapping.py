@@ -69,4 +69,6 @@ def _number(radix: int | Digit, n: int) -> str:
     """A radix. That of a leading digit is told by the size of its dimension, so that texts do not depend on sizes."""
     if isinstance(radix, int):
         return f"u8({radix})"
-    return f"((w{n}d{radix.dimension} + u8({radix.stride - 1})) // u8({radix.stride}))"
+    size = " + ".join(f"w{n}d{k}" for k in radix.asked)
+    more = radix.stride - len(radix.asked)  # the size of a difference is one less than both
+    return f"(({size} + u8({more})) // u8({radix.stride}))" if more >= 0 else f"({size} - u8({-more}))"

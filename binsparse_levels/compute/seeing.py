@@ -337,11 +337,14 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
         if isinstance(step, IndexMap):
             after = steps[n + 1] if n + 1 < len(steps) else None
             kinds = after.kinds if isinstance(after, _Kinds) else ("all",) * len(step.shape)
+            differences = dict(step.differences)
             known = [
-                _followed(wraps, n, k, summands, known, step.pads(k) and kinds[k] == "all")
+                _followed(wraps, n, k, summands, known, k not in differences and step.pads(k) and kinds[k] == "all")
                 for k, summands in enumerate(step.parts())
             ]
-            first = None if first is None else {digit.dimension for s in first for digit in step.groups[s]}
+            for k, less in differences.items():
+                known[k] = _added(wraps, n, k, known[k], less, known[less])
+            first = None if first is None else {k for s in first for digit in step.groups[s] for k in digit.asked}
         else:
             above = [
                 _placed(wraps, kind, f"{n}d{k}", x) for k, (kind, x) in enumerate(zip(step.kinds, known, strict=True))
@@ -396,3 +399,11 @@ def _followed(
         return _Known(whole, x.by)
     wraps.append(Wrap(x.by, f"{name} = {whole}\nif {name} < {size}:\n    yield"))
     return _Known(name, x.by)
+
+
+def _added(wraps: list[Wrap], n: int, k: int, difference: _Known, less: int, other: _Known) -> _Known:
+    """Coordinate k from its difference to another one. A sum below 0 is large: integers are unsigned."""
+    name, by = f"z{n}d{k}", max(difference.by, other.by)
+    whole = f"{difference.text} + {other.text} - (w{n}d{less} - u8(1))"
+    wraps.append(Wrap(by, f"{name} = {whole}\nif {name} < w{n}d{k}:\n    yield"))
+    return _Known(name, by)
