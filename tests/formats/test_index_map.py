@@ -40,7 +40,9 @@ def stored_place(map, place):
     for group in map.groups:
         number = 0
         for digit in group:
-            number = number * digit.radix + place[digit.dimension] // digit.stride % digit.radix
+            x = place[digit.dimension]
+            x += map.shape[digit.less] - 1 - place[digit.less] if digit.less >= 0 else 0
+            number = number * digit.radix + x // digit.stride % digit.radix
         found.append(number)
     return tuple(found)
 
@@ -211,6 +213,17 @@ def test_the_parameters_of_a_grouping():
         ((2**32, 2**32), "(0 1)", "2\\*\\*63"),
         ((2**63 - 1,), "0/4, 0%4", "2\\*\\*63"),
         ((-1,), "0", "2\\*\\*63"),
+        ((4, 5), "0, 1-1", "difference"),
+        ((4, 5), "1-0, 0-1", "difference"),
+        ((4, 5), "1-0/2, 1%2, 0", "difference"),
+        ((4, 5), "1-0, 1", "do not make up"),
+        ((4, 5), "1-0, 0, 0-1", "difference"),
+        ((4, 5), "1-2, 0", "no digit"),
+        ((4, 5), "1-, 0", "expected a digit"),
+        ((4, 5), "1--1, 0", "expected a digit"),
+        ((4, 5), "1-0-0, 0", "expected a digit"),
+        ((4, 5), "0, 1-0%9", "do not make up"),
+        ((2**62, 2**62 + 2), "1-0, 0", "2\\*\\*63"),
     ],
 )
 def test_what_is_no_map(shape, text, message):
@@ -218,7 +231,7 @@ def test_what_is_no_map(shape, text, message):
         parse_map(text, shape)
 
 
-@given(st.text("0123%/() ,", max_size=12), SHAPES)
+@given(st.text("0123%/()- ,", max_size=12), SHAPES)
 def test_any_text_is_a_map_or_refused(text, shape):
     try:
         map = parse_map(text, shape)
