@@ -19,7 +19,7 @@ from .json import RESERVED
 
 PACKED = f"{RESERVED}packed"
 MAP = f"{RESERVED}map"  # older files have a key of this name beside the descriptor of the stored tensor
-_DIGITS = re.compile(r"[0-9/%(), ]*")  # and no other white space
+_DIGITS = re.compile(r"[0-9/%(), -]*")  # and no other white space
 
 
 def rooted(custom: Mapping[str, Any], packed: bool, map: IndexMap | None) -> dict[str, Any]:
