@@ -19,7 +19,9 @@ from ..levels.base import described
 _MAPPING = re.compile(r"\s*\(([^()]*)\)\s*->\s*\((.*)\)\s*", re.DOTALL)
 _COMMA = re.compile(r",(?![^(\[]*[)\]])")  # outside of parentheses and brackets
 _TYPE = re.compile(r"(\w+)\s*(?:\[\s*(\d{1,9})\s*,\s*(\d{1,9})\s*\])?\s*(?:\(([^()]*)\))?")
-_ENCLOSED = re.compile(r"\(((?:[^()]|\((?:[^()]|\([^()]*\))*\))*)\)")
+_STEP = re.compile(r"(floordiv|mod)\s+(\d{1,19})")
+_STEPS = rf"(?:[)\s]*\b{_STEP.pattern.replace('(', '(?:')})*"
+_EXPRESSION = re.compile(rf"[(\s]*(\w+)(?:\s*-\s*(\w+)(?=\s*\)|\s*$))?({_STEPS})[)\s]*")  # ( stands first
 _DIGIT = re.compile(r"(\d+)(?:-(\d+))?(?:/(\d+))?(?:%(\d+))?")
 
 
@@ -73,39 +75,19 @@ def from_mlir(text: str) -> str:
     return chain if digits == places else f"{chain} @ {', '.join(digits)}"
 
 
-def _to_digit(expression: str, names: Sequence[str]) -> str:
+def _to_digit(text: str, names: Sequence[str]) -> str:
     """The digit of a level. A dimension is divided, and divided again, from the inside out."""
-    text, steps = _bare(expression), []
-    while match := re.fullmatch(r"(.*)\b(floordiv|mod)\s+(\d{1,19})", text, re.DOTALL):
-        steps.append((match[2], int(match[3])))
-        if "-" in re.sub(r"\(.*\)", "", match[1]):  # what is divided is taken away
-            raise FormatError(f"{expression.strip()!r:.60} is no digit; write (j - i) floordiv 2")
-        text = _bare(match[1])
-    match = re.fullmatch(r"(\w+)(?:\s*-\s*(\w+))?", text)
-    unknown = [name for name in (match.groups() if match else [text]) if name is not None and name not in names]
-    if match is None or unknown:
-        what = "expected a dimension, a difference of two, or floordiv and mod of them by numbers"
-        raise FormatError(f"{what}, got {expression.strip()!r:.60}")
-    stride, radix = 1, 0
-    for step, number in reversed(steps):
-        if not number or (radix and radix % number):
-            raise FormatError(f"{expression.strip()!r:.60} is no digit: {number} does not divide what stands before it")
+    match = _EXPRESSION.fullmatch(text)
+    if match is None or text.count("(") != text.count(")") or not {match[1], match[2] or match[1]} <= {*names}:
+        what = "expected a dimension or (j - i), and floordiv or mod of it by numbers"
+        raise FormatError(f"{what}, got {text.strip()!r:.60}")
+    digit, stride, radix = str(names.index(match[1])), 1, 0
+    digit += f"-{names.index(match[2])}" if match[2] else ""
+    for step, number in ((step, int(number)) for step, number in _STEP.findall(match[3] or "")):
+        if not number or radix % number:
+            raise FormatError(f"{text.strip()!r:.60} is no digit: {number} does not divide what stands before it")
         stride, radix = (stride * number, radix // number) if step == "floordiv" else (stride, number)
-    return "".join(
-        [
-            str(names.index(match[1])),
-            f"-{names.index(match[2])}" if match[2] else "",
-            f"/{stride}" if stride > 1 else "",
-            f"%{radix}" if radix else "",
-        ]
-    )
-
-
-def _bare(text: str) -> str:
-    """A text without parentheses around it."""
-    while match := _ENCLOSED.fullmatch(text.strip()):
-        text = match[1]
-    return text.strip()
+    return digit + (f"/{stride}" if stride > 1 else "") + (f"%{radix}" if radix else "")
 
 
 def to_mlir(levels: Sequence[Level], digits: Sequence[str], rank: int) -> str:
