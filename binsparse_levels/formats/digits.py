@@ -141,15 +141,6 @@ def interleaved(
     return (tuple(digit for _, digit in weighted),) if weighted else ()
 
 
-def keyed(order: Sequence[Digit], bits: int, shape: Sequence[int]) -> tuple[tuple[Digit, ...], ...]:
-    """The upper digits of an order as a group, and the last `bits` as another, those of each dimension joined."""
-    key, block = tuple(order[:-bits]), order[-bits:]
-    lower = {digit.dimension: digit for digit in sorted(block, key=lambda digit: digit.significance)}
-    cut = {digit.dimension for digit in key}
-    joined = [Digit(k, 1, d.stride * d.radix if k in cut else shape[k]) for k, d in sorted(lower.items())]
-    return tuple(group for group in (key, tuple(joined)) if group)
-
-
 def cut(wanted: Digit, leading: bool, group: Sequence[tuple[Digit, bool]]) -> list[Digit]:
     """A digit of a stored coordinate, written as the digits that make the coordinate: a group, and which of it lead."""
     begin = wanted.stride

@@ -237,12 +237,13 @@ class IndexMap:
         With `sparse, sparse` this is BLCO. The entries of a block are ordered by their coordinates.
 
         >>> str(IndexMap.blco((4, 8), 3))
-        '(1/4 0/2), (0%2 1%4)'
+        '(1/4 1/2%2), (0/2 0%2 1%2)'
         """
         if (number := as_integer(bits)) is None or number < 1:
             raise FormatError(Problem("bits", f"expected an integer >= 1, got {bits!s:.60}"))
-        order = itertools.chain(*cls.alto(shape).groups)
-        return cls(tuple(shape), digits.keyed(tuple(order), number, shape))
+        order = tuple(itertools.chain(*cls.alto(shape).groups))
+        block = sorted(order[-number:], key=lambda digit: digit.dimension)
+        return cls(tuple(shape), tuple(group for group in (order[:-number], tuple(block)) if group))
 
     @classmethod
     def hicoo(cls, shape: Sequence[int], size: int | Sequence[int]) -> IndexMap:

@@ -96,7 +96,7 @@ REFUSALS = (
         lambda model, tensor: tensor.map is None,
     ),
     Refusal(
-        "dm", "`Tensor.dm`", bl.FormatError, "which strides cannot represent", "a map that divides dimensions",
+        "dm", "`Tensor.dm`", bl.FormatError, "which strides cannot represent", "a map that divides or subtracts dimensions",
         "a map that groups them", mapped,
     ),
     Refusal(
