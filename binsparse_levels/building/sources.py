@@ -62,7 +62,7 @@ def changed(place: str) -> ContainerError:
 
 
 class Tensors(Source):
-    """The entries of the stored tensors at some places, about `rows` at a time.
+    """The entries of the tensors at some places, about `rows` at a time.
 
     These are those that are stored: of a structure one triangle, and the padding of levels.
     """
@@ -98,13 +98,9 @@ class Tensors(Source):
         return [self._opened(which)[0] for which in range(len(self._places))]
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise FormatError for another shape, and for a map, below which other coordinates are stored; ArrayError
-        where fill values, structures or labels differ.
-        """
+        """Raise FormatError for another shape; ArrayError where fill values, structures or labels differ."""
         tensors, names = self.tensors(), list(map(name_of, self._places))
         for tensor, name in zip(tensors, names, strict=True):
-            if tensor.map is not None:
-                raise FormatError(Problem(name, "is stored through a map; convert it without_map() first"))
             if tensor.shape != shape:
                 raise FormatError(Problem(name, f"has the shape {tensor.shape}, and {shape} is to be built"))
             if repr((tensor._pad(), tensor.structure)) != repr((tensors[0]._pad(), tensors[0].structure)):
@@ -127,7 +123,7 @@ class Tensors(Source):
     def read(self, number: int) -> Chunk:
         which, at = self._block_of(number)
         tensor, blocks = self._opened(which)
-        return stored_entries(tensor.stored, blocks[at])
+        return seen(tensor, *stored_entries(tensor.stored, blocks[at]))
 
     def value_type(self) -> np.dtype[Any]:
         return common_type([tensor.dtype for tensor in self.tensors()], "values")
@@ -162,10 +158,14 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
         if stored.structure is not None:
             both, values = expand(stored.structure, coords, values)
             coords = list(both)
-        if isinstance(mapped := tensor._held, Mapped):
-            there, values = mapped.seen(coords, values)
-            coords = list(there)
-        yield coords, values
+        yield seen(tensor, coords, values)
+
+
+def seen(tensor: Tensor, coords: Sequence[Array], values: Array) -> Chunk:
+    """Stored entries where they are in the tensor, without those at padding of its map."""
+    if isinstance(mapped := tensor._held, Mapped):
+        coords, values = mapped.seen(coords, values)
+    return list(coords), values
 
 
 # Functions

@@ -82,7 +82,7 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
     for key in _keys(tensor.shape):
         assert _equal(_dense(opened[key]), dense[key])
     assert opened.load().equals(tensor)
-    coords, values = tensor.stored.unpack()
+    coords, values = tensor.unpack()
     whole = list(zip(rows_of(coords, len(values)), map(repr, values), strict=True))
     inside = in_triangle(tensor.structure, coords) if tensor.structure else np.ones(len(values), bool)
     assert sorted(_in_parts(stored)) == sorted(itertools.compress(whole, inside))

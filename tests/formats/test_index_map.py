@@ -699,8 +699,40 @@ def test_files_are_converted_to_another_map(tmp_path):
     np.testing.assert_array_equal(bl.read(target).to_dense(), MATRIX)
     bl.convert(target, source, map="(0 1)", overwrite=True)
     assert str(bl.read(source).format) == "CVEC"
-    with pytest.raises(bl.OptionError, match="memory"):
-        bl.convert(source, target, "CSR", map="0, 1", memory=2**33, overwrite=True)
+
+
+@pytest.mark.parametrize("text", ["COO", "sparse, dense through 1-0, 0", f"sparse through {IndexMap.alto((300, 200))}"])
+def test_files_larger_than_memory_are_converted_to_another_map(text, tmp_path, monkeypatch):
+    monkeypatch.setattr("binsparse_levels.building.plan.rows_within", lambda *_, **__: 5000)
+    rng = np.random.default_rng(0)
+    dense = rng.integers(1, 9, (300, 200)) * (rng.random((300, 200)) < 0.9)
+    source, target = str(tmp_path / "t.h5"), str(tmp_path / "u.h5")
+    bl.write(source, pack_dense(dense, "COO").convert(text))
+    own = bl.read(source)
+    for map, format in (("0/16, 1/8, 0%16, 1%8", "sparse(2), dense(2)"), ("0-1, 1", None), (None, own.format)):
+        bl.convert(source, target, format, map=map, memory=2**33, overwrite=True)
+        found = bl.read(target)
+        assert str(found.map) == (map or str(own.map))
+        np.testing.assert_array_equal(found.to_dense(), dense)
+    bl.write(tmp_path / "t.mtx", pack_dense(dense, "COO"))
+    bl.convert(tmp_path / "t.mtx", target, map="(0 1)", memory=2**28, overwrite=True)
+    assert bl.read(target).notation == "CVEC through (0 1)"
+    np.testing.assert_array_equal(bl.read(target).to_dense(), dense)
+    symmetric = pack([[1], [0]], [1.0], (2, 2), "COO", structure="symmetric_lower")
+    bl.write(tmp_path / "s.mtx", symmetric)
+    with pytest.raises(FormatError, match="no map"):
+        bl.convert(tmp_path / "s.mtx", target, map="(0 1)", memory=2**28, overwrite=True)
+
+
+def test_tensors_through_maps_are_built_from(tmp_path):
+    tensors = [pack_dense(MATRIX, "COO").convert(text) for text in ("CSR", "sparse, dense through 1-0, 0")]
+    for k, tensor in enumerate(tensors):
+        bl.write(tmp_path / f"{k}.h5", tensor)
+    places = [str(tmp_path / "0.h5"), str(tmp_path / "1.h5")]
+    built, how = str(tmp_path / "built.zarr"), {"duplicates": "sum", "dtype": float}
+    bl.build(places, built, MATRIX.shape, "sparse, dense", map="0-1, 1", **how)
+    assert str(bl.read(built).map) == "0-1, 1"
+    np.testing.assert_array_equal(bl.read(built).to_dense(), 2 * MATRIX)
 
 
 def test_what_a_tensor_without_a_map_says():
