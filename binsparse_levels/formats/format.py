@@ -192,7 +192,7 @@ def parse_format(format: FormatLike, rank: int | None = None) -> Format:
 
     Parameters
     ----------
-    format : names of formats and of level kinds may be in any case.
+    format : names of formats and of level kinds may be in any case. The notation may be that of MLIR; see `to_mlir`.
     rank : the number of dimensions, which `CSF` (sparse levels) and `COO` (a list of coordinates) follow. Without a
         rank, `COO` is that of a matrix, as in Binsparse, and `CSF` is refused. The rank of other formats is their own.
 
