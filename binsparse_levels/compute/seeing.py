@@ -27,7 +27,7 @@ from ..engine.blocks import Block, blocks_of, outermost, read_block
 from ..engine.tree import Tree, index_dtype
 from ..engine.views import Selection, all_of
 from ..errors import LimitError, Problem
-from ..formats.digits import Digit, Item
+from ..formats.digits import Item
 from ..formats.format import coordinates, in_order
 from ..formats.index_map import IndexMap, Part
 from ..formats.structure import expand
@@ -37,6 +37,7 @@ from ..tensors.backing import Backing, TreeBacking
 from ..tensors.changing import expanded, with_tree
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped, Viewed, around, windowed
+from .mapping import sum_of
 from .nest import Leaf, Seen, Wrap, is_told
 
 _LOADED = 3  # times the bytes of a tree: it is read, checked, and its structure expanded
@@ -336,11 +337,14 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
         if isinstance(step, IndexMap):
             after = steps[n + 1] if n + 1 < len(steps) else None
             kinds = after.kinds if isinstance(after, _Kinds) else ("all",) * len(step.shape)
+            differences = dict(step.differences)
             known = [
-                _followed(wraps, n, k, summands, known, step.pads(k) and kinds[k] == "all")
+                _followed(wraps, n, k, summands, known, k not in differences and step.pads(k) and kinds[k] == "all")
                 for k, summands in enumerate(step.parts())
             ]
-            first = None if first is None else {digit.dimension for s in first for digit in step.groups[s]}
+            for k, less in differences.items():
+                known[k] = _added(wraps, n, k, known[k], less, known[less])
+            first = None if first is None else {k for s in first for digit in step.groups[s] for k in digit.asked}
         else:
             above = [
                 _placed(wraps, kind, f"{n}d{k}", x) for k, (kind, x) in enumerate(zip(step.kinds, known, strict=True))
@@ -386,45 +390,20 @@ def _followed(
     *most, last = sorted(summands, key=lambda s: stored[s].by)
     base = ""
     for s in most:
-        text = _sum(base, stored[s].text, summands[s], n)
+        text = sum_of(base, stored[s].text, summands[s], n)
         base = f"y{n}d{k}p{s}"
         wraps.append(Wrap(stored[s].by, f"{base} = {text}\nyield"))
     x, name, size = stored[last], f"y{n}d{k}", f"w{n}d{k}"
-    whole = _sum(base, x.text, summands[last], n)
+    whole = sum_of(base, x.text, summands[last], n)
     if not pads:
         return _Known(whole, x.by)
     wraps.append(Wrap(x.by, f"{name} = {whole}\nif {name} < {size}:\n    yield"))
     return _Known(name, x.by)
 
 
-def _sum(base: str, x: str, summands: Sequence[Part], n: int) -> str:
-    return " + ".join([*([base] if base else []), *(_digit(x, part, n) for part in summands)])
-
-
-def _digit(x: str, part: Part, n: int) -> str:
-    """A digit of a stored coordinate, times its factor; shifts and masks where radices are powers of two."""
-    shift = 0
-    divisors: list[str] = []
-    for radix in part.below:
-        power = _power(radix)
-        shift, divisors = (shift, [*divisors, _number(radix, n)]) if power is None else (shift + power, divisors)
-    text = f"({x} >> u8({shift}))" if shift else x
-    if divisors:
-        text = f"({text} // ({' * '.join(divisors)}))"
-    if part.radix is not None:
-        power = _power(part.radix)
-        text = f"({text} % {_number(part.radix, n)})" if power is None else f"({text} & u8({2**power - 1}))"
-    return text if part.factor == 1 else f"{text} * u8({part.factor})"
-
-
-def _power(radix: int | Digit) -> int | None:
-    """The exponent of a power of two."""
-    number = radix.radix if isinstance(radix, Digit) else radix
-    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
-
-
-def _number(radix: int | Digit, n: int) -> str:
-    """A radix. That of a leading digit is told by the size of its dimension, so that texts do not depend on sizes."""
-    if isinstance(radix, int):
-        return f"u8({radix})"
-    return f"((w{n}d{radix.dimension} + u8({radix.stride - 1})) // u8({radix.stride}))"
+def _added(wraps: list[Wrap], n: int, k: int, difference: _Known, less: int, other: _Known) -> _Known:
+    """Coordinate k from its difference to another one. A sum below 0 is large: integers are unsigned."""
+    name, by = f"z{n}d{k}", max(difference.by, other.by)
+    whole = f"{difference.text} + {other.text} - (w{n}d{less} - u8(1))"
+    wraps.append(Wrap(by, f"{name} = {whole}\nif {name} < w{n}d{k}:\n    yield"))
+    return _Known(name, by)

@@ -65,7 +65,8 @@ def _space(helpers: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
     """What a text may name. numba imports the module of a function that it loads from its cache."""
     from ..kernels import jit
 
-    return {"np": np, "u8": np.uint64, "lowest_bit": jit.lowest_bit, "__name__": __name__, **helpers}
+    pieces = {"lowest_bit": jit.lowest_bit, "gathered": jit.gathered}
+    return {"np": np, "u8": np.uint64, "__name__": __name__, **pieces, **helpers}
 
 
 def _fast(function: Callable[..., Any], kept: bool, reordered: bool) -> Callable[..., Any]:
