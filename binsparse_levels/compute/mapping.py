@@ -1,6 +1,6 @@
 """Coordinates through index maps, as text of nests: shifts, masks, divisions, and gathers of bits.
 
-The names `w0d1` are the sizes of the tensor's dimensions, here of dimension 1 behind layer 0; see `seeing`.
+The names `w0d1` are the sizes of the tensor's dimensions, here of dimension 1 above layer 0; see `seeing`.
 """
 
 from __future__ import annotations
@@ -12,8 +12,8 @@ from ..formats.index_map import Part
 
 
 def sum_of(base: str, x: str, summands: Sequence[Part], n: int) -> str:
-    """The sum of digits of a stored coordinate. Bits that follow each other in the result are gathered at once."""
-    runs: list[tuple[list[Part], list[int]]] = []  # digits that follow each other, and their bits in the stored one
+    """The sum of digits of a stored coordinate. Contiguous bits of the result are gathered together."""
+    runs: list[tuple[list[Part], list[int]]] = []  # contiguous digits, and their bits in the stored coordinate
     for part in reversed(summands):  # the least significant first
         bits = _bits(part)
         if bits and runs and (last := runs[-1])[1] and last[0][0].factor << len(last[1]) == part.factor:
@@ -25,7 +25,7 @@ def sum_of(base: str, x: str, summands: Sequence[Part], n: int) -> str:
 
 
 def _bits(part: Part) -> list[int]:
-    """The places of the bits of a digit, where it and all below it have powers of two as radices; else none."""
+    """The bits of a digit in its stored coordinate, if it and all digits below have powers of two as radices; else none."""
     powers = [_power(radix) for radix in part.below]
     own = None if part.radix is None else _power(part.radix)
     if None in powers or (part.radix is not None and own is None):
@@ -35,7 +35,7 @@ def _bits(part: Part) -> list[int]:
 
 
 def _gathered(x: str, bits: list[int], factor: int) -> str:
-    """Bits of a stored coordinate, side by side. Bit i has to go down by bits[i] - i, in steps of 1, 2, 4 and so on."""
+    """Bits of a stored coordinate, made contiguous. Bit i moves down by bits[i] - i, in steps of 1, 2, 4 and so on."""
     downs = [bit - i for i, bit in enumerate(bits)]
     steps = [[b - down % 2**k for b, down in zip(bits, downs, strict=True) if down >> k & 1] for k in range(6)]
     moves = ", ".join(f"u8({sum(1 << b for b in step)})" for step in steps)
@@ -44,7 +44,7 @@ def _gathered(x: str, bits: list[int], factor: int) -> str:
 
 
 def _digit(x: str, part: Part, n: int) -> str:
-    """A digit of a stored coordinate, times its factor; shifts and masks where radices are powers of two."""
+    """A digit of a stored coordinate, times its factor; shifts and masks if radices are powers of two."""
     shift = 0
     divisors: list[str] = []
     for radix in part.below:
@@ -66,7 +66,7 @@ def _power(radix: int | Digit) -> int | None:
 
 
 def _number(radix: int | Digit, n: int) -> str:
-    """A radix. That of a leading digit is told by the size of its dimension, so that texts do not depend on sizes."""
+    """A radix. That of a leading digit is computed from the size of its dimension, so that texts do not depend on sizes."""
     if isinstance(radix, int):
         return f"u8({radix})"
     size = " + ".join(f"w{n}d{k}" for k in radix.asked)

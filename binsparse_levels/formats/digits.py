@@ -63,7 +63,7 @@ class Part(NamedTuple):
 
 
 def extent(shape: Sequence[int], dimension: int, less: int = -1) -> int:
-    """How many values the coordinate of a dimension has, or its difference to another."""
+    """The number of values of the coordinate of a dimension, or of its difference from another."""
     return shape[dimension] if less < 0 else max(shape[dimension] + shape[less] - 1, 0)
 
 

@@ -37,7 +37,7 @@ def coordinates(rank: int) -> Format:
 
 
 def has_empty_fibers(pointers: Array) -> bool:
-    """Whether two neighbouring pointers are equal, so that a fiber is stored without an entry."""
+    """Return True if two neighbouring pointers are equal: a stored fiber has no entry."""
     return bool((pointers[1:] == pointers[:-1]).any())
 
 
@@ -48,14 +48,14 @@ def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
 
 @dataclass(frozen=True)
 class Format:
-    """How a tensor is stored: levels over the stored dimensions, and a transpose.
+    """A storage format: levels over the stored dimensions, and a transpose.
 
     Parameters
     ----------
     levels: the levels from the root down; their ranks add up to the rank of the tensor.
     transpose: stored dimension k is dimension transpose[k] of the tensor. None: the identity.
 
-    Two formats store the same bytes where their `canonical()` formats are equal. A format equals a notation of the same
+    Two formats store the same bytes if their `canonical()` formats are equal. A format equals a notation of the same
     bytes. `str` is the notation, and `parse_format` reads it. Raises FormatError for a transpose that is no permutation
     of the dimensions.
 
@@ -104,7 +104,7 @@ class Format:
 
     @property
     def padded(self) -> bool:
-        """Whether the last level stores coordinates that were not entries."""
+        """True if the last level stores coordinates that were not entries."""
         return bool(self.levels) and self.levels[-1].padded
 
     @property

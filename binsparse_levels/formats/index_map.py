@@ -131,7 +131,7 @@ class IndexMap:
 
     @property
     def padded(self) -> bool:
-        """Whether some stored cells are outside of the tensor."""
+        """True if some stored cells are outside of the tensor."""
         return any(map(self.pads, range(len(self.shape))))
 
     def __str__(self) -> str:
@@ -376,12 +376,12 @@ class IndexMap:
         return summands
 
     def pads(self, dimension: int) -> bool:
-        """Whether some stored cells lie behind the end of a dimension."""
+        """Return True if some stored cells are beyond the end of a dimension."""
         leading = self._chains[dimension][-1]
         return leading.less >= 0 or leading.stride * leading.radix > self.shape[dimension]
 
-    def told(self, stored: int) -> int | None:
-        """The size of a stored dimension where the notation tells it, whatever the shape is."""
+    def fixed_size(self, stored: int) -> int | None:
+        """The size of a stored dimension if it follows from the notation for any shape, else None."""
         return None if any(leads for _, leads in self._marked[stored]) else self.stored_shape[stored]
 
     def windows(self, items: Sequence[Item]) -> list[range | Array]:
