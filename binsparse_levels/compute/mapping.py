@@ -25,7 +25,7 @@ def sum_of(base: str, x: str, summands: Sequence[Part], n: int) -> str:
 
 
 def _bits(part: Part) -> list[int]:
-    """The bits of a digit in its stored coordinate, if it and all digits below have powers of two as radices; else none."""
+    """The bits of a digit in its stored coordinate, if all radices up to its own are powers of two; else none."""
     powers = [_power(radix) for radix in part.below]
     own = None if part.radix is None else _power(part.radix)
     if None in powers or (part.radix is not None and own is None):
@@ -66,7 +66,7 @@ def _power(radix: int | Digit) -> int | None:
 
 
 def _number(radix: int | Digit, n: int) -> str:
-    """A radix. That of a leading digit is computed from the size of its dimension, so that texts do not depend on sizes."""
+    """A radix. That of a leading digit is computed from the size of its dimension: texts do not depend on sizes."""
     if isinstance(radix, int):
         return f"u8({radix})"
     size = " + ".join(f"w{n}d{k}" for k in radix.asked)

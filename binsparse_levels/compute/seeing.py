@@ -2,7 +2,8 @@
 
 A tensor in memory is its stored tree. A tensor in a file is read in blocks, each a list of entries. An index map,
 padding and a view are statements, which assign the coordinates of the tensor and skip other cells. A statement is
-placed in the outermost loop in which the coordinates that it needs are known. For padded blocks of 4 × 4, in which x0 … x3 are the coordinates of `0/4, 1/4, 0%4, 1%4`:
+placed in the outermost loop in which the coordinates that it needs are known. For padded
+blocks of 4 × 4, in which x0 … x3 are the coordinates of `0/4, 1/4, 0%4, 1%4`:
 
     y0d0p0 = x0 * u8(4)                in the loop over x0
     y0d0 = y0d0p0 + x2                 in the loop over x2; the rest is skipped if the sum reaches the size
@@ -125,7 +126,7 @@ _lower: WeakKeyDictionary[Tree, dict[int, Tree]] = WeakKeyDictionary()  # trees 
 def from_asked(walk: Walk, leaf: Leaf) -> Walk:
     """The walk without first levels whose coordinates the leaf does not use, if the next level is a list.
 
-    All children of a list are contiguous, whatever their fibers (sums by column, 1 M entries, one per row: 6.2 → 2.4 ms).
+    All children of a list are contiguous, whatever their fibers (sums by column, 1 M rows of one entry: 6.2 → 2.4 ms).
     """
     asked = _asked(leaf)
     known = min([walk.seen.known[k] for k in asked]) if asked else len(walk.tree.dims)
@@ -332,9 +333,7 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
     """The statements of a nest over a tree below layers."""
     wraps: list[Wrap] = []
     known = [_Known(f"x{order.index(k)}", order.index(k) + 1) for k in range(len(order))]
-    first: set[int] | None = (
-        {order[0]} if order else None
-    )  # the dimensions that determine the first coordinate of the tree
+    first: set[int] | None = {order[0]} if order else None  # dimensions that determine the first stored coordinate
     for n, step in enumerate(steps):
         if isinstance(step, IndexMap):
             after = steps[n + 1] if n + 1 < len(steps) else None
