@@ -39,9 +39,7 @@ def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long:
     depend on threads.
     """
     text, reordered = nest_text(levels, seen, leaf, iso), long or not leaf.totals
-    text += (
-        "# sums are reordered\n" if reordered else ""
-    )  # so that the checksum of the text identifies the machine code
+    text += "# sums are reordered\n" if reordered else ""  # the checksum of the text identifies the machine code
     space = _space(helpers_of(levels))
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
@@ -52,7 +50,7 @@ def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long:
 def function_of(
     name: str, text: str, helpers: tuple[tuple[str, Callable[..., Any]], ...], compiled: bool = True
 ) -> Callable[..., Any]:
-    """The function of that name in a text, compiled and cached on disk. helpers: the functions that it calls, by name."""
+    """The function of that name in a text, compiled and cached on disk. helpers: functions that it calls."""
     text += "".join(f"# {called}: {checksum(x)}\n" for called, x in helpers)  # machine code contains them
     path = place_text(text) if compiled else None
     space = _space(dict(helpers))
