@@ -39,7 +39,7 @@ def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long:
     depend on threads.
     """
     text, reordered = nest_text(levels, seen, leaf, iso), long or not leaf.totals
-    text += "# sums are reordered\n" if reordered else ""  # the checksum of the text identifies the machine code
+    text += "# sums are reordered\n" if reordered else ""  # the text identifies its machine code
     space = _space(helpers_of(levels))
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
@@ -107,12 +107,8 @@ def _folders() -> list[Path]:
     numba_folder: str = jit.cache_folder()  # type: ignore[no-untyped-call]
     package = Path(__file__).parent / "__pycache__"
     user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    own = (
-        [Path(numba_folder)]
-        if numba_folder
-        else [package, *([Path(user) / "binsparse_levels"] if os.path.isabs(user) else [])]
-    )
-    return [folder / "nests" for folder in own]
+    ours = [package, *([Path(user) / "binsparse_levels"] if os.path.isabs(user) else [])]
+    return [folder / "nests" for folder in ([Path(numba_folder)] if numba_folder else ours)]
 
 
 def _is_private(folder: Path) -> bool:
