@@ -122,7 +122,7 @@ class LimitError(BinsparseError):
     ...     pack([[0]], 1.0, 10**9, "dense", limits=Limits(dense_bytes=10**6))
     ... except LimitError as error:
     ...     print(error)
-    the size in bytes of what the dense levels make is 8000000000, more than the limit dense_bytes=1000000;
+    the size in bytes of the dense levels is 8000000000, more than the limit dense_bytes=1000000;
     pass limits=Limits(dense_bytes=…)
     """
 

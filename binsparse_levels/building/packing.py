@@ -16,7 +16,6 @@ from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, Problem
 from ..formats.format import coordinates
-from ..formats.index_map import IndexMap
 from ..levels import Level, places
 from ..tensors.backing import TreeBacking
 from ..tensors.encoding import encode_pieces
@@ -197,12 +196,12 @@ def join_heads(work: Work) -> Array:
     return table
 
 
-def encoded(work: Work, heads: Array, map: IndexMap | None) -> tuple[dict[str, Any], dict[str, Pieces]]:
+def encoded(work: Work, heads: Array) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header of the whole tensor, and its encoded arrays in pieces."""
     plan = work.plan
     pieces = {name: in_pieces(array, joining.PIECE_ITEMS) for name, array in joint(work, heads).items()}
     metadata = replace(plan.metadata, labels=work.source.labels(plan))
-    rest: dict[str, Any] = {"structure": plan.structure, "map": map, "iso_value": plan.one}
+    rest: dict[str, Any] = {"structure": plan.structure, "map": plan.through, "iso_value": plan.one}
     return encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **rest)
 
 

@@ -62,7 +62,7 @@ def changed(place: str) -> ContainerError:
 
 
 class Tensors(Source):
-    """The stored entries of the tensors at some places, about `rows` at a time.
+    """The entries of the tensors at some places, about `rows` at a time.
 
     They include the padding of levels, and only one triangle of a structure.
     """
@@ -98,11 +98,9 @@ class Tensors(Source):
         return [self._opened(which)[0] for which in range(len(self._places))]
 
     def check(self, shape: tuple[int, ...]) -> None:
-        """Raise FormatError for another shape or a map, ArrayError if fill values, structures or labels differ."""
+        """Raise FormatError for another shape, ArrayError if fill values, structures or labels differ."""
         tensors, names = self.tensors(), list(map(name_of, self._places))
         for tensor, name in zip(tensors, names, strict=True):
-            if tensor.map is not None:
-                raise FormatError(Problem(name, "is stored through a map; convert it without_map() first"))
             if tensor.shape != shape:
                 raise FormatError(Problem(name, f"has the shape {tensor.shape}, and {shape} is to be built"))
             if repr((tensor._pad(), tensor.structure)) != repr((tensors[0]._pad(), tensors[0].structure)):
@@ -125,7 +123,7 @@ class Tensors(Source):
     def read(self, number: int) -> Chunk:
         which, at = self._block_of(number)
         tensor, blocks = self._opened(which)
-        return stored_entries(tensor.stored, blocks[at])
+        return without_padding(tensor, *stored_entries(tensor.stored, blocks[at]))
 
     def value_type(self) -> np.dtype[Any]:
         return common_type([tensor.dtype for tensor in self.tensors()], "values")
@@ -160,10 +158,14 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
         if stored.structure is not None:
             both, values = expand(stored.structure, coords, values)
             coords = list(both)
-        if isinstance(mapped := tensor._backing, Mapped):
-            there, values = mapped.without_padding(coords, values)
-            coords = list(there)
-        yield coords, values
+        yield without_padding(tensor, coords, values)
+
+
+def without_padding(tensor: Tensor, coords: Sequence[Array], values: Array) -> Chunk:
+    """The entries of a tensor that has these stored entries: those at padding of its map are left out."""
+    if isinstance(mapped := tensor._backing, Mapped):
+        coords, values = mapped.without_padding(coords, values)
+    return list(coords), values
 
 
 # Functions

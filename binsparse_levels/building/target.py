@@ -64,7 +64,7 @@ def refuse_present(target: str, overwrite: Overwrite) -> None:
 
 def join(work: Work, number: int) -> None:
     plan, heads = work.plan, join_heads(work)
-    header, arrays = encoded(work, heads, plan.through)
+    header, arrays = encoded(work, heads)
     check_header_size(header, plan.limits)
     storage = plan.storage
     if storage.shards is None:  # few files, however large the arrays

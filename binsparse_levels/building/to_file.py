@@ -20,7 +20,7 @@ from ..engine.packing import ordered_dims
 from ..engine.tree import Tree
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, with_map
-from ..formats.index_map import IndexMap, MapLike, parse_map
+from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
@@ -92,32 +92,27 @@ def convert(
         what = "is no option of convert; pass options of `read` to read(…), and write its tensor"
         raise OptionError(Problem(name, what))
     format, map = (None, map) if format is None else with_map(format, map)
-    if map is not None and memory is not None:
-        raise OptionError(Problem("memory", "another map needs the whole tensor in memory; leave out map or memory"))
     rest = {"progress": reporter(progress), "overwrite": overwrite, "limits": limits, **options}
     with contextlib.nullcontext() if memory is None else reading.streamed(source, limits=limits) as stream:
         if stream is not None:
-            _convert_text(stream, target, format, memory, rest)
+            _convert_text(stream, target, format, map, memory, rest)
             return
     opened = reading.open(source, limits=limits)
     reading.warn_of_others(source)
-    if map is not None:
-        through = parse_map(map, opened.shape)
-        listed = coordinates(len(through.groups)) if format is None else format
-        write(target, opened.convert(listed, map=through, limits=limits), overwrite=overwrite, limits=limits, **options)
-        return
     tensor = opened.stored
-    parsed = fitting_format(
-        tensor.format if format is None else format, tensor.shape, limits, mapped=opened.map is not None
-    )
+    through = opened.map if map is None else parse_map(map, opened.shape)
+    shape = opened.shape if through is None else through.stored_shape
+    own = tensor.format if map is None else coordinates(len(shape))
+    parsed = fitting_format(own if format is None else format, shape, limits, mapped=through is not None)
     tree, order = tensor._source, tensor.format.order
     blank = drops_zeros(source, opened, parsed)
     plan = None
     if memory is not None:
         pointers = _pointers(tree)
-        plan = planned(tensor.shape, parsed, dtype=tensor.dtype, limits=limits, memory=memory, pointers=pointers)
+        given: dict[str, Any] = {"dtype": tensor.dtype, "limits": limits, "memory": memory, "pointers": pointers}
+        plan = planned(opened.shape, parsed, map=through, **given)
     if plan is None or not tree.lazy or in_memory(source) or _entries(tree, plan.rows) <= plan.rows:
-        made = opened.convert(parsed, limits=limits)
+        made = opened.convert(parsed, map=None if map is None else through, limits=limits)
         made = made.drop_fill() if blank else made
         write(target, made, overwrite=overwrite, limits=limits, **options)
         return
@@ -127,12 +122,12 @@ def convert(
         _write_chunks(plan, cells, target, rest, lambda plan: (plan, opened._metadata.labels, {}))
         return
     check_target(target, overwrite=overwrite, **options)
-    kept = ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
+    kept = map is None and ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
     plan = replace(plan, sorted=ordered, one=one).like(opened)
     with scratch(target) as folder:
-        _write_parts(folder, plan, Tensors([source], plan.rows, limits), target, rest, client, opened.map)
+        _write_parts(folder, plan, Tensors([source], plan.rows, limits), target, rest, client)
 
 
 def drops_zeros(source: Place, tensor: Tensor, format: Format) -> bool:
@@ -243,12 +238,21 @@ def _measured(chunks: Iterable[Chunk], ends: list[int]) -> Iterator[Chunk]:
 
 
 def _convert_text(
-    stream: Stream, target: Place, format: FormatLike | None, memory: int | None, rest: Mapping[str, Any]
+    stream: Stream,
+    target: Place,
+    format: FormatLike | None,
+    map: MapLike | None,
+    memory: int | None,
+    rest: Mapping[str, Any],
 ) -> None:
     """`convert` of a text in blocks. rest: of its parameters."""
     release()  # memory that reading the shape and the labels took
     limits = rest["limits"]
-    plan = planned(stream.shape, format or stream.format, dtype=stream.dtype, limits=limits, memory=memory)
+    if map is not None:
+        if stream.structure is not None:
+            raise FormatError(Problem("map", f"a matrix that is {stream.structure} has no map; leave it out"))
+        format = format or coordinates(len(parse_map(map, stream.shape).groups))
+    plan = planned(stream.shape, format or stream.format, map=map, dtype=stream.dtype, limits=limits, memory=memory)
     plan = replace(plan, one=None if plan.parsed.padded else stream.one, structure=stream.structure)
     if stream.structure is not None:
         raise_if(FormatError, list(structure_problems(stream.structure, stream.shape, stream.dtype)))
@@ -289,16 +293,14 @@ def _write_chunks(
         plan, kept = spilled(folder, plan, every, rest["progress"])
         plan, kept.known, kept.ranks = finished or finish(plan)
         plan = replace(plan, sorted=plan.sorted and not kept.ranks)
-        _write_parts(folder, plan, kept, path, rest, None, plan.through)
+        _write_parts(folder, plan, kept, path, rest, None)
 
 
-def _write_parts(
-    folder: str, plan: Plan, entries: Source, target: Place, rest: Mapping[str, Any], client: Any, map: IndexMap | None
-) -> None:
+def _write_parts(folder: str, plan: Plan, entries: Source, target: Place, rest: Mapping[str, Any], client: Any) -> None:
     """Sort and pack the entries in the folder, in parts, and write all trees as one tensor, in pieces."""
     with open_work(folder, plan, entries, sent=not running.in_this_process(client)) as work:
         running.run(work, client, rest["progress"])
-        header, encoded = packing.encoded(work, packing.join_heads(work), map)
+        header, encoded = packing.encoded(work, packing.join_heads(work))
         write_pieces(target, header, encoded, **rest)
 
 

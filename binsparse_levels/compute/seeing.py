@@ -1,14 +1,14 @@
-"""What nests run over: the trees of any tensor, and how its coordinates come from theirs.
+"""The trees that nests run over, and the statements that compute coordinates of the tensor from theirs.
 
 A tensor in memory is its stored tree. A tensor in a file is read in blocks, each a list of entries. An index map,
-padding and a view change neither: they are statements, which assign the coordinates of the tensor and skip what is not
-in it. They stand where the coordinates that they need are known, outside of all loops and sums that follow. For
-padded blocks of 4 × 4, in which x0 … x3 are the coordinates of `0/4, 1/4, 0%4, 1%4`:
+padding and a view are statements, which assign the coordinates of the tensor and skip other cells. A statement is
+placed in the outermost loop in which the coordinates that it needs are known. For padded
+blocks of 4 × 4, in which x0 … x3 are the coordinates of `0/4, 1/4, 0%4, 1%4`:
 
     y0d0p0 = x0 * u8(4)                in the loop over x0
-    y0d0 = y0d0p0 + x2                 in the loop over x2; what follows is left out where the sum reaches the size
+    y0d0 = y0d0p0 + x2                 in the loop over x2; the rest is skipped if the sum reaches the size
 
-This module alone knows what a Tensor holds.
+Only this module depends on what a Tensor contains.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..engine.blocks import Block, blocks_of, outermost, read_block
 from ..engine.tree import Tree, index_dtype
 from ..engine.views import Selection, all_of
 from ..errors import LimitError, Problem
-from ..formats.digits import Digit, Item
+from ..formats.digits import Item
 from ..formats.format import coordinates, in_order
 from ..formats.index_map import IndexMap, Part
 from ..formats.structure import expand
@@ -37,11 +37,12 @@ from ..tensors.backing import Backing, TreeBacking
 from ..tensors.changing import expanded, with_tree
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped, Viewed, around, windowed
+from .mapping import sum_of
 from .nest import Leaf, Seen, Wrap, is_told
 
-_LOADED = 3  # times the bytes of a tree: it is read, checked, and its structure expanded
-BLOCK = 2**20  # entries of a file at a time: more of them are no faster
-_MOST_DIGITS = 256  # of a map that nests run through: the text has a statement for each
+_LOADED = 3  # times the bytes of a tree: reading, checking and expanding its structure
+BLOCK = 2**20  # entries of a file at a time: larger blocks are not faster
+_MOST_DIGITS = 256  # of a map, each of which is a statement in the text of a nest
 
 
 class Walk(NamedTuple):
@@ -54,7 +55,7 @@ class Walk(NamedTuple):
 
 
 class _Window(NamedTuple):
-    """What was cut out: which coordinates of each dimension, and the size that it had."""
+    """A part of a tensor: the coordinates of each dimension, and the size of the whole dimension."""
 
     items: tuple[Item, ...]
     sizes: tuple[int, ...]
@@ -64,9 +65,9 @@ _Layer: TypeAlias = "IndexMap | Selection | _Window"  # from a tree to a tensor:
 
 
 def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
-    """The trees of a tensor: each entry is in one tree. memory: bytes, of which the result takes `used`.
+    """Iterate over the trees of a tensor. Each entry is in one tree. memory: in bytes; the result takes `used` of them.
 
-    Raises LimitError, before any tree is read, where the memory does not hold one entry.
+    Raises LimitError, before any tree is read, if the memory does not suffice for one entry.
     """
     held, stored = tensor._backing, tensor._backing.stored
     tree = stored.tree
@@ -100,7 +101,7 @@ def _listed_blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> 
 
 
 def walk_of(tensor: Tensor) -> Walk:
-    """The tree of a tensor, which is read into memory."""
+    """The tree of a tensor, read into memory."""
     held, pad = tensor._backing, tensor._pad()
     layers: tuple[_Layer, ...] = ()
     if isinstance(held, Viewed) and (isinstance(held.base, Mapped) or held.selection.distinct()[1]):
@@ -123,9 +124,9 @@ _lower: WeakKeyDictionary[Tree, dict[int, Tree]] = WeakKeyDictionary()  # trees 
 
 
 def from_asked(walk: Walk, leaf: Leaf) -> Walk:
-    """The walk without first levels that tell no coordinate that the leaf names, where the next level is a list.
+    """The walk without first levels whose coordinates the leaf does not use, if the next level is a list.
 
-    All children of a list follow each other, whatever their fibers (sums by column, 1 M in rows of 1: 6.2 ms for 2.4).
+    All children of a list are contiguous, whatever their fibers (sums by column, 1 M rows of one entry: 6.2 → 2.4 ms).
     """
     asked = _asked(leaf)
     known = min([walk.seen.known[k] for k in asked]) if asked else len(walk.tree.dims)
@@ -149,8 +150,9 @@ def _asked(leaf: Leaf) -> frozenset[int]:
 
 @functools.lru_cache(1024)
 def _below(levels: tuple[Level, ...], seen: Seen, known: int) -> tuple[int, Seen] | None:
-    """The last level that can be the first of a walk where the first `known` coordinates tell the first that is asked
-    for, and how the levels from there are seen.
+    """The last level at which a walk can begin, and the statements of the levels from there.
+
+    known: the number of stored coordinates that determine the first coordinate that the leaf uses.
     """
     depths = [sum(level.rank for level in levels[:d]) for d in range(len(levels))]
     shared = next((d for d, level in enumerate(levels) if level.shares), len(levels))
@@ -169,7 +171,7 @@ def with_values(tensor: Tensor, values: Array, fill: Any) -> Tensor:
 
 
 def in_memory(tensor: Tensor) -> Tensor:
-    """The same entries in memory without a structure, each with a value of its own, in levels that say their loops."""
+    """The same entries in memory without a structure, each with its own value, in levels that have a loop."""
     whole = expanded(tensor.load())
     if not is_told(whole.format.levels) or whole._tree.shares:
         return whole.without_map(coordinates(whole.ndim))
@@ -177,7 +179,7 @@ def in_memory(tensor: Tensor) -> Tensor:
 
 
 def _told(tensor: Tensor) -> Tensor:
-    """The same tensor in levels that say their loops."""
+    """The same tensor in levels that have a loop."""
     if is_told(tensor._tree.levels):
         return tensor
     return tensor.convert(in_order(coordinates(tensor.ndim).levels, tensor.format.order))
@@ -188,7 +190,7 @@ def _nbytes(tree: Tree) -> int:
 
 
 def _layers(held: Backing) -> tuple[_Layer, ...] | None:
-    """What lies between the stored tree and a tensor; None where nests do not run through it."""
+    """The layers between the stored tree and a tensor; None if nests do not support one of them."""
     if isinstance(held, TreeBacking):
         return ()
     assert isinstance(held, Mapped | Viewed)
@@ -204,7 +206,7 @@ def _digits(through: IndexMap) -> int:
 
 
 def _share(held: Backing) -> float:
-    """Which share of the stored entries a view has, if they lie evenly."""
+    """The share of the stored entries in a view, if they are spread evenly."""
     if isinstance(held, TreeBacking):
         return 1.0
     assert isinstance(held, Mapped | Viewed)
@@ -243,7 +245,7 @@ def _is_all(item: Item, size: int) -> bool:
 def _walk(tree: Tree, order: tuple[int, ...], layers: Sequence[_Layer], *, whole: bool) -> Walk:
     """A tree as nests run over it. order: the dimension of the stored tensor at each of the tree."""
     sizes: Sequence[int] = [tree.dims[order.index(k)] for k in range(len(order))]
-    values: list[Sequence[Any]] = []  # for each layer, what its names stand for, by dimension
+    values: list[Sequence[Any]] = []  # the values of the names of each layer, by dimension
     steps: list[_Step] = []
     for layer in layers:
         if isinstance(layer, IndexMap):
@@ -273,13 +275,13 @@ _Step: TypeAlias = "IndexMap | _Kinds"
 # Statements by kind. `u` is a coordinate below, `c` that above; the other letters are those of `_argument`.
 _STATEMENTS = {
     "all": "c = u\nyield",
-    # of a view: they leave out what it does not have, and number what it has
+    # of a view: they skip cells outside of it, and number those inside
     "at": "if u == a:\n    yield",
     "on": "c = u - a\nif c < l:\n    yield",  # a difference below 0 is large: integers are unsigned
     "up": "c = (u - a) // d\nif c < l and (u - a) % d == u8(0):\n    yield",
     "down": "c = (a - u) // d\nif c < l and (a - u) % d == u8(0):\n    yield",
     "any": "for j in range(np.searchsorted(v, u), np.searchsorted(v, u, 'right')):\n    c = o[j]\n    yield",
-    # of a window: from what was cut out to where it was
+    # of a window: from coordinates in the part to those in the whole
     "from": "c = u * d + a\nyield",
     "of": "c = g[u]\nyield",
 }
@@ -300,7 +302,7 @@ def _kept(item: Item, size: int) -> str:
 
 
 def _argument(name: str, values: Sequence[Sequence[Any]]) -> Any:
-    """What a name stands for: a letter, the number of a layer, `d`, a dimension below."""
+    """The value of a name: a letter, the number of a layer, `d`, a dimension below."""
     letter, numbers = name[0], name[1:].split("d")
     item = values[int(numbers[0])][int(numbers[1])]
     match letter:
@@ -310,7 +312,7 @@ def _argument(name: str, values: Sequence[Sequence[Any]]) -> Any:
             return np.uint64(item if isinstance(item, int) else item.start)
         case "d":  # the distance of the coordinates
             return np.uint64(abs(item.step))
-        case "l":  # how many there are
+        case "l":  # the number of coordinates
             return np.uint64(len(item))
         case "v":  # the coordinates in order
             return np.sort(item).astype(np.uint64)
@@ -320,7 +322,7 @@ def _argument(name: str, values: Sequence[Sequence[Any]]) -> Any:
 
 
 class _Known(NamedTuple):
-    """A coordinate: its text, and how many coordinates of the tree tell it."""
+    """A coordinate: its text, and the number of coordinates of the tree that determine it."""
 
     text: str
     by: int
@@ -328,19 +330,22 @@ class _Known(NamedTuple):
 
 @functools.lru_cache(1024)
 def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
-    """How nests see a tree through layers."""
+    """The statements of a nest over a tree below layers."""
     wraps: list[Wrap] = []
     known = [_Known(f"x{order.index(k)}", order.index(k) + 1) for k in range(len(order))]
-    first: set[int] | None = {order[0]} if order else None  # the dimensions that tell the first coordinate of the tree
+    first: set[int] | None = {order[0]} if order else None  # dimensions that determine the first stored coordinate
     for n, step in enumerate(steps):
         if isinstance(step, IndexMap):
             after = steps[n + 1] if n + 1 < len(steps) else None
             kinds = after.kinds if isinstance(after, _Kinds) else ("all",) * len(step.shape)
+            differences = dict(step.differences)
             known = [
-                _followed(wraps, n, k, summands, known, step.pads(k) and kinds[k] == "all")
+                _followed(wraps, n, k, summands, known, k not in differences and step.pads(k) and kinds[k] == "all")
                 for k, summands in enumerate(step.parts())
             ]
-            first = None if first is None else {digit.dimension for s in first for digit in step.groups[s]}
+            for k, less in differences.items():
+                known[k] = _added(wraps, n, k, known[k], less, known[less])
+            first = None if first is None else {k for s in first for digit in step.groups[s] for k in digit.asked}
         else:
             above = [
                 _placed(wraps, kind, f"{n}d{k}", x) for k, (kind, x) in enumerate(zip(step.kinds, known, strict=True))
@@ -358,17 +363,17 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
 
 
 def _fixed(order: tuple[int, ...], steps: Sequence[_Step]) -> tuple[tuple[int, int], ...]:
-    """The dimensions of the tree whose size the notation of a map tells, and these sizes."""
+    """The dimensions of the tree whose size follows from the notation of a map, and these sizes."""
     cut = steps[0].kinds if steps and isinstance(steps[0], _Kinds) and steps[0].dimensions is None else None
     map = steps[0 if cut is None else 1] if steps else None
     if not isinstance(map, IndexMap):
         return ()
-    told = [(x, map.told(s)) for x, s in enumerate(order) if cut is None or cut[s] == "all"]
-    return tuple((x, size) for x, size in told if size is not None)
+    fixed = [(x, map.fixed_size(s)) for x, s in enumerate(order) if cut is None or cut[s] == "all"]
+    return tuple((x, size) for x, size in fixed if size is not None)
 
 
 def _placed(wraps: list[Wrap], kind: str, name: str, below: _Known) -> _Known:
-    """The coordinate above, which further statements make."""
+    """The coordinate above, computed by further statements."""
     if kind == "all":
         return below
     text = re.sub(r"\b([acdgjlouv])\b", lambda x: f"{'y' if x[1] == 'c' else x[1]}{name}", _STATEMENTS[kind])
@@ -379,52 +384,27 @@ def _placed(wraps: list[Wrap], kind: str, name: str, below: _Known) -> _Known:
 def _followed(
     wraps: list[Wrap], n: int, k: int, summands: dict[int, list[Part]], stored: Sequence[_Known], pads: bool
 ) -> _Known:
-    """Coordinate k that a map makes of stored coordinates. The sum grows as these are known.
+    """Coordinate k as a sum of digits of stored coordinates, each added in the loop where it is known.
 
     pads: the sum may be too large.
     """
     *most, last = sorted(summands, key=lambda s: stored[s].by)
     base = ""
     for s in most:
-        text = _sum(base, stored[s].text, summands[s], n)
+        text = sum_of(base, stored[s].text, summands[s], n)
         base = f"y{n}d{k}p{s}"
         wraps.append(Wrap(stored[s].by, f"{base} = {text}\nyield"))
     x, name, size = stored[last], f"y{n}d{k}", f"w{n}d{k}"
-    whole = _sum(base, x.text, summands[last], n)
+    whole = sum_of(base, x.text, summands[last], n)
     if not pads:
         return _Known(whole, x.by)
     wraps.append(Wrap(x.by, f"{name} = {whole}\nif {name} < {size}:\n    yield"))
     return _Known(name, x.by)
 
 
-def _sum(base: str, x: str, summands: Sequence[Part], n: int) -> str:
-    return " + ".join([*([base] if base else []), *(_digit(x, part, n) for part in summands)])
-
-
-def _digit(x: str, part: Part, n: int) -> str:
-    """A digit of a stored coordinate, times its factor; shifts and masks where radices are powers of two."""
-    shift = 0
-    divisors: list[str] = []
-    for radix in part.below:
-        power = _power(radix)
-        shift, divisors = (shift, [*divisors, _number(radix, n)]) if power is None else (shift + power, divisors)
-    text = f"({x} >> u8({shift}))" if shift else x
-    if divisors:
-        text = f"({text} // ({' * '.join(divisors)}))"
-    if part.radix is not None:
-        power = _power(part.radix)
-        text = f"({text} % {_number(part.radix, n)})" if power is None else f"({text} & u8({2**power - 1}))"
-    return text if part.factor == 1 else f"{text} * u8({part.factor})"
-
-
-def _power(radix: int | Digit) -> int | None:
-    """The exponent of a power of two."""
-    number = radix.radix if isinstance(radix, Digit) else radix
-    return number.bit_length() - 1 if number > 0 and number & (number - 1) == 0 else None
-
-
-def _number(radix: int | Digit, n: int) -> str:
-    """A radix. That of a leading digit is told by the size of its dimension, so that texts do not depend on sizes."""
-    if isinstance(radix, int):
-        return f"u8({radix})"
-    return f"((w{n}d{radix.dimension} + u8({radix.stride - 1})) // u8({radix.stride}))"
+def _added(wraps: list[Wrap], n: int, k: int, difference: _Known, less: int, other: _Known) -> _Known:
+    """Coordinate k from its difference to another one. A sum below 0 is large: integers are unsigned."""
+    name, by = f"z{n}d{k}", max(difference.by, other.by)
+    whole = f"{difference.text} + {other.text} - (w{n}d{less} - u8(1))"
+    wraps.append(Wrap(by, f"{name} = {whole}\nif {name} < w{n}d{k}:\n    yield"))
+    return _Known(name, by)

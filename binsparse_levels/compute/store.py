@@ -1,7 +1,7 @@
-"""Nests as functions: compiled once, and kept on disk by the checksum of their text.
+"""Nests as functions: compiled once, and cached on disk by the checksum of their text.
 
-numba keeps machine code of functions only that lie in a file. So the text lies in a folder that only this user can
-write, beside numba's own cache. Only text that this process has made is run. Text in a file is compared with it.
+numba caches machine code only for functions in files. The text is therefore written to a folder that only this user can
+write, next to numba's cache. A process runs only text that it has generated, and compares text in a file with it.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ class Nest(NamedTuple):
 
 @functools.lru_cache(1024)
 def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long: bool, kept: bool = True) -> Nest:
-    """The nest of these levels with this leaf. kept: keep its machine code on disk.
+    """The nest of these levels with this leaf. kept: cache its machine code on disk.
 
     long: fibers of the last level are long, and sums may be reordered, so that they run in vectors. The order does not
     depend on threads.
     """
     text, reordered = nest_text(levels, seen, leaf, iso), long or not leaf.totals
-    text += "# sums are reordered\n" if reordered else ""  # machine code on disk belongs to the text
+    text += "# sums are reordered\n" if reordered else ""  # the text identifies its machine code
     space = _space(helpers_of(levels))
     path = place_text(text) if kept else None
     exec(compile(text, path or "<nest>", "exec"), space)
@@ -50,7 +50,7 @@ def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long:
 def function_of(
     name: str, text: str, helpers: tuple[tuple[str, Callable[..., Any]], ...], compiled: bool = True
 ) -> Callable[..., Any]:
-    """The function of that name in a text, compiled and kept on disk. helpers: what it calls, by name."""
+    """The function of that name in a text, compiled and cached on disk. helpers: functions that it calls."""
     text += "".join(f"# {called}: {checksum(x)}\n" for called, x in helpers)  # machine code contains them
     path = place_text(text) if compiled else None
     space = _space(dict(helpers))
@@ -62,10 +62,11 @@ def function_of(
 
 
 def _space(helpers: Mapping[str, Callable[..., Any]]) -> dict[str, Any]:
-    """What a text may name. numba imports the module of a function that it loads from its cache."""
+    """The names that a text may use. numba imports the module of a function that it loads from its cache."""
     from ..kernels import jit
 
-    return {"np": np, "u8": np.uint64, "lowest_bit": jit.lowest_bit, "__name__": __name__, **helpers}
+    pieces = {"lowest_bit": jit.lowest_bit, "gathered": jit.gathered}
+    return {"np": np, "u8": np.uint64, "__name__": __name__, **pieces, **helpers}
 
 
 def _fast(function: Callable[..., Any], kept: bool, reordered: bool) -> Callable[..., Any]:
@@ -78,9 +79,9 @@ def _fast(function: Callable[..., Any], kept: bool, reordered: bool) -> Callable
 
 
 def place_text(text: str) -> str | None:
-    """The path of a file with this text, in a folder that is private; None where there is no such folder.
+    """The path of a file with this text, in a private folder; None if there is no such folder.
 
-    A file with another content is replaced, which also makes numba forget the machine code that belongs to it.
+    A file with another content is replaced, which also invalidates its machine code in numba's cache.
     """
     name = f"nest_{hashlib.sha256(text.encode()).hexdigest()}.py"
     for folder in _folders():
@@ -90,9 +91,9 @@ def place_text(text: str) -> str | None:
                 continue
             path = folder / name
             if not (_is_regular(path) and path.read_bytes() == text.encode()):
-                with tempfile.TemporaryDirectory(dir=folder) as beside:  # so that a full disk leaves nothing
-                    Path(beside, name).write_bytes(text.encode())
-                    os.replace(Path(beside, name), path)
+                with tempfile.TemporaryDirectory(dir=folder) as next_to:  # so that a full disk leaves no file
+                    Path(next_to, name).write_bytes(text.encode())
+                    os.replace(Path(next_to, name), path)
             return str(path)
         except OSError:
             continue
@@ -100,18 +101,18 @@ def place_text(text: str) -> str | None:
 
 
 def _folders() -> list[Path]:
-    """Where texts may lie: in numba's own folder if it is set, beside this package, in the user's cache."""
+    """The folders for texts: the folder of numba if it is set, else in this package, then in the user's cache."""
     from ..kernels import jit
 
-    told: str = jit.cache_folder()  # type: ignore[no-untyped-call]
-    beside = Path(__file__).parent / "__pycache__"
+    numba_folder: str = jit.cache_folder()  # type: ignore[no-untyped-call]
+    package = Path(__file__).parent / "__pycache__"
     user = os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")
-    own = [Path(told)] if told else [beside, *([Path(user) / "binsparse_levels"] if os.path.isabs(user) else [])]
-    return [folder / "nests" for folder in own]
+    ours = [package, *([Path(user) / "binsparse_levels"] if os.path.isabs(user) else [])]
+    return [folder / "nests" for folder in ([Path(numba_folder)] if numba_folder else ours)]
 
 
 def _is_private(folder: Path) -> bool:
-    """Whether the folder is a folder, no link, and nobody but its owner, who is this user, may write there."""
+    """Return True for a folder, not a link, of this user, in which no other user may write."""
     status = folder.lstat()
     return stat.S_ISDIR(status.st_mode) and is_private(status)
 

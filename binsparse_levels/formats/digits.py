@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple, TypeAlias
 
@@ -12,7 +13,7 @@ import numpy.typing as npt
 
 from ..errors import ArrayError, FormatError, Problem, raise_if
 from ..levels.base import Array
-from ..limits import as_integer, as_integers
+from ..limits import INT64_MAX, as_integer, as_integers
 from .shapes import range_problems
 
 Item: TypeAlias = "int | range | Array"  # the wanted coordinates of a dimension: an integer, a range, or any
@@ -22,20 +23,83 @@ _AT_MOST = 2**12  # coordinates of a merged dimension that a window lists
 
 
 class Digit(NamedTuple):
-    """The digit (x // stride) % radix of the coordinate x in a dimension."""
+    """The digit (x // stride) % radix of the coordinate x in a dimension.
+
+    less: another dimension, or -1. With it, x is the difference to the coordinate y there, from 0 on: x - y + the size
+    of that dimension - 1, as diagonals are numbered.
+    """
 
     dimension: int
     stride: int
     radix: int
+    less: int = -1
 
     @property
     def significance(self) -> tuple[int, bool]:
         """The sort key of a dimension's digits. A digit of radix 1 comes before another of the same stride."""
         return self.stride, self.radix != 1
 
+    @property
+    def asked(self) -> tuple[int, ...]:
+        """The dimensions whose coordinates make it."""
+        return (self.dimension,) if self.less < 0 else (self.dimension, self.less)
+
     def text(self, leading: bool) -> str:
+        less = f"-{self.less}" if self.less >= 0 else ""
         over = f"/{self.stride}" if self.stride != 1 else ""
-        return f"{self.dimension}{over}" + ("" if leading else f"%{self.radix}")
+        return f"{self.dimension}{less}{over}" + ("" if leading else f"%{self.radix}")
+
+
+class Part(NamedTuple):
+    """A summand of a coordinate: a digit of a stored coordinate, times `factor`.
+
+    The digit is (x // the product of `below`) % `radix` of the stored coordinate x; without `radix`, it is the most
+    significant one. A radix is a number, or the Digit that leads its dimension and so depends on the dimension's size.
+    """
+
+    below: tuple[int | Digit, ...]
+    radix: int | Digit | None
+    factor: int
+
+
+def extent(shape: Sequence[int], dimension: int, less: int = -1) -> int:
+    """The number of values of the coordinate of a dimension, or of its difference from another."""
+    return shape[dimension] if less < 0 else max(shape[dimension] + shape[less] - 1, 0)
+
+
+_DIGIT = re.compile(r"([0-9]{1,5})(?:-([0-9]{1,5}))?(?:/([0-9]{1,19}))?(?:%([0-9]{1,19}))?")
+_GROUP = re.compile(r"\s*(?:\(([^(),]*)\)|([^(),\s]+))\s*")
+
+
+def parse_group(text: str, shape: Sequence[int]) -> tuple[Digit, ...]:
+    """The digits of a stored dimension. Raises FormatError."""
+    match = _GROUP.fullmatch(text)
+    if match is None:
+        raise FormatError(f"expected digits such as 0/4%2 or (0 1), got {text.strip()!r:.40}")
+    return tuple(_parse_digit(digit, shape) for digit in (match[1] or match[2] or "").split())
+
+
+def _parse_digit(text: str, shape: Sequence[int]) -> Digit:
+    match = _DIGIT.fullmatch(text)
+    if match is None:
+        raise FormatError(f"expected a digit such as 0, 0/4, 0/4%2 or 1-0, got {text!r:.40}")
+    dimension, less, stride = int(match[1]), int(match[2] or -1), int(match[3] or 1)
+    if max(dimension, less) >= len(shape) or not stride:
+        raise FormatError(f"{text} is no digit of a tensor of {len(shape)} dimensions")
+    return Digit(dimension, stride, int(match[4] or -(-extent(shape, dimension, less) // stride)), less)
+
+
+def fault(chain: Sequence[Digit], dimension: int, size: int) -> str:
+    """Why the digits of a dimension, the leading one last, do not make up a coordinate below the size; or nothing."""
+    at, sound = 1, bool(chain)
+    for digit in chain[:-1]:
+        sound &= digit.stride == at and digit.radix > 0
+        at *= digit.radix
+    if not (sound and chain[-1].stride == at and chain[-1].radix == -(-size // at)):
+        text = ", ".join(digit.text(False) for digit in chain[::-1]) or "none"
+        return f"the digits of dimension {dimension} of size {size} do not make up its coordinate: {text:.80}"
+    beyond = at * chain[-1].radix > INT64_MAX
+    return f"dimension {dimension} of size {size} is padded beyond 2**63 - 1" if beyond else ""
 
 
 def block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> list[tuple[int, ...]]:
@@ -59,15 +123,21 @@ def block_sizes(shape: Sequence[int], sizes: Sequence[int | Sequence[int]]) -> l
     return blocks
 
 
-def interleaved(shape: Sequence[int], block: Sequence[int]) -> tuple[tuple[Digit, ...], ...]:
-    """The bits of the numbers of the blocks as one group, or no group without dimensions."""
+def interleaved(
+    shape: Sequence[int], block: Sequence[int], order: Sequence[int] | None = None
+) -> tuple[tuple[Digit, ...], ...]:
+    """The bits of the numbers of the blocks as one group, or no group without dimensions.
+
+    order: of the dimensions among bits of one significance, the most significant first.
+    """
+    places = range(len(shape)) if order is None else [order.index(k) for k in range(len(shape))]
     weighted: list[tuple[int, Digit]] = []  # a significance and a digit
     for k, (size, within) in enumerate(zip(shape, block, strict=True)):
         count = -(-size // within)
         bits = max(count - 1, 1).bit_length()
         weighted += [(bit, Digit(k, within << bit, 2)) for bit in range(bits - 1)]
         weighted.append((bits - 1, Digit(k, within << (bits - 1), -(-count >> (bits - 1)))))
-    weighted.sort(key=lambda item: (-item[0], item[1].dimension))
+    weighted.sort(key=lambda item: (-item[0], places[item[1].dimension]))
     return (tuple(digit for _, digit in weighted),) if weighted else ()
 
 
@@ -93,13 +163,13 @@ def cut(wanted: Digit, leading: bool, group: Sequence[tuple[Digit, bool]]) -> li
         high = end if is_open else above if end is None else min(end, above)
         stride = digit.stride * (low // weight)
         if high is None:
-            pieces.insert(0, Digit(digit.dimension, stride, -(-digit.radix // (low // weight))))
+            pieces.insert(0, digit._replace(stride=stride, radix=-(-digit.radix // (low // weight))))
         elif low < high:
-            pieces.insert(0, Digit(digit.dimension, stride, high // low))
+            pieces.insert(0, digit._replace(stride=stride, radix=high // low))
         elif digit.radix == 1 and begin <= weight and (end is None or weight < end):
             pieces.insert(0, digit)
         elif weight <= begin and (begin <= above or is_open):
-            nothing = Digit(digit.dimension, stride, 1)
+            nothing = digit._replace(stride=stride, radix=1)
         weight = above
     return pieces if pieces or nothing is None else [nothing]
 
@@ -202,6 +272,19 @@ def window(item: Item, digit: Digit, leading: bool) -> range | Array:
     if leading:
         return range(first, last + 1)
     return range(first % radix, last % radix + 1) if first // radix == last // radix else range(radix)
+
+
+def differences(item: Item, other: Item, size: int) -> range:
+    """All differences of wanted coordinates to those of another dimension of this size, numbered from 0 on."""
+    ends = []
+    for wanted in (item, other):
+        few = range(wanted, wanted + 1) if isinstance(wanted, int) else wanted
+        few = few[:: max(len(few) - 1, 1)] if isinstance(few, range) else few  # both ends
+        if not len(few):
+            return range(0)
+        ends.append((int(np.min(few)), int(np.max(few))))
+    (low, high), (first, last) = ends
+    return range(low - last + size - 1, high - first + size)
 
 
 def merged(windows: Sequence[range | Array], radices: Sequence[int]) -> range | Array:

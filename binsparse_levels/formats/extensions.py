@@ -19,7 +19,7 @@ from .json import RESERVED
 
 PACKED = f"{RESERVED}packed"
 MAP = f"{RESERVED}map"  # also a key next to the descriptor of the stored tensor in older files
-_DIGITS = re.compile(r"[0-9/%(), ]*")  # and no other white space
+_DIGITS = re.compile(r"[0-9/%(), -]*")  # and no other white space
 
 
 def rooted(custom: Mapping[str, Any], packed: bool, map: IndexMap | None) -> dict[str, Any]:

@@ -8,6 +8,8 @@ A format is written as its levels from the outermost in, with an optional transp
 tensor through an index map take it in the same text:
 
     dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4
+
+The notation of MLIR and UST, `(i, j) -> (i : dense, j : compressed)`, is taken too; see `mlir`.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from ..levels import LEVELS, Dense, Level, Sparse, canonical, listing
 from ..levels.base import OWN, Array, described, package_of
 from ..levels.registry import kind_named, kind_stored
 from ..limits import as_integer, as_integers
+from .mlir import from_mlir, to_mlir
 from .shapes import permutation_problems
 
 
@@ -34,7 +37,7 @@ def coordinates(rank: int) -> Format:
 
 
 def has_empty_fibers(pointers: Array) -> bool:
-    """Whether two neighbouring pointers are equal, so that a fiber is stored without an entry."""
+    """Return True if two neighbouring pointers are equal: a stored fiber has no entry."""
     return bool((pointers[1:] == pointers[:-1]).any())
 
 
@@ -45,14 +48,14 @@ def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
 
 @dataclass(frozen=True)
 class Format:
-    """How a tensor is stored: levels over the stored dimensions, and a transpose.
+    """A storage format: levels over the stored dimensions, and a transpose.
 
     Parameters
     ----------
     levels: the levels from the root down; their ranks add up to the rank of the tensor.
     transpose: stored dimension k is dimension transpose[k] of the tensor. None: the identity.
 
-    Two formats store the same bytes where their `canonical()` formats are equal. A format equals a notation of the same
+    Two formats store the same bytes if their `canonical()` formats are equal. A format equals a notation of the same
     bytes. `str` is the notation, and `parse_format` reads it. Raises FormatError for a transpose that is no permutation
     of the dimensions.
 
@@ -101,7 +104,7 @@ class Format:
 
     @property
     def padded(self) -> bool:
-        """Whether the last level stores coordinates that were not entries."""
+        """True if the last level stores coordinates that were not entries."""
         return bool(self.levels) and self.levels[-1].padded
 
     @property
@@ -133,6 +136,18 @@ class Format:
         for level in reversed(self.levels):
             tree = {**described(level), "level": tree}
         return {"level": tree} if self.transpose is None else {"level": tree, "transpose": list(self.transpose)}
+
+    def to_mlir(self, map: Any = None) -> str:
+        """The format in the notation of MLIR and UST, which `parse_format` takes too.
+
+        map: what the tensor is stored through. Raises FormatError for what they have no notation for.
+
+        >>> parse_format("CSC").to_mlir()
+        '(d0, d1) -> (d1 : dense, d0 : compressed)'
+        """
+        digits = [str(k) for k in range(self.rank)] if map is None else [x.strip() for x in str(map).split(",")]
+        rank = len(set(re.findall(r"(?<![/%0-9])[0-9]+", " ".join(digits))))
+        return to_mlir(self.levels, [digits[k] for k in self.order], rank)
 
     def __str__(self) -> str:
         name = _NAMES.get(self)
@@ -177,7 +192,7 @@ def parse_format(format: FormatLike, rank: int | None = None) -> Format:
 
     Parameters
     ----------
-    format : names of formats and of level kinds may be in any case.
+    format : names of formats and of level kinds may be in any case. The notation may be that of MLIR; see `to_mlir`.
     rank : the number of dimensions, which `CSF` (sparse levels) and `COO` (a list of coordinates) follow. Without a
         rank, `COO` is that of a matrix, as in Binsparse, and `CSF` is refused. The rank of other formats is their own.
 
@@ -202,10 +217,15 @@ def with_map(format: FormatLike, map: Any = None) -> tuple[FormatLike, Any]:
 
     Raises FormatError where `map` is passed too.
 
+    >>> with_map("(i) -> (i floordiv 8 : compressed, i mod 8 : dense)")
+    ('sparse, dense', '0/8, 0%8')
     >>> with_map("dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4")
     ('dense, sparse, dense(2)', '0/4, 1/4, 0%4, 1%4')
     """
-    if not isinstance(format, str) or not (parts := _THROUGH.split(format, maxsplit=1))[1:]:
+    if not isinstance(format, str):
+        return format, map
+    parts = _THROUGH.split(_own(format), maxsplit=1)
+    if not parts[1:]:
         return format, map
     if map is not None:
         raise FormatError(Problem(repr(format), "has a map; leave out map="))
@@ -228,6 +248,7 @@ _LEVEL = re.compile(r"\s*([A-Za-z_][\w.:-]*)\s*(?:\(([^()]*)\))?\s*")
 
 @lru_cache(256)  # every call with a notation asks
 def _parse_notation(text: str, rank: int | None, kinds: tuple[type[Level], ...]) -> Format:
+    text = _own(text)
     if _THROUGH.search(text):
         raise FormatError(Problem(repr(text), "no map is taken here; pass the levels alone"))
     chain, at, order = text.partition("@")
@@ -259,6 +280,14 @@ def _parse_notation(text: str, rank: int | None, kinds: tuple[type[Level], ...])
         raise FormatError(
             [Problem(f"{text!r}: {p.path}" if p.path else repr(text), p.message) for p in error.problems]
         ) from None
+
+
+def _own(text: str) -> str:
+    """The notation of this package for that of MLIR."""
+    try:
+        return from_mlir(text) if "->" in text else text
+    except FormatError as error:
+        raise FormatError([Problem(repr(text), problem.message) for problem in error.problems]) from None
 
 
 def _split(chain: str) -> list[str]:

@@ -7,54 +7,34 @@ dimension k; the most significant digit has no `%r`:
 
     1, 0        2, (0 1)        0/2, 1/4, 0%2, 1%4        (0/2 1/2 0%2 1%2)
 
-These are a transpose, two dimensions merged behind a third, blocks of 2 × 4, and the Morton order of 4 × 4.
+These are a transpose, two dimensions merged behind a third, blocks of 2 × 4, and the Morton order of 4 × 4. `1-0` is
+the coordinate of dimension 1 less that of dimension 0, so that `1-0, 0` stores diagonals.
 """
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
 
 from ..errors import BinsparseError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..levels.base import Array
-from ..limits import INT64_MAX, as_integers
+from ..limits import INT64_MAX, as_integer, as_integers
 from . import digits
 from .digits import Digit as Digit
 from .digits import Item
+from .digits import Part as Part
 from .shapes import checked_shape, permutation_problems
+from .strides import DimensionMap as DimensionMap
+from .strides import strides_of
 
 MAX_DIGITS = 2**12
-
-
-class Part(NamedTuple):
-    """A summand of a coordinate: a digit of a stored coordinate, times `factor`.
-
-    The digit is (x // the product of `below`) % `radix` of the stored coordinate x; without `radix`, it is the most
-    significant one. A radix is a number, or the Digit that leads its dimension and so depends on the dimension's size.
-    """
-
-    below: tuple[int | Digit, ...]
-    radix: int | Digit | None
-    factor: int
-
-
-class DimensionMap(NamedTuple):
-    """A grouping as strides and offsets: stored coordinate k is offset[k] + the sum of strides[k][i] * x[groups[k][i]].
-
-    The DM proposal calls them `roffset`, `rstrides` and `rdimensions`.
-    """
-
-    groups: tuple[tuple[int, ...], ...]
-    strides: tuple[tuple[int, ...], ...]
-    offset: tuple[int, ...]
 
 
 @within_memory
@@ -94,26 +74,22 @@ class IndexMap:
 
     def _problems(self) -> Iterator[Problem]:
         for digit in itertools.chain(*self.groups):
-            if not all(type(x) is int and x >= 0 for x in digit) or digit.dimension >= len(self.shape):
+            sound = all(type(x) is int for x in digit) and min(digit[:3]) >= 0 and digit.less >= -1
+            if not sound or max(digit.dimension, digit.less) >= len(self.shape):
                 yield Problem("map", f"no digit of {len(self.shape)} dimensions: {tuple(digit)!s:.60}")
                 return
         for k, group in enumerate(self.groups):
             if not group:
                 yield Problem("map", f"stored dimension {k} has no digit")
-        for dimension, (size, chain) in enumerate(zip(self.shape, self._chains, strict=True)):
-            at = 1
-            sound = bool(chain)
-            for digit in chain[:-1]:
-                sound &= digit.stride == at and digit.radix > 0
-                at *= digit.radix
-            sound = sound and chain[-1].stride == at and chain[-1].radix == -(-size // at)
-            if not sound:
-                text = ", ".join(digit.text(False) for digit in chain[::-1]) or "none"
-                what = f"the digits of dimension {dimension} of size {size} do not make up its coordinate: {text:.80}"
+        for dimension, chain in enumerate(self._chains):
+            less = chain[-1].less if chain else -1
+            if any(digit.less != less for digit in chain) or (less >= 0 and self._less(less) >= 0):
+                what = f"the digits of dimension {dimension} are not all of one difference to a dimension that is none"
                 yield Problem("map", what)
                 return
-            if at * chain[-1].radix > INT64_MAX:
-                yield Problem("map", f"dimension {dimension} of size {size} is padded beyond 2**63 - 1")
+            if what := digits.fault(chain, dimension, digits.extent(self.shape, dimension, less)):
+                yield Problem("map", what)
+                return
         for k, size in enumerate(self.stored_shape):
             if size > INT64_MAX:
                 yield Problem("map", f"stored dimension {k} would have the size {size}, beyond 2**63 - 1")
@@ -127,6 +103,19 @@ class IndexMap:
         for chain in chains:
             chain.sort(key=lambda digit: digit.significance)
         return chains
+
+    def _less(self, dimension: int) -> int:
+        """The dimension to which the digits of this one are a difference, or -1."""
+        return next((digit.less for digit in self._chains[dimension]), -1)
+
+    @cached_property
+    def differences(self) -> tuple[tuple[int, int], ...]:
+        """The dimensions whose digits are a difference, each with that to which it is.
+
+        >>> parse_map("1-0, 0", (2, 3)).differences
+        ((1, 0),)
+        """
+        return tuple((k, less) for k in range(len(self.shape)) if (less := self._less(k)) >= 0)
 
     @cached_property
     def _marked(self) -> list[list[tuple[Digit, bool]]]:
@@ -142,7 +131,7 @@ class IndexMap:
 
     @property
     def padded(self) -> bool:
-        """Whether some stored cells are outside of the tensor."""
+        """True if some stored cells are outside of the tensor."""
         return any(map(self.pads, range(len(self.shape))))
 
     def __str__(self) -> str:
@@ -231,6 +220,32 @@ class IndexMap:
         return cls(sizes, digits.interleaved(sizes, (1,) * len(sizes)))
 
     @classmethod
+    def alto(cls, shape: Sequence[int]) -> IndexMap:
+        """The order of ALTO: as `morton`, and among bits of one significance those of short dimensions come last.
+
+        >>> str(IndexMap.alto((2, 8)))
+        '(1/4 1/2%2 1%2 0)'
+        """
+        sizes = checked_shape(shape)
+        order = sorted(range(len(sizes)), key=lambda k: (sizes[k] - 1).bit_length())[::-1]
+        return cls(sizes, digits.interleaved(sizes, (1,) * len(sizes), order))
+
+    @classmethod
+    def blco(cls, shape: Sequence[int], bits: int) -> IndexMap:
+        """Blocks in the order of ALTO, then the coordinates within a block, of `bits` bits, as one stored dimension.
+
+        With `sparse, sparse` this is BLCO. The entries of a block are ordered by their coordinates.
+
+        >>> str(IndexMap.blco((4, 8), 3))
+        '(1/4 1/2%2), (0/2 0%2 1%2)'
+        """
+        if (number := as_integer(bits)) is None or number < 1:
+            raise FormatError(Problem("bits", f"expected an integer >= 1, got {bits!s:.60}"))
+        order = tuple(itertools.chain(*cls.alto(shape).groups))
+        block = sorted(order[-number:], key=lambda digit: digit.dimension)
+        return cls(tuple(shape), tuple(group for group in (order[:-number], tuple(block)) if group))
+
+    @classmethod
     def hicoo(cls, shape: Sequence[int], size: int | Sequence[int]) -> IndexMap:
         """Blocks in Morton order, then the coordinates within a block. With `sparse, sparse(n)` this is HiCOO.
 
@@ -250,13 +265,17 @@ class IndexMap:
         '1/2, 0/2, 1%2, 0%2'
         """
         at = {k: new for new, k in enumerate(axes)}
-        groups = tuple(tuple(digit._replace(dimension=at[digit.dimension]) for digit in group) for group in self.groups)
+        groups = tuple(
+            tuple(digit._replace(dimension=at[digit.dimension], less=at.get(digit.less, -1)) for digit in group)
+            for group in self.groups
+        )
         return IndexMap(tuple(self.shape[k] for k in axes), groups)
 
     def restricted(self, dimensions: Sequence[int], shape: Sequence[int]) -> tuple[IndexMap, list[int]]:
         """The map for a tensor of another shape, which cuts dimension k as this map cuts dimension dimensions[k].
 
-        Also gives the stored dimensions that are left; those without a digit of `dimensions` disappear.
+        Also gives the stored dimensions that are left; those without a digit of `dimensions` disappear. Without its
+        other dimension, a difference becomes the coordinate.
 
         >>> [str(x) for x in IndexMap.blocks((4, 6), 2).restricted((1,), (9,))]
         ['0/2, 0%2', '[1, 3]']
@@ -264,8 +283,9 @@ class IndexMap:
         at = {k: new for new, k in enumerate(dimensions)}
 
         def cut(digit: Digit, leads: bool) -> Digit:
-            new = at[digit.dimension]
-            return Digit(new, digit.stride, -(-shape[new] // digit.stride) if leads else digit.radix)
+            new, less = at[digit.dimension], at.get(digit.less, -1)
+            size = digits.extent(shape, new, less)
+            return Digit(new, digit.stride, -(-size // digit.stride) if leads else digit.radix, less)
 
         groups = [tuple(cut(*digit) for digit in group if digit[0].dimension in at) for group in self._marked]
         left = [k for k, group in enumerate(groups) if group]
@@ -282,12 +302,18 @@ class IndexMap:
         if second.shape != self.stored_shape:
             what = f"expected one for the shape {self.stored_shape}, got one for {second.shape}"
             raise FormatError(Problem("map", what))
-        cut = digits.cut
-        groups = (
-            tuple(own for digit, leads in group for own in cut(digit, leads, self._marked[digit.dimension]))
-            for group in second._marked
-        )
-        return IndexMap(self.shape, tuple(groups))
+        groups = ([own for digit, leads in group for own in self._own(digit, leads)] for group in second._marked)
+        return IndexMap(self.shape, tuple(map(tuple, groups)))
+
+    def _own(self, wanted: Digit, leading: bool) -> list[Digit]:
+        """A digit of a second map, as digits of this one."""
+        if wanted.less < 0:
+            return digits.cut(wanted, leading, self._marked[wanted.dimension])
+        pair = self.groups[wanted.dimension] + self.groups[wanted.less]
+        if len(pair) > 2 or any(digit != Digit(digit.dimension, 1, self.shape[digit.dimension]) for digit in pair):
+            what = f"{wanted.text(True)} of the second map is a difference of what the first divides or merges"
+            raise FormatError(Problem("map", what))
+        return [wanted._replace(dimension=pair[0].dimension, less=pair[1].dimension)]
 
     # Coordinates
 
@@ -299,7 +325,10 @@ class IndexMap:
         >>> [x.tolist() for x in IndexMap.grouping((2, 3), (0, 1), ()).forward([[0, 1], [2, 1]])]
         [[2, 4]]
         """
-        return digits.taken(self._forward_steps, digits.in_range(coords, self.shape), len(self.groups))
+        columns = digits.in_range(coords, self.shape)
+        for k, less in self.differences:
+            columns[k] = columns[k] - columns[less] + (self.shape[less] - 1)
+        return digits.taken(self._forward_steps, columns, len(self.groups))
 
     def backward(self, coords: Sequence[npt.ArrayLike]) -> tuple[Array, ...]:
         """The inverse of `forward`. Padding gives coordinates at or beyond the size of a dimension.
@@ -307,7 +336,12 @@ class IndexMap:
         >>> [x.tolist() for x in IndexMap.grouping((2, 3), (0, 1), ()).backward([[2, 4]])]
         [[0, 1], [2, 1]]
         """
-        return digits.taken(self._backward_steps, digits.in_range(coords, self.stored_shape), len(self.shape))
+        stored = digits.in_range(coords, self.stored_shape)
+        columns = list(digits.taken(self._backward_steps, stored, len(self.shape)))
+        for k, less in self.differences:
+            x = columns[k] + (columns[less] - (self.shape[less] - 1))
+            columns[k] = np.where(x < 0, self.shape[k], x)
+        return tuple(columns)
 
     @cached_property
     def _forward_steps(self) -> list[digits.Step]:
@@ -328,6 +362,8 @@ class IndexMap:
     def parts(self) -> list[dict[int, list[Part]]]:
         """`backward` as formulas: for each dimension, the summands of its coordinate by stored dimension.
 
+        For one of `differences`, they give the difference.
+
         >>> IndexMap.blocks((4, 6), 2).parts()[1]
         {1: [Part(below=(), radix=None, factor=2)], 3: [Part(below=(), radix=None, factor=1)]}
         """
@@ -340,12 +376,12 @@ class IndexMap:
         return summands
 
     def pads(self, dimension: int) -> bool:
-        """Whether some stored cells lie behind the end of a dimension."""
+        """Return True if some stored cells are beyond the end of a dimension."""
         leading = self._chains[dimension][-1]
-        return leading.stride * leading.radix > self.shape[dimension]
+        return leading.less >= 0 or leading.stride * leading.radix > self.shape[dimension]
 
-    def told(self, stored: int) -> int | None:
-        """The size of a stored dimension where the notation tells it, whatever the shape is."""
+    def fixed_size(self, stored: int) -> int | None:
+        """The size of a stored dimension if it follows from the notation for any shape, else None."""
         return None if any(leads for _, leads in self._marked[stored]) else self.stored_shape[stored]
 
     def windows(self, items: Sequence[Item]) -> list[range | Array]:
@@ -356,7 +392,9 @@ class IndexMap:
         >>> IndexMap.blocks((4, 6), 2).windows((1, range(2, 6)))
         [range(0, 1), range(1, 3), range(1, 2), range(0, 2)]
         """
-        ranges = []
+        ranges, items = [], list(items)
+        for k, less in self.differences:
+            items[k] = digits.differences(items[k], items[less], self.shape[less])
         for group in self._marked:
             each = [digits.window(items[digit.dimension], digit, leads) for digit, leads in group]
             ranges.append(each[0] if len(each) == 1 else digits.merged(each, [digit.radix for digit, _ in group]))
@@ -366,38 +404,20 @@ class IndexMap:
         """A grouping as strides and offsets.
 
         For a view, dimension k is what `items` wants of dimension dimensions[k]. Raises FormatError for a map that
-        divides a dimension, and for items without a step.
+        divides or subtracts a dimension, and for items without a step.
 
         >>> IndexMap.grouping((2, 3), (0, 1), ()).dm()
         DimensionMap(groups=((0, 1),), strides=((3, 1),), offset=(0,))
         """
-        if any(len(chain) > 1 for chain in self._chains):
-            what = f"{self} divides a dimension, which strides cannot represent; use a grouping"
+        if self.differences or any(len(chain) > 1 for chain in self._chains):
+            what = f"{self} divides a dimension or subtracts one, which strides cannot represent; use a grouping"
             raise FormatError(Problem("map", what))
         wanted = [range(size) for size in self.shape] if items is None else items
         at = {k: new for new, k in enumerate(range(len(self.shape)) if dimensions is None else dimensions)}
-        rows = []
-        for group in self.groups:
-            weight, offset = 1, 0
-            kept: list[int] = []
-            strides: list[int] = []
-            for digit in reversed(group):
-                item = wanted[digit.dimension]
-                if isinstance(item, np.ndarray):
-                    what = f"an index array in dimension {digit.dimension} has no stride; index with a slice"
-                    raise FormatError(Problem("map", what))
-                offset += weight * (item if isinstance(item, int) else item.start)
-                if not isinstance(item, int):
-                    kept.insert(0, at[digit.dimension])
-                    strides.insert(0, weight * item.step)
-                weight *= digit.radix
-            rows.append((tuple(kept), tuple(strides), offset))
-        return DimensionMap(*zip(*rows, strict=True)) if rows else DimensionMap((), (), ())
+        return strides_of(self.groups, wanted, at)
 
 
 MapLike: TypeAlias = IndexMap | str
-_DIGIT = re.compile(r"([0-9]{1,5})(?:/([0-9]{1,19}))?(?:%([0-9]{1,19}))?")
-_GROUP = re.compile(r"\s*(?:\(([^(),]*)\)|([^(),\s]+))\s*")
 
 
 @within_memory
@@ -424,24 +444,7 @@ def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
     if not isinstance(map, str):
         raise OptionError(f"a map is an IndexMap or its notation, got {type(map).__name__}; write '0/2, 0%2'")
     try:
-        groups = [_parse_group(item, sizes) for item in map.split(",")] if map.strip() else []
+        groups = [digits.parse_group(item, sizes) for item in map.split(",")] if map.strip() else []
         return IndexMap(sizes, tuple(groups))
     except BinsparseError as error:
         raise type(error)([Problem(f"{map!r:.80}", problem.message) for problem in error.problems]) from None
-
-
-def _parse_group(text: str, shape: Sequence[int]) -> tuple[Digit, ...]:
-    match = _GROUP.fullmatch(text)
-    if match is None:
-        raise FormatError(f"expected digits such as 0/4%2 or (0 1), got {text.strip()!r:.40}")
-    return tuple(_parse_digit(digit, shape) for digit in (match[1] or match[2] or "").split())
-
-
-def _parse_digit(text: str, shape: Sequence[int]) -> Digit:
-    match = _DIGIT.fullmatch(text)
-    if match is None:
-        raise FormatError(f"expected a digit such as 0, 0/4 or 0/4%2, got {text!r:.40}")
-    dimension, stride = int(match[1]), int(match[2] or 1)
-    if dimension >= len(shape) or not stride:
-        raise FormatError(f"{text} is no digit of a tensor of {len(shape)} dimensions")
-    return Digit(dimension, stride, int(match[3]) if match[3] else -(-shape[dimension] // stride))

@@ -99,6 +99,18 @@ def bit_count(word):
     return int(word).bit_count()
 
 
+def gathered(word, mask, moves):
+    """The bits of a word at the places of a mask, pushed together at its low end.
+
+    moves: those that go down by 1, by 2, by 4 and so on, at the places that they have before that step.
+    """
+    word = word & mask
+    for k, move in enumerate(moves):
+        there = word & move
+        word = (word ^ there) | (there >> u8(1 << k))
+    return word
+
+
 if config.DISABLE_JIT:
 
     def prefetch(array, i):
@@ -111,7 +123,7 @@ if config.DISABLE_JIT:
         """
 
 else:
-    # numba has no public functions to prefetch and to count bits in a kernel.
+    # numba has no public functions to prefetch, and to count and gather bits, in a kernel.
     from llvmlite import ir
     from numba.extending import intrinsic, overload
 
@@ -162,3 +174,25 @@ else:
     @overload(bit_count, inline="always")
     def _bit_count(word):
         return lambda word: _ones(np.uint64(word))
+
+    @intrinsic
+    def _gather(_, word, mask, moves):
+        def code(context, builder, signature, args):
+            word, mask, moves = args
+            _, processor, features = context.codegen().magic_tuple()  # of machine code that is kept, too
+            if "+bmi2" in features.split(",") and processor not in _SLOW:
+                one = ir.FunctionType(word.type, [word.type] * 2)
+                return builder.call(builder.module.declare_intrinsic("llvm.x86.bmi.pext.64", fnty=one), [word, mask])
+            word = builder.and_(word, mask)
+            for k in range(signature.args[2].count):
+                there = builder.and_(word, builder.extract_value(moves, k))
+                word = builder.or_(builder.xor(word, there), builder.lshr(there, ir.Constant(word.type, 1 << k)))
+            return word
+
+        return numba.types.uint64(numba.types.uint64, numba.types.uint64, moves), code
+
+    _SLOW = ("bdver4", "znver1", "znver2")  # their one instruction takes longer than the steps
+
+    @overload(gathered, inline="always")
+    def _gathered(word, mask, moves):
+        return lambda word, mask, moves: _gather(np.uint64(word), np.uint64(mask), moves)

@@ -11,6 +11,7 @@ import numpy as np
 
 from .. import levels
 from ..errors import FormatError, needing
+from ..formats.digits import extent
 from ..formats.format import ALIASES, Format
 from ..formats.index_map import Digit, IndexMap
 from ..formats.structure import STRUCTURES, in_triangle, structure_problems
@@ -85,14 +86,22 @@ def formats(
 
 @st.composite
 def maps(draw: st.DrawFn, shape: Sequence[int], *, max_digits: int = 3, max_radix: int = 4) -> IndexMap:
-    """Index maps of a tensor of this shape, with any digits of its dimensions in any order and grouping."""
+    """Index maps of a tensor of this shape, with any digits of its dimensions in any order and grouping.
+
+    Some are those of ALTO and BLCO. In some, a dimension is stored as the difference from another.
+    """
+    name = draw(st.sampled_from(["any", "any", "any", "alto", "blco"]))
+    if name != "any":
+        return IndexMap.alto(shape) if name == "alto" else IndexMap.blco(shape, 2)
+    changed = draw(st.integers(-1, len(shape) - 1)) if len(shape) > 1 else -1
+    other = draw(st.sampled_from([k for k in range(len(shape)) if k != changed])) if changed >= 0 else -1
     digits = []
-    for k, size in enumerate(shape):
-        stride = 1
+    for k in range(len(shape)):
+        stride, less = 1, other if k == changed else -1
         for radix in draw(st.lists(st.integers(1, max_radix), max_size=max_digits - 1)):
-            digits.append(Digit(k, stride, radix))
+            digits.append(Digit(k, stride, radix, less))
             stride *= radix
-        digits.append(Digit(k, stride, -(-size // stride)))
+        digits.append(Digit(k, stride, -(-extent(shape, k, less) // stride), less))
     order = draw(st.permutations(digits))
     groups: list[list[Digit]] = []
     for digit in order:

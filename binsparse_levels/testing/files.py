@@ -81,7 +81,7 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
     for key in _keys(tensor.shape):
         assert _equal(_dense(opened[key]), dense[key]), f"[{key}] of a file is wrong; see part and above"
     assert opened.load().equals(tensor), "load gives another tensor than read"
-    coords, values = tensor.stored.unpack()
+    coords, values = tensor.unpack()
     whole = list(zip(rows_of(coords, len(values)), map(repr, values), strict=True))
     inside = in_triangle(tensor.structure, coords) if tensor.structure else np.ones(len(values), bool)
     wanted = sorted(itertools.compress(whole, inside))

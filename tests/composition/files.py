@@ -12,7 +12,7 @@ import numpy as np
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
-from binsparse_levels import cli
+from binsparse_levels import cli, testing
 from binsparse_levels.io.kinds import KINDS
 from composition.features import BINSPARSE, draw_place
 from composition.ways import draw_format, way
@@ -83,12 +83,14 @@ def of_system(kind, got, model):
 
 @way("convert", pads=True)
 def converted(tensor, model, draw, folder):
-    rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
+    map = draw(testing.maps(model.shape, max_digits=2)) if model.structure is None and draw(st.booleans()) else None
+    through = tensor.map if map is None else map
+    rank = len(model.shape) if through is None else len(through.stored_shape)
     source, (target, options) = stored(tensor, draw, folder), draw_place(draw, folder)
     memory = draw(st.sampled_from([None, 2**33]))
     format = draw_format(draw, rank) if draw(st.booleans()) else None
-    bl.convert(source, target, format, memory=memory, overwrite=True, **options)
-    return bl.read(target), model
+    bl.convert(source, target, format, map=map, memory=memory, overwrite=True, **options)
+    return bl.read(target), replace(model, mapped=model.mapped or map is not None)
 
 
 @way("repair", drops="iso", pads=True)

@@ -97,8 +97,8 @@ REFUSALS = (
         lambda model, tensor: tensor.map is None,
     ),
     Refusal(
-        "dm", "`Tensor.dm`", bl.FormatError, "which strides cannot represent", "a map that divides dimensions",
-        "a map that groups them", mapped,
+        "dm", "`Tensor.dm`", bl.FormatError, "which strides cannot represent",
+        "a map that divides or subtracts dimensions", "a map that groups them", mapped,
     ),
     Refusal(
         "astype", "`astype` of a structure", bl.FormatError, "does not survive a cast|needs complex values",

@@ -40,7 +40,9 @@ def stored_place(map, place):
     for group in map.groups:
         number = 0
         for digit in group:
-            number = number * digit.radix + place[digit.dimension] // digit.stride % digit.radix
+            x = place[digit.dimension]
+            x += map.shape[digit.less] - 1 - place[digit.less] if digit.less >= 0 else 0
+            number = number * digit.radix + x // digit.stride % digit.radix
         found.append(number)
     return tuple(found)
 
@@ -172,6 +174,89 @@ def test_maps_by_name():
     assert IndexMap.morton(()).groups == ()
 
 
+@given(st.lists(st.integers(1, 40), min_size=1, max_size=4).map(tuple), st.integers(1, 12), st.data())
+def test_alto_deals_bits_in_turn_and_blco_keeps_the_lowest(shape, bits, data):
+    """The oracle deals bits from the least significant on: in each round one to each dimension that has more."""
+    places = [tuple(data.draw(st.integers(0, size - 1)) for size in shape) for _ in range(5)]
+    lengths = [(size - 1).bit_length() for size in shape]
+    turns = sorted(range(len(shape)), key=lambda k: lengths[k])
+    dealt = [(k, bit) for bit in range(max(lengths)) for k in turns if bit < lengths[k]]
+    expected = [sum((place[k] >> bit & 1) << at for at, (k, bit) in enumerate(dealt)) for place in places]
+    alto = IndexMap.alto(shape)
+    assert rows(alto.forward(columns(places, len(shape))), 5) == [(number,) for number in expected]
+    assert rows(alto.backward([expected]), 5) == places
+    blco = IndexMap.blco(shape, bits)
+    stored = blco.forward(columns(places, len(shape)))
+    assert rows(blco.backward(stored), 5) == places
+    if len(stored) > 1 and 1 not in shape:  # the digit of a dimension of size 1 counts as a bit
+        assert stored[0].tolist() == [number >> bits for number in expected]
+        assert blco.stored_shape[1] == 2 ** min(bits, len(dealt))
+    with pytest.raises(FormatError, match="bits"):
+        IndexMap.blco(shape, 0)
+
+
+@given(st.integers(0, 6), st.integers(0, 6), st.data())
+def test_diagonals_are_numpys(n, m, data):
+    dense = np.array(data.draw(st.lists(st.integers(0, 2), min_size=n * m, max_size=n * m)), float).reshape(n, m)
+    tensor = pack_dense(dense, "sparse, sparse through 1-0, 0", fill_value=0)
+    assert tensor.stored.shape == (max(n + m - 1, 0), n)
+    stored = tensor.stored.to_dense()
+    for d in range(max(n + m - 1, 0)) if n and m else ():
+        first = max(-(d - n + 1), 0)
+        diagonal = np.diagonal(dense, d - n + 1)
+        np.testing.assert_array_equal(stored[d, first : first + len(diagonal)], diagonal)
+        assert stored[d].sum() == diagonal.sum()
+    np.testing.assert_array_equal(tensor @ np.arange(m), dense @ np.arange(m))
+    np.testing.assert_array_equal(tensor.T.to_dense(), dense.T)
+
+
+SHAPE = (5, 6, 7)
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"sparse through {IndexMap.alto(SHAPE)}",
+        f"dense, sparse through {IndexMap.blco(SHAPE, 4)}",
+        f"sparse, sparse(3) through {IndexMap.hicoo(SHAPE, 3)}",
+        "sparse, dense, sparse through 2-0, 0, 1",
+        "sparse, sparse through (0 1-2), 2",
+        "sparse(2), dense(2) through (0-1/4 2), 1, 0-1/2%2, 0-1%2",
+        "sparse through (0%2 1/4 0/2%2 2/2 1%2 0/4 2%2 1/2%2)",
+    ],
+)
+def test_what_is_computed_through_maps(text):
+    rng = np.random.default_rng(0)
+    dense = rng.integers(1, 9, SHAPE) * (rng.random(SHAPE) < 0.3)
+    factors = [rng.integers(0, 9, (size, 4)) for size in SHAPE]
+    tensor = pack_dense(dense, "COO").convert(text)
+    a, b, c = factors
+    for spec, first, second in (("ijk,jr,kr->ir", b, c), ("ijk,ir,kr->jr", a, c), ("ijk,ir,jr->kr", a, b)):
+        np.testing.assert_array_equal(bl.einsum(spec, tensor, first, second), np.einsum(spec, dense, first, second))
+    view, cells = tensor[::-1, 1:, [6, 0, 3]], dense[::-1, 1:, [6, 0, 3]]
+    np.testing.assert_array_equal(view.to_dense(), cells)
+    np.testing.assert_array_equal(bl.reduce(view, (0, 2)), cells.sum((0, 2)))
+    again = tensor.convert("CSF").convert(text)
+    assert again.equals(tensor)
+
+
+def test_what_a_second_map_does_to_differences():
+    diagonals = parse_map("1-0, 0", (4, 6))
+    assert str(IndexMap.transpose((6, 4), (1, 0)).then(parse_map("1-0, 0", (4, 6)))) == "0-1, 1"
+    assert str(diagonals.then(IndexMap.blocks((9, 4), 2))) == "1-0/2, 0/2, 1-0%2, 0%2"
+    assert str(diagonals.permuted((1, 0))) == "0-1, 1"
+    assert [str(x) for x in diagonals.restricted((1,), (3,))] == ["0", "[0]"]
+    for first, second in (
+        (IndexMap.blocks((4, 6), 2), "0, 1, 2, 3-0"),
+        (IndexMap.grouping((4, 6, 2), (0, 1, 2), (1,)), "0, 1-0"),
+        (diagonals, "0, 1-0"),
+    ):
+        with pytest.raises(FormatError, match="divides or merges"):
+            first.then(parse_map(second, first.stored_shape))
+    with pytest.raises(FormatError, match="subtracts"):
+        diagonals.dm()
+
+
 def test_the_parameters_of_a_grouping():
     dense = np.arange(24).reshape(2, 3, 4)
     map = IndexMap.grouping((2, 3, 4), (2, 0, 1), (1,))
@@ -211,6 +296,17 @@ def test_the_parameters_of_a_grouping():
         ((2**32, 2**32), "(0 1)", "2\\*\\*63"),
         ((2**63 - 1,), "0/4, 0%4", "2\\*\\*63"),
         ((-1,), "0", "2\\*\\*63"),
+        ((4, 5), "0, 1-1", "difference"),
+        ((4, 5), "1-0, 0-1", "difference"),
+        ((4, 5), "1-0/2, 1%2, 0", "difference"),
+        ((4, 5), "1-0, 1", "do not make up"),
+        ((4, 5), "1-0, 0, 0-1", "difference"),
+        ((4, 5), "1-2, 0", "no digit"),
+        ((4, 5), "1-, 0", "expected a digit"),
+        ((4, 5), "1--1, 0", "expected a digit"),
+        ((4, 5), "1-0-0, 0", "expected a digit"),
+        ((4, 5), "0, 1-0%9", "do not make up"),
+        ((2**62, 2**62 + 2), "1-0, 0", "2\\*\\*63"),
     ],
 )
 def test_what_is_no_map(shape, text, message):
@@ -218,7 +314,7 @@ def test_what_is_no_map(shape, text, message):
         parse_map(text, shape)
 
 
-@given(st.text("0123%/() ,", max_size=12), SHAPES)
+@given(st.text("0123%/()- ,", max_size=12), SHAPES)
 def test_any_text_is_a_map_or_refused(text, shape):
     try:
         map = parse_map(text, shape)
@@ -522,6 +618,9 @@ def test_a_map_of_an_older_file_is_checked(change, message):
         ({"digits": "0,\t1"}, "digits: expected digits"),
         ({"digits": "0, 2"}, "no digit"),
         ({"digits": "1, 0, 0"}, "do not make up"),
+        ({"digits": "1-0, 0-1"}, "difference"),
+        ({"digits": "1-99999, 0"}, "no digit"),
+        ({"digits": "1-0/9, 0"}, "do not make up"),
         ({"digits": "(0 1)"}, "expected 2 dimensions, as the format CSR has"),
         ({"rank": 3}, "rank: expected 2"),
         ({"rank": True}, "rank: expected 2"),
@@ -603,8 +702,40 @@ def test_files_are_converted_to_another_map(tmp_path):
     np.testing.assert_array_equal(bl.read(target).to_dense(), MATRIX)
     bl.convert(target, source, map="(0 1)", overwrite=True)
     assert str(bl.read(source).format) == "CVEC"
-    with pytest.raises(bl.OptionError, match="memory"):
-        bl.convert(source, target, "CSR", map="0, 1", memory=2**33, overwrite=True)
+
+
+@pytest.mark.parametrize("text", ["COO", "sparse, dense through 1-0, 0", f"sparse through {IndexMap.alto((300, 200))}"])
+def test_files_larger_than_memory_are_converted_to_another_map(text, tmp_path, monkeypatch):
+    monkeypatch.setattr("binsparse_levels.building.plan.rows_within", lambda *_, **__: 5000)
+    rng = np.random.default_rng(0)
+    dense = rng.integers(1, 9, (300, 200)) * (rng.random((300, 200)) < 0.9)
+    source, target = str(tmp_path / "t.h5"), str(tmp_path / "u.h5")
+    bl.write(source, pack_dense(dense, "COO").convert(text))
+    own = bl.read(source)
+    for map, format in (("0/16, 1/8, 0%16, 1%8", "sparse(2), dense(2)"), ("0-1, 1", None), (None, own.format)):
+        bl.convert(source, target, format, map=map, memory=2**33, overwrite=True)
+        found = bl.read(target)
+        assert str(found.map) == (map or str(own.map))
+        np.testing.assert_array_equal(found.to_dense(), dense)
+    bl.write(tmp_path / "t.mtx", pack_dense(dense, "COO"))
+    bl.convert(tmp_path / "t.mtx", target, map="(0 1)", memory=2**28, overwrite=True)
+    assert bl.read(target).notation == "CVEC through (0 1)"
+    np.testing.assert_array_equal(bl.read(target).to_dense(), dense)
+    symmetric = pack([[1], [0]], [1.0], (2, 2), "COO", structure="symmetric_lower")
+    bl.write(tmp_path / "s.mtx", symmetric)
+    with pytest.raises(FormatError, match="no map"):
+        bl.convert(tmp_path / "s.mtx", target, map="(0 1)", memory=2**28, overwrite=True)
+
+
+def test_tensors_through_maps_are_built_from(tmp_path):
+    tensors = [pack_dense(MATRIX, "COO").convert(text) for text in ("CSR", "sparse, dense through 1-0, 0")]
+    for k, tensor in enumerate(tensors):
+        bl.write(tmp_path / f"{k}.h5", tensor)
+    places = [str(tmp_path / "0.h5"), str(tmp_path / "1.h5")]
+    built, how = str(tmp_path / "built.zarr"), {"duplicates": "sum", "dtype": float}
+    bl.build(places, built, MATRIX.shape, "sparse, dense", map="0-1, 1", **how)
+    assert str(bl.read(built).map) == "0-1, 1"
+    np.testing.assert_array_equal(bl.read(built).to_dense(), 2 * MATRIX)
 
 
 def test_what_a_tensor_without_a_map_says():

@@ -73,7 +73,7 @@ def decode(header, stored):
     need("length", types.keys() <= stored.keys(), "an array is missing")
     arrays = {name: values_of(name, stored[name], types[name], count, packed) for name in types}
     groups = None if digits is None else groups_of(digits, shape)
-    sizes = shape if groups is None else [math.prod(r for *_, r in group) for group in groups]
+    sizes = shape if groups is None else [math.prod(r for _, _, r, _ in group) for group in groups]
     order = list(range(len(sizes))) if transpose is None else transpose
     need("level", sum(level["rank"] for level in chain) == len(sizes), "the ranks do not add up")
     need("level", sorted(order) == list(range(len(sizes))), "transpose")
@@ -84,7 +84,10 @@ def decode(header, stored):
         need("structure", groups is None, "below a map")
         entries = expanded(inner["structure"], entries, shape, chain[-1]["level_desc"], types["values"])
     if groups is not None:
-        entries = dict(item for item in mapped(groups, shape, entries) if all(map(int.__lt__, item[0], shape)))
+        inside = (
+            x for x in mapped(groups, shape, entries) if all(0 <= i < n for i, n in zip(x[0], shape, strict=True))
+        )
+        entries = dict(inside)
     fill = arrays.get("fill_value", []) if inner.get("fill") else [None]
     need("length", len(fill) == 1, "fill_value")
     return {
@@ -333,31 +336,45 @@ def expanded(structure, entries, shape, last, text):
 
 
 def groups_of(digits, shape):
-    """(dimension, stride, radix) of each digit of each stored dimension."""
-    digit = r"\d+(?:/\d+)?(?:%\d+)?"
+    """(dimension, stride, radix, other) of each digit of each stored dimension. other: what is subtracted, or -1."""
+    digit = r"\d+(?:-\d+)?(?:/\d+)?(?:%\d+)?"
     group = rf" *(?:{digit}|\( *{digit}(?: +{digit})* *\)) *"
     need("map", type(digits) is str and re.fullmatch(rf"(?:{group}(?:,{group})*)? *", digits), digits)
-    groups, strides = [], [1] * len(shape)
+    groups, strides, others = [], [1] * len(shape), {}
     for text in digits.split(",") if digits.strip(" ") else []:
-        found = [(int(k), int(s or 1), r) for k, s, r in re.findall(r"(\d+)(?:/(\d+))?(?:%(\d+))?", text)]
-        need("map", all(k < len(shape) and s for k, s, _ in found), f"{digits}: no such dimension, or a stride of 0")
-        groups.append([(k, s, int(r) if r else -(-shape[k] // s)) for k, s, r in found])
-    for k, stride, radix in sorted(itertools.chain(*groups)):
-        need("map", stride == strides[k] or shape[k] == 0, f"{digits}: a gap in dimension {k}")
+        parts = re.findall(r"(\d+)(?:-(\d+))?(?:/(\d+))?(?:%(\d+))?", text)
+        found = [(int(k), int(s or 1), r, int(other or -1)) for k, other, s, r in parts]
+        known = all(max(k, other) < len(shape) and s for k, s, _, other in found)
+        need("map", known, f"{digits}: no such dimension, or a stride of 0")
+        groups.append([(k, s, int(r) if r else -(-size_of(k, other, shape) // s), other) for k, s, r, other in found])
+    for k, stride, radix, other in sorted(itertools.chain(*groups)):
+        size = size_of(k, other, shape)
+        need("map", others.setdefault(k, other) == other, f"{digits}: dimension {k} less several")
+        need("map", stride == strides[k] or size == 0, f"{digits}: a gap in dimension {k}")
         strides[k] *= radix
-    whole = {k for group in groups for k, *_ in group} == {*range(len(shape))}
-    need("map", whole and all(map(int.__ge__, strides, shape)), f"{digits}: a dimension is not whole")
+    need("map", others.keys() == {*range(len(shape))}, f"{digits}: a dimension is not there")
+    need("map", all(x < 0 or others[x] < 0 for x in others.values()), f"{digits}: less a difference")
+    whole = all(strides[k] >= size_of(k, other, shape) for k, other in others.items())
+    need("map", whole, f"{digits}: a dimension is not whole")
     return groups
+
+
+def size_of(k, other, shape):
+    """How many coordinates dimension k has, or differences to another."""
+    return shape[k] if other < 0 else max(shape[k] + shape[other] - 1, 0)
 
 
 def mapped(groups, shape, entries):
     """The entries of the tensor that those of the stored tensor stand for. Padding lies outside of the shape."""
+    others = {k: other for group in groups for k, *_, other in group if other >= 0}
     for coords, value in entries.items():
         place = [0] * len(shape)
         for x, group in zip(coords, groups, strict=True):
-            for k, stride, radix in reversed(group):
+            for k, stride, radix, _ in reversed(group):
                 x, digit = divmod(x, radix)
                 place[k] += stride * digit
+        for k, other in others.items():
+            place[k] += place[other] - (shape[other] - 1)
         yield tuple(place), value
 
 
