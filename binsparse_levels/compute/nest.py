@@ -83,13 +83,13 @@ class Leaf(NamedTuple):
     totals: tuple[str, ...] = ()
 
     @property
-    def asked(self) -> frozenset[int]:
+    def used(self) -> frozenset[int]:
         """The dimensions whose coordinates the statements use."""
         return frozenset(map(int, re.findall(r"\bc(\d+)\b", f"{self.entry}\n{self.around}")))
 
 
 @functools.lru_cache(1024)
-def is_told(levels: tuple[Level, ...]) -> bool:
+def have_loops(levels: tuple[Level, ...]) -> bool:
     """Return True if every level has a loop."""
     return all(place.level.loop(not place.depth) is not None for place in places(levels, [1] * _rank(levels)))
 

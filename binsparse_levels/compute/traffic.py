@@ -19,7 +19,7 @@ from ..limits import as_integer
 from ..tensors.tensor import Tensor
 from .nest import helpers_of, nest_text
 from .products import planned
-from .seeing import from_asked, walk_of
+from .seeing import walk_of, without_unused_levels
 from .store import function_of
 from .walk import arguments
 
@@ -104,7 +104,7 @@ def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line:
         raise OptionError(Problem("cache", what))
     plan, inputs = planned(spec, tensor, operands)
     whole = walk_of(tensor.load())
-    walk = from_asked(whole, plan.leaf)
+    walk = without_unused_levels(whole, plan.leaf)
     tree, names = walk.tree, {id(array): name for name, array in whole.tree.arrays.items()}
     (numbers, *arrays, values), _ = arguments(tree)
     out = np.zeros(len(tree.values) if plan.is_tensor else plan.shape or 1, plan.work)

@@ -23,7 +23,7 @@ from ..limits import as_integer
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from .nest import Leaf
-from .seeing import Walk, from_asked, walks
+from .seeing import Walk, walks, without_unused_levels
 from .store import Nest, compiled
 from .types import number_type
 
@@ -79,7 +79,7 @@ def run(
     """
     if not len(walk.tree.values):
         return outs
-    walk = from_asked(walk, leaf)
+    walk = without_unused_levels(walk, leaf)
     tree = walk.tree
     stored, entries = arguments(tree)
     shares = bool(tree.levels) and tree.levels[-1].shares
