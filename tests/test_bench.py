@@ -66,4 +66,4 @@ def test_before_and_after(tmp_path):
     lines = bench("--rows", "unpack CSR", "--against", str(ROOT)).splitlines()
     assert lines[2].endswith("| before, ms | before / ours |")
     assert float(lines[4].split("|")[-2]) > 0
-    assert "no package binsparse_levels in it" in bench("--against", str(tmp_path), fails=True)
+    assert "no package binsparse_levels there" in bench("--against", str(tmp_path), fails=True)

@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from ..arrays import Array, LazyArray, Pieces
 from ..errors import ArrayError, ContainerError, FormatError, OptionError, Problem
+from ..formats.dtypes import bfloat16
 from ..limits import INT32_MAX, INT64_MAX, Limits, as_integer
 from .base import wrap_errors
 from .direct import parts_of, read_in_steps
@@ -141,7 +142,7 @@ def element_type(header: Header, name: str, dtype: npt.DTypeLike | None = None) 
         own = np.dtype(f"V{header.elbyte}")
     else:
         known = ELEMENTS.get((header.eltype, header.elbyte))
-        own = _bfloat16() if known == "bfloat16" else np.dtype(known) if known else None
+        own = (bfloat16() or np.dtype("V2")) if known == "bfloat16" else np.dtype(known) if known else None
     if dtype is None:
         if own is None:
             raise _fault(
@@ -153,16 +154,6 @@ def element_type(header: Header, name: str, dtype: npt.DTypeLike | None = None) 
     if element.hasobject or element.itemsize != width or element.subdtype:
         raise OptionError(Problem(name, f"the items have {width} bytes, which are no {element}"))
     return element
-
-
-def _bfloat16() -> np.dtype[Any]:
-    """bfloat16 of the package ml_dtypes, or raw bytes without the package."""
-    try:
-        import ml_dtypes
-    except ImportError:
-        return np.dtype("V2")
-    bfloat16: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-    return bfloat16
 
 
 class ArrayFile(LazyArray):

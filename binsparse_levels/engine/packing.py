@@ -336,14 +336,21 @@ def coords_of_entries(
     return columns
 
 
-def expand_levels(tree: Tree, window: Window | None = None) -> Iterator[tuple[Place, list[Array], Array, Children]]:
-    """For each level its coordinates, pointers to those of each fiber, and the positions of its children."""
+def expand_levels(
+    tree: Tree, window: Window | None = None, *, distinct: bool = False
+) -> Iterator[tuple[Place, list[Array], Array, Children]]:
+    """For each level its coordinates, pointers to those of each fiber, and the positions of its children.
+
+    distinct: list a fiber that several coordinates share once.
+    """
     whole = list(map(range, tree.dims)) if window is None else window
     positions: Children = range(1)
     for place, arrays, n in tree.walk():
         here = whole[place.depth : place.depth + place.level.rank]
         pointers, coords, positions = listed(tree, place, arrays, n, as_positions(positions), here)
         yield place, coords, pointers, positions
+        if distinct and place.level.shares:
+            positions = np.unique(as_array(positions))
 
 
 # Tree → tree

@@ -7,7 +7,6 @@ binsparse_levels:float16 | binsparse_levels:bfloat16                           o
 
 from __future__ import annotations
 
-import contextlib
 import re
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
@@ -95,7 +94,7 @@ def _parsed(text: str) -> DataType | None:
         return None
     iso, wrapper, base = match.groups()
     if base.startswith(RESERVED):
-        half = _half(base.removeprefix(RESERVED))
+        half = {"float16": np.dtype(np.float16), "bfloat16": bfloat16()}.get(base.removeprefix(RESERVED))
         return None if half is None or wrapper or text.count("]") != bool(iso) else DataType(half, bool(iso))
     table = _COMPLEX if wrapper == "complex" else _VALUES
     if base not in table or text.count("]") != bool(iso) + bool(wrapper):
@@ -105,15 +104,14 @@ def _parsed(text: str) -> DataType | None:
     return DataType(table[base], wrapper=wrapper) if base in INTEGERS and not iso else None
 
 
-def _half(name: str) -> np.dtype[Any] | None:
-    """A type of 16 bits; None for another name, and for bfloat16 without the package ml_dtypes."""
-    if name == "bfloat16":
-        with contextlib.suppress(ImportError):
-            import ml_dtypes
-
-            made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
-            return made
-    return np.dtype(np.float16) if name == "float16" else None
+def bfloat16() -> np.dtype[Any] | None:
+    """The type bfloat16 of the package ml_dtypes; None if it is not installed."""
+    try:
+        import ml_dtypes
+    except ImportError:
+        return None
+    made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    return made
 
 
 def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType:

@@ -148,7 +148,7 @@ def _statistics(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
     """Statistics of each level. order: stored dimension k is the tensor's order[k]. Precondition: the tree is sound."""
     walked = list(tree.walk())
     children = [*(n for _, _, n in walked), len(tree.values)][1:]
-    steps = packing.expand_levels(tree) if not tree.regular else iter(())
+    steps = packing.expand_levels(tree, distinct=True) if not tree.regular else iter(())
     for (place, arrays, n), count in zip(walked, children, strict=True):
         covered = order[place.depth : place.depth + place.level.rank]
         nbytes = sum(len(x) * x.dtype.itemsize for x in arrays.values())

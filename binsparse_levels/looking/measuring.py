@@ -11,7 +11,6 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from importlib.metadata import version
 from typing import Any
 
 import numpy as np
@@ -198,7 +197,10 @@ def described(name: str, tensor: Tensor) -> dict[str, Any]:
 
 def machine() -> dict[str, Any]:
     """The processor with its flags, the system, and the versions of the libraries that the times depend on."""
-    from llvmlite import binding  # type: ignore[import-untyped]
+    import h5py
+    import llvmlite  # type: ignore[import-untyped]
+    import numba
+    from llvmlite import binding
 
     flags: dict[str, bool] = {}
     with contextlib.suppress(RuntimeError):  # LLVM does not know every system
@@ -206,7 +208,7 @@ def machine() -> dict[str, Any]:
     return {
         "processor": processor_name(), "target": binding.get_host_cpu_name(),
         "flags": sorted(name for name, has in flags.items() if has), "system": platform.platform(),
-        "python": platform.python_version(), **{name: version(name) for name in ("numpy", "numba", "llvmlite", "h5py")},
+        "python": platform.python_version(), **{x.__name__: x.__version__ for x in (np, numba, llvmlite, h5py)},
         "binsparse_levels": __version__,
     }  # fmt: skip
 

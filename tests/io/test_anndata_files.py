@@ -510,12 +510,12 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
 @pytest.mark.parametrize(
     ("tensor", "place", "options", "message"),
     [
-        (pack([[0]], [1.0], 30, "sparse"), "layers/a", {}, "AnnData stores vectors in obs/NAME, var/NAME"),
-        (pack([[0]], [1.0], 30, "sparse"), "X", {}, "AnnData stores vectors in obs/NAME, var/NAME"),
+        (pack([[0]], [1.0], 30, "sparse"), "layers/a", {}, "AnnData stores vectors in obs/NAME and var/NAME"),
+        (pack([[0]], [1.0], 30, "sparse"), "X", {}, "AnnData stores vectors in obs/NAME and var/NAME"),
         (pack([[0]], [1.0], 30, "sparse"), "var/a", {}, "var has 20 names, and dimension 0 size 30"),
         (pack([[0]] * 3, [1.0], (30, 20, 2), "sparse(3)"), "uns/a", {}, "got 3 dimensions; see register_anndata"),
-        (pack([[0], [0]], [1j], (30, 20), "CSR"), "layers/a", {}, "no complex128 values"),
-        (pack([[0], [0]], np.ones(1, np.float16), (30, 20), "CSR"), "layers/a", {}, "no float16 values"),
+        (pack([[0], [0]], [1j], (30, 20), "CSR"), "layers/a", {}, "cannot represent complex128 values"),
+        (pack([[0], [0]], np.ones(1, np.float16), (30, 20), "CSR"), "layers/a", {}, "cannot represent float16 values"),
         (pack([[0], [0]], [1.0], (30, 20), "CSR", fill_value=2), "layers/a", {}, "the fill value 2"),
         (pack([[0], [0]], [1.0], (30, 30), "CSR", structure="symmetric_lower"), "obsp/a", {}, "expand_structure"),
         (CSR[:7].load(), "layers/a", {}, "obs has 30 names, and dimension 0 size 7"),

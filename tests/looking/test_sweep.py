@@ -237,7 +237,7 @@ def test_the_record():
 def test_a_checksum_is_that_of_the_entries(tensor):
     whole = tensor.expand_structure().without_map()
     checksum = measuring.described("a", whole)["sha256"]
-    entries = pack(*whole.unpack(), whole.shape, bl.Format((bl.Sparse(whole.ndim),)) if whole.ndim else "element")
+    entries = pack(*whole.unpack(), whole.shape, bl.Format((bl.Sparse(whole.ndim),)) if whole.ndim else "bitmap(0)")
     assert measuring.described("a", entries)["sha256"] == checksum
     if len(whole.values):
         assert measuring.described("a", entries.astype("c16"))["sha256"] != checksum or whole.dtype == "c16"

@@ -232,12 +232,12 @@ def write(
     place = f"{path}:{group or 'X'}"
     *folders, name = parts = (group or "X").split("/")
     odd = any(not part or part.startswith(".") or part == "zarr.json" for part in parts)
+    if tensor.ndim == 1 and (odd or parts[0] not in _TABLES or len(parts) != 2):
+        raise FormatError(Problem(place, "AnnData stores vectors in obs/NAME and var/NAME; write to one of these"))
     known = _TABLES if tensor.ndim == 1 else _FOLDERS
-    is_x = parts == ["X"] and tensor.ndim != 1
-    if not is_x and (odd or parts[0] not in known or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")):
-        places = ", ".join([*([] if tensor.ndim == 1 else ["X"]), *(f"{folder}/NAME" for folder in known)])
-        stored = "vectors" if tensor.ndim == 1 else "matrices"
-        raise ContainerError(Problem(place, f"AnnData stores {stored} in {places}; write to one of these"))
+    if parts != ["X"] and (odd or parts[0] not in known or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")):
+        places = ", ".join(["X", *(f"{folder}/NAME" for folder in known)])
+        raise ContainerError(Problem(place, f"AnnData stores matrices in {places}; write to one of these"))
     axes, shape = axes_of(parts), tensor.shape
     _check_type(tensor, place)
     if len(shape) == 2 and axes[0] == axes[1] is not None and shape[0] != shape[1]:
