@@ -1,6 +1,6 @@
-"""Tensors that are larger than memory, or than one machine: converted, written from a stream, built by many processes.
+"""Convert, write and build tensors that are larger than memory, in one process or in many.
 
-All three run the same steps: split the entries into partitions, pack each, join the trees.
+All three run the same steps: they split the entries into partitions, pack each, join the trees.
 """
 
 from .to_file import convert as convert

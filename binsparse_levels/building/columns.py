@@ -92,10 +92,10 @@ def refuse_nulls(count: int, name: str, table: str, remedy: str = "fill them, or
 def entries_of(
     table: Any, columns: Sequence[str | None], nulls: Nulls, count: Callable[[str], int], place: str
 ) -> tuple[list[Array], Array]:
-    """The coordinates and the values in an Arrow table. columns: None in place of the values counts rows.
+    """The coordinates and the values in an Arrow table. If the last of `columns` is None, each value is 1.
 
-    count: returns the number of nulls in a column of the whole source. Raises ArrayError for columns without numbers,
-    and for nulls.
+    count: returns the number of nulls in a column of the whole source. place: its name in SQL, for messages. Raises
+    ArrayError for columns without numbers, and for nulls.
     """
     *dims, values = columns
     if nulls == "drop":
@@ -138,7 +138,7 @@ def _stream(table: Any, names: Sequence[str]) -> Any:
 class TableReader:
     """Reads tables as coordinates and values, and numbers the labels of dimensions in order of appearance.
 
-    A dimension has labels if its first column contains no integers, or if labels are given, which are then complete.
+    A dimension has labels if all are given in `labels`, or if its column in the first table contains no integers.
 
     values: None gives each row the value 1. nulls: None if the caller has no such option.
     """
@@ -195,7 +195,7 @@ class TableReader:
         return {k: rank for k, rank in ranks if rank is not None}
 
     def sizes(self, ends: Sequence[int]) -> list[int]:
-        """The number of labels by dimension, or its item of `ends` for a dimension of coordinates."""
+        """The size of each dimension: the number of its labels, or its item of `ends` if it has no labels."""
         known = [one.labels() for one in self._numbers]
         return [end if labels is None else len(labels) for labels, end in zip(known, ends, strict=True)]
 
@@ -215,7 +215,7 @@ def _different(labels: Any, name: str) -> Any:
 
 
 class _Coordinates:
-    """The coordinates of one dimension. known: the labels, an Arrow array; None for coordinates."""
+    """The coordinates of one dimension. known: the labels, an Arrow array; None for a dimension without labels."""
 
     def __init__(self, name: str, known: Any) -> None:
         self.name, self.known = name, known
@@ -224,7 +224,7 @@ class _Coordinates:
         self._empty: Any = None  # the type of a column without rows, which is used if no column has rows
 
     def labels(self) -> Column | None:
-        """The labels that have appeared; None for coordinates."""
+        """The labels that have appeared; None for a dimension without labels."""
         types = arrow().types
         if self.known is not None or self._seen or self._empty is None:
             return None if self.known is None else column_of(self.known)
@@ -233,7 +233,7 @@ class _Coordinates:
         return column_of(arrow().array([], plain_type(self._empty, self._path)))
 
     def ascend(self) -> Array | None:
-        """Number labels in ascending order, except given ones and categories. Returns new numbers if they differ."""
+        """Number labels in ascending order, unless they are given or categories. Returns new numbers if any differ."""
         from pyarrow import compute
 
         if self.known is None or self._given or self._categories:
@@ -251,7 +251,7 @@ class _Coordinates:
         from pyarrow import compute
 
         types = arrow().types
-        is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow cannot combine zero coded chunks
+        is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow cannot combine zero dictionaries
         if not len(column) and not is_coded:
             self._empty = column.type
             return np.empty(0, np.int64)
@@ -286,7 +286,7 @@ class _Coordinates:
 
 
 def no_label(kind: Any, path: str) -> ArrayError:
-    """The error for a column of coordinates of floats."""
+    """The error for a column of floats, which are neither coordinates nor labels."""
     return ArrayError(Problem(path, f"contains {kind}; cast it to integers, or to text for labels, such as by SQL"))
 
 
@@ -403,7 +403,7 @@ def file_tables(path: str, dims: Sequence[str]) -> Any:
 
 
 def _csv(path: str, dims: Sequence[str]) -> Any:
-    """A CSV file as a dataset. A column of digits is one of texts if an integer is written otherwise: 007 is not 7."""
+    """A CSV file as a dataset. A column of integers is read as text if one has an unusual form: 007 is not 7."""
     pa = arrow()
     from pyarrow import compute, csv, dataset
 

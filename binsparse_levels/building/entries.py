@@ -104,9 +104,9 @@ def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
 
 
 def _cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
-    """Values in the type of the tensor. Raises ArrayError if one of them would be another number.
+    """Cast values to the type of the tensor. Raises ArrayError if one of them does not fit.
 
-    exact: the caller has not chosen the type, so floats are not rounded either.
+    exact: True if the caller has not chosen the type. Floats that would be rounded are then an error too.
     """
     if not values.size or represents(dtype, values.dtype):
         return values.astype(dtype, copy=False)
@@ -128,7 +128,7 @@ def _cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
 
 
 def keys_of(columns: Sequence[Array], dims: Sequence[int]) -> Array:
-    """A number for each entry, from the first 63 bits of its coordinates; it ascends with their order."""
+    """A sort key for each entry: the first 63 bits of its coordinates. Entries in order have ascending keys."""
     keys, left = np.zeros(len(columns[0]) if columns else 0, np.int64), _KEY_BITS
     for x, size in zip(columns, dims, strict=True):
         width = max(size - 1, 0).bit_length()
@@ -149,7 +149,7 @@ def follow(first: Sequence[Array], last: Sequence[Array]) -> Array:
 
 
 def columns_in(plan: Plan, block: Array) -> list[Array]:
-    """The columns of entries that are concatenated in bytes."""
+    """The columns of entries, as views of the bytes in which they are concatenated."""
     count, begin, found = len(block) // plan.row_bytes, 0, []
     for dtype in plan.column_types:
         end = begin + count * dtype.itemsize

@@ -1,4 +1,4 @@
-"""From partitions to trees: the step pack, and the arrays of all trees together."""
+"""Pack each partition into trees (the step `pack`), and join the arrays of all trees."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def count(work: Work) -> int:
 
 
 def pack(work: Work, number: int) -> None:
-    """Write an object: the arrays of the trees of a partition, and the heads of the trees as its last piece."""
+    """Write an object: the arrays of the trees of a partition. Its last piece has their heads (see `join_heads`)."""
 
     def pages() -> Iterator[Any]:
         heads, begin = [], 0
@@ -50,7 +50,7 @@ def pack(work: Work, number: int) -> None:
 
 
 def _columns(work: Work, number: int) -> Iterator[list[Array]]:
-    """The entries of a partition. If it is too large, they come in parts, and each part reads all of it again."""
+    """Yield the entries of a partition, in parts if it is too large. Each part reads the whole partition again."""
     if work.plan.sorted:
         yield work.source.columns(work.plan, number)
         return
@@ -137,7 +137,7 @@ def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
 
 
 def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
-    """The tensor of these columns. Precondition: it fits."""
+    """The tensor of these columns. Precondition: it fits into memory."""
     tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
     if plan.one is not None:
         tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(plan.one, len(tree.values)), True)

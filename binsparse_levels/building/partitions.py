@@ -1,4 +1,4 @@
-"""From the source to partitions: the steps sample, split and partition."""
+"""Partition the entries of a source: the steps `sample`, `split` and `partition`."""
 
 from __future__ import annotations
 
@@ -99,7 +99,7 @@ def groups_of(work: Work, number: int) -> list[list[Piece]]:
 
 
 def points_in(work: Work, groups: Sequence[Sequence[Piece]]) -> Array:
-    """Points, from a sample, that cut a partition into parts that fit; none if it fits, or is a single cell."""
+    """The coordinates of sampled cells at which to cut a partition into parts that fit into memory, if it does not."""
     plan = work.plan
     total = sum(place[2] for group in groups for place, _ in group) // plan.row_bytes
     pieces, random, found = _pieces(plan, total), np.random.default_rng(total), []
@@ -119,7 +119,7 @@ def points_in(work: Work, groups: Sequence[Sequence[Piece]]) -> Array:
 
 
 def between(columns: list[Array], begin: Array | None, end: Array | None) -> list[Array]:
-    """The entries from the point `begin` up to and without `end`. None is the beginning or the end of the partition."""
+    """The entries at and after the cell `begin`, and before the cell `end`. None does not limit the entries."""
     for point, kept in ((begin, False), (end, True)):
         if point is not None:
             coords = columns[:-1]

@@ -38,13 +38,13 @@ from ..tensors.validation import (
     pad_of,
 )
 
-SMALL_POSITIONS = 2**20  # positions that any process has memory for
+SMALL_POSITIONS = 2**20  # positions that fit into the memory of every process
 LOADED_BYTES = 188 * 2**20  # of a process that has loaded all libraries and kernels of a build
 _BUFFER_BYTES = 2**25  # pieces of arrays in transit
 _MIN_ENTRIES = 2**14
 _ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number of entries
 _POSITION_BYTES = 64  # while a tree is written to a file
-_JOIN_FACTOR = 1.5  # memory of an entry if trees are joined through their entries, relative to that in a step
+_JOIN_FACTOR = 1.5  # memory of an entry if trees are joined from their entries, relative to that in a step
 DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
 
 
@@ -56,7 +56,7 @@ class Plan:
     format: str  # of the stored tensor, as text, so that levels of plug-ins can be sent
     rows: int  # entries that a step keeps in memory
     dtype: np.dtype[Any] | None = None  # of the values; None until the source is known
-    exact: bool = True  # the caller has not chosen that type, so that no value is rounded
+    exact: bool = True  # True if the caller has not chosen that type: no value is rounded
     duplicates: Duplicates = "error"
     map: str | None = None
     fill_value: Any = None
@@ -73,10 +73,10 @@ class Plan:
     storage: Storage = DEFAULT_STORAGE
     limits: Limits = DEFAULT_LIMITS
     threads: int | None = None  # of a step, if steps run concurrently
-    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])  # of this build; a repeated call has another
+    id: str = field(default_factory=lambda: uuid.uuid4().hex[:16])  # of this build; a call that continues it keeps it
 
     def __getstate__(self) -> dict[str, Any]:
-        """The fields without parsed formats: those contain levels, and a worker loads only the kinds that it may."""
+        """The fields without cached formats: a worker parses the format, and so loads only the kinds that it may."""
         return {each.name: getattr(self, each.name) for each in fields(self)}
 
     @cached_property
@@ -114,13 +114,13 @@ class Plan:
 
     @cached_property
     def array_names(self) -> list[str]:
-        """The stored names of the arrays of such a tree, `values` last."""
+        """The stored names of the arrays of a tree of the step pack, `values` last."""
         levels = places(self.part_levels, self.dims)
         return [spec.name for place in levels for spec in place.arrays.values()] + ["values"]
 
     @cached_property
     def array_types(self) -> list[np.dtype[Any]]:
-        """Their types. The number of positions of a tree is bounded, so that its pointers fit."""
+        """The types of the arrays of `array_names`. A tree has a bounded number of positions, so its pointers fit."""
         index = np.dtype(index_dtype(self.dims, 2 * (self.rows + self.positions)))
         return [index] * (len(self.array_names) - 1) + [self.column_types[-1]]
 
@@ -179,8 +179,8 @@ def planned(
 ) -> Plan:
     """A parsed and checked plan, without a source.
 
-    memory, used, pointers: as for `rows_within`, for each process. rows: in place of these. rest: other fields of the
-    plan. Raises the errors of `pack`, LimitError for too little memory.
+    memory, used, pointers: as for `rows_within`, for each process. rows: its result, if it is known. rest: other
+    fields of the plan. Raises the errors of `pack`, LimitError for too little memory.
     """
     check_duplicates(duplicates)
     sizes = checked_sizes(shape)
@@ -214,9 +214,9 @@ def rows_within(
     Each entry needs at most twice its coordinates and its value, three words for sorting, and its share of the
     positions of a tree.
 
-    memory: bytes of the whole process; by default, `used` and 1 GiB. coordinate, value: bytes of each. used: bytes
-    that the process uses already; by default, those of this process. pointers: of the source, for each entry.
-    Raises OptionError, LimitError.
+    memory: bytes of the whole process; by default, 1 GiB more than `used`. coordinate, value: bytes of each. used:
+    bytes that the process uses already; by default, those of this process. pointers: the number of pointers of the
+    source for each entry. Raises OptionError, LimitError.
     """
     used = max(resident(), LOADED_BYTES) if used is None else used
     given = used + DEFAULT_BYTES if memory is None else as_integer(memory)
@@ -248,13 +248,13 @@ def most_positions(plan: Plan, entries: int) -> int:
 
 
 def fits_whole(plan: Plan) -> bool:
-    """Return True if any process has memory for the positions of a tree without entries."""
+    """Return True if every process has memory for the positions of a tree without entries."""
     return most_positions(plan, 0) <= max(plan.positions, SMALL_POSITIONS)
 
 
 def check_joined(plan: Plan, entries: int) -> None:
     """Raise LimitError if dense levels have more positions than `limits` allows for the entries, or if trees that are
-    joined through their entries exceed the memory.
+    joined from their entries exceed the memory.
     """
     most = most_positions(plan, entries)
     check_dense(most, entries, plan.limits)

@@ -32,14 +32,14 @@ from . import packing, partitions
 from .plan import Plan
 from .work import Work
 
-_DASK_MEMORY_SHARE = 0.45  # of a Dask worker's limit: it is paused at 0.8, and the data of its libraries count too
+_DASK_MEMORY_SHARE = 0.45  # of a Dask worker's limit: Dask pauses it at 0.8, and its libraries use memory too
 _WORKER_BYTES = 6 * 2**25  # of an idle worker
 _RETRIES = 3  # of a task whose worker has died
 
 
 class Stage(NamedTuple):
-    """A stage. run: one step. count: the number of steps, known when the stages before are done. alone: there is one
-    step, which the caller runs.
+    """A stage. run: runs one step. count: returns the number of steps, after the previous stages. alone: True if there
+    is one step, which the calling process runs.
     """
 
     run: Callable[[Work, int], None]
@@ -114,7 +114,7 @@ def in_this_process(client: Any) -> bool:
 
 
 def refuse_fork(client: Any, places: Iterable[Any]) -> None:
-    """Raise OptionError for a pool that forks if a place is remote: the threads of its client do not survive a fork."""
+    """Raise OptionError if a pool forks and a place is a URL: threads of an object store's client do not survive it."""
     context: Any = client._mp_context if isinstance(client, ProcessPoolExecutor) else None
     if context is not None and context.get_start_method() == "fork" and any(map(is_url, places)):
         what = "a pool that forks fails with object stores; pass mp_context=multiprocessing.get_context('spawn')"
@@ -143,7 +143,7 @@ def _in_pool(pool: Executor, step: Callable[[int], Any], numbers: Sequence[int])
 
 
 def bounds(memory: int | None, client: Any) -> dict[str, int | None]:
-    """The threads of a step, if steps run concurrently; the memory of each process, and the bytes in use."""
+    """The options of `planned` that the client determines: threads of a step, memory and used bytes of a process."""
     if in_this_process(client):
         return {"memory": memory}
     threads, limit = 1, None

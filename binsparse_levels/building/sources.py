@@ -45,7 +45,7 @@ def common_type(types: Sequence[np.dtype[Any]], path: str) -> np.dtype[Any]:
 
 
 def state_of(path: str) -> Any:
-    """The size of a file or an object, and its time or tag: any change of it changes these."""
+    """The size of a file or an object, and its modification time or tag. Any change of its content changes these."""
     if is_url(path):
         folder, _, name = path.rpartition("/")
         return Bucket(folder).state(name)
@@ -70,7 +70,7 @@ class Tensors(Source):
     def __init__(self, places: Sequence[Place], rows: int, limits: Limits = DEFAULT_LIMITS) -> None:
         self._places, self._rows, self._limits = list(places), rows, limits
         self._tensors: dict[int, tuple[Tensor, list[Block]]] = {}
-        self.states: list[Any] = [None] * len(places)  # tokens of the places when they were opened first
+        self.states: list[Any] = [None] * len(places)  # tokens of the places when they were first opened
         self._ends = np.cumsum([len(self._opened(which)[1]) for which in range(len(places))], dtype=np.int64)
 
     def __len__(self) -> int:
@@ -162,7 +162,7 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
 
 
 def without_padding(tensor: Tensor, coords: Sequence[Array], values: Array) -> Chunk:
-    """The entries of a tensor that has these stored entries: those at padding of its map are left out."""
+    """Convert stored entries to entries of the tensor. Those at padding of its index map are left out."""
     if isinstance(mapped := tensor._backing, Mapped):
         coords, values = mapped.without_padding(coords, values)
     return list(coords), values
@@ -197,7 +197,7 @@ class Function(Source):
 
 
 def pair_of(chunk: Any, ndim: int) -> Chunk:
-    """The coordinates and values of a caller, as arrays. Raises ArrayError, OptionError."""
+    """The coordinates and values of a chunk from the caller, as arrays. Raises ArrayError, OptionError."""
     if not isinstance(chunk, Sequence) or isinstance(chunk, str | bytes) or len(chunk) != 2:
         what = f"a chunk is a pair of coordinates and values, got {chunk!r:.40}; see pack"
         raise OptionError(Problem("chunks", what))
@@ -251,7 +251,7 @@ class Blocks(Source):
 
 
 def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Progress | None) -> tuple[Plan, Blocks]:
-    """Write blocks into the work folder. Returns a source of them, and the plan with `sorted` set if they ascend."""
+    """Write blocks into the work folder. Returns the plan, with `sorted` set if they ascend, and a source."""
     kept, entries = Blocks(folder, plan), 0
     in_order = True
     last: list[Array] = []  # the last coordinates of the block before

@@ -237,7 +237,7 @@ class Table:
         self._db.close()
 
     def sizes(self) -> list[int]:
-        """Number the labels. Returns by dimension their number, or one more than the greatest coordinate."""
+        """Number the labels. Returns the size of each dimension: its number of labels, or largest coordinate + 1."""
         found = []
         for k, (name, label) in enumerate(zip(map(quoted, self._dims), self.labels, strict=True)):
             size = f"SELECT coalesce(max({name}) + 1, 0) FROM rows"

@@ -1,8 +1,8 @@
-"""From trees to the target: the steps join, write and commit, into a sharded Zarr store.
+"""Write the trees into the target, a sharded Zarr store: the steps `join`, `write` and `commit`.
 
-Locally, the arrays are written into a folder next to the target, which then replaces it. In a bucket, they are written
-below a separate prefix, to which the header of the target then points. The target remains the old tensor until that
-last step. If two builds write the same target, the later one wins.
+Locally, the arrays are written into a folder next to the target. The last step replaces the target by this folder. In a
+bucket, they are written below a separate prefix. The last step makes the header of the target point to this prefix.
+Until then, the target is the old tensor. If two builds write the same target, the later one wins.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ _PREFIX = re.compile("[0-9a-f]{16}")  # of a build
 
 
 def staging_of(target: str, folder: str, id: str, *, kept: bool) -> str:
-    """The path where a build writes its arrays. folder: of the work. kept: the folder outlives the call."""
+    """The path where a build writes its arrays. folder: of the work. kept: True if it outlives the call."""
     if is_url(target):
         return f"{target.rstrip('/')}/{id}"
     head, name = os.path.split(target)
@@ -80,7 +80,7 @@ def join(work: Work, number: int) -> None:
         files = -(-x.length // per_file)
         tasks += [(k, first, min(first + per_step, files)) for first in range(0, files, per_step)]
     for key, text in texts.items():
-        if key != zarr.ROOT:  # with the header, which is the commit
+        if key != zarr.ROOT:  # the root, with the header, is written by `commit`
             store_at(str(plan.staging)).put(key, [text])
     table = {"heads": heads, "names": np.array(list(arrays)), "tasks": np.array(tasks, np.int64).reshape(-1, 3)}
     work.save(f"join/{number}", **table, **{f"text:{key}": np.frombuffer(x, np.uint8) for key, x in texts.items()})
@@ -126,7 +126,7 @@ def commit(work: Work, number: int) -> None:
             _check_complete(plan, found)
             _point(plan, root)
     else:
-        if not work.done("placing"):  # else a call was killed during the steps below
+        if not work.done("placing"):  # if it is done, an earlier call was killed after this block
             _check_complete(plan, found)
             store_at(staging).put(zarr.ROOT, [root])
             work.put("placing/0", [str(os.stat(staging).st_ino).encode()])
@@ -164,7 +164,7 @@ def end(work: Work, stages: Iterable[str]) -> None:
 
 
 def _check_complete(plan: Plan, found: dict[str, Array]) -> None:
-    """Raise IncompleteError if shards are missing, such as in a bucket after a long time."""
+    """Raise IncompleteError if shards are missing. In a bucket, another build removes those that are a day old."""
     for which, name in enumerate(found["names"].tolist()):
         files = int(found["tasks"][found["tasks"][:, 0] == which, 2].max(initial=0))
         if missing := set(map(str, range(files))) - store_at(str(plan.staging)).names(f"{name}/c"):

@@ -67,7 +67,7 @@ def convert(
     format : the format of the target; by default, that of the source. From a dense array in a file of another system,
         a sparse target stores the cells that differ from zero.
     map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
-        map and no format, the target lists coordinates.
+        map and no format, the target is a list of coordinates.
     memory : bytes that the whole process may use, such as 2**30. Scratch files next to the target need 20 to 40 bytes
         for each entry. With it, text of Matrix Market, FROSTT, svmlight and 10x folders is read in blocks; their labels
         stay in memory. By default, the memory is not bounded.
@@ -77,8 +77,8 @@ def convert(
         standard error, if that is a terminal.
     overwrite, limits, options : as for `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
 
-    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory, also if the
-    entries exceed it and the levels of the target are joined through their entries.
+    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory. Levels that cannot be
+    joined array by array, such as those of plug-ins, need all entries in memory.
 
     >>> import binsparse_levels as bl
     >>> source, target = {}, {}
@@ -162,11 +162,11 @@ def write_from(
 
     Parameters
     ----------
-    chunks : an iterable, which is read once, of pairs of coordinates and values as for `pack`, and of tensors, in
-        memory or opened, which are merged: `[tensor, table]`. With `dims` and `values`, also a table or an iterable of
-        tables with Arrow's C stream, such as those of pandas, polars, pyarrow, and relations of duckdb.
+    chunks : an iterable, which is read once. An item is a pair of coordinates and values as for `pack`, or a tensor,
+        in memory or opened. With `dims` and `values`, an item may also be a table with Arrow's C stream, such as those
+        of pandas, polars, pyarrow, and relations of duckdb. A tensor or a table can also be passed alone.
     path, overwrite, limits, options : as for `write`, without `narrow` and `bitpacked`.
-    shape : as for `pack`. None in place of a size, or of all sizes, takes it from the chunks: the number of labels, or
+    shape : as for `pack`. If a size or the shape is None, the chunks determine it: a size is the number of labels, or
         one more than the largest coordinate.
     format, fill_value, attributes, map : as for `pack`. Entries that exceed the memory need levels that are joined
         array by array, such as those of CSF.
@@ -175,7 +175,7 @@ def write_from(
         or twice if chunks are in the order of the format.
     duplicates : as for `pack`, over all chunks, in their order.
     dims, values : the names of the columns with the coordinates, in order, and with the values. Labels in a column,
-        such as texts, are numbered in ascending order, and stored with the tensor. Until then they stay in memory.
+        such as texts, stay in memory until the last chunk. Then they are numbered in ascending order, and stored.
     labels : all labels of a dimension by its name, in the order of their coordinates.
     nulls : "drop" leaves out rows with a null in one of the columns.
     dtype : the type of the values; by default, that of the first chunk with entries.
@@ -198,7 +198,7 @@ def write_from(
     open_ended = isinstance(sizes, Sequence) and None in sizes
     common: dict[str, Any] = {"duplicates": duplicates, "dtype": dtype, "fill_value": fill_value}
     common |= {"attributes": attributes, "limits": limits}
-    if open_ended:  # the coordinates as they come, until all sizes are known
+    if open_ended:  # keep the coordinates unchanged until all sizes are known
         most = [INT64_MAX if size is None else size for size in sizes]
         plan = planned(most, coordinates(len(most)), memory=memory, **common)
     else:
@@ -230,7 +230,7 @@ def write_from(
 
 
 def _measured(chunks: Iterable[Chunk], ends: list[int]) -> Iterator[Chunk]:
-    """Pass chunks on. ends: set to one more than the greatest coordinate, by dimension."""
+    """Yield the chunks unchanged, and set each item of `ends` to the largest coordinate of its dimension + 1."""
     for coords, values in chunks:
         if len(values):
             ends[:] = [max(end, int(x.max()) + 1) for end, x in zip(ends, coords, strict=True)]
@@ -245,7 +245,7 @@ def _convert_text(
     memory: int | None,
     rest: Mapping[str, Any],
 ) -> None:
-    """`convert` of a text in blocks. rest: of its parameters."""
+    """`convert` for a text file, which is read in blocks. rest: its other parameters."""
     release()  # memory that reading the shape and the labels took
     limits = rest["limits"]
     if map is not None:
@@ -275,7 +275,7 @@ def _write_chunks(
     rest: Mapping[str, Any],
     finish: Callable[[Plan], _Finished],
 ) -> None:
-    """Write the entries of all chunks. rest: of the parameters of `write_from`. finish: called after the last chunk."""
+    """Write the entries of all chunks. rest: `progress`, options of `write`. finish: called after the last chunk."""
     found = blocks(plan, chunks)
     begun = [x for x in (next(found, None), next(found, None)) if x is not None]
     finished = finish(plan) if len(begun) < 2 else None

@@ -1,4 +1,4 @@
-"""Build a tensor that is larger than memory, or than one machine, in a sharded Zarr store."""
+"""Build a tensor that is larger than memory, by any number of processes, in a sharded Zarr store."""
 
 from __future__ import annotations
 
@@ -61,34 +61,34 @@ def build(
     shards: int | Mapping[str, int] | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Build a tensor from entries in any order, of any number, in a sharded Zarr store, by many processes.
+    """Build a tensor in a sharded Zarr store, by many processes, from any number of entries in any order.
 
     Parameters
     ----------
     source : Parquet files (a path, a pattern, a folder, a URL, or several of these), a relation of duckdb or a Dask
-        dataframe, each with `columns`; tensors at one or more places, with the same structure, fill value and labels,
-        which the target keeps, as it does the attributes of the first; or a function with `count`.
+        dataframe, each with `columns`; a function with `count`; or tensors at one or more places. Tensors need the same
+        structure, fill value and labels. The target keeps these, and the attributes of the first tensor.
     target : a folder, or the URL of a prefix of an object store.
-    shape, format, map : as for `pack`. None in place of a size, or of all, is the number of labels, or one more than
-        the greatest coordinate in Parquet files or a relation. Levels that are not joined array by array, such as those
-        of plug-ins, need all entries in memory.
+    shape, format, map : as for `pack`. For Parquet files or a relation, a size or the shape may be None. The size is
+        then the number of labels, or one more than the largest coordinate. Levels that cannot be joined array by array,
+        such as those of plug-ins, need all entries in memory.
     client : a Dask client, or an executor of `concurrent.futures`. By default this process runs one step after another.
     work : a folder or URL for the objects between the steps, about three times as large as the entries. Every worker
         needs access to it. If the call fails, it can be repeated and continues where it stopped; functions and
         relations are identified by their names alone. By default it is a temporary folder next to a target that is a
         folder.
-    columns : the names of the coordinates by dimension, and of the values last. None in place of the values counts
-        rows: pass `duplicates="sum"`. Columns of Parquet files and relations that contain texts, booleans, dates, times
-        or decimals are labels: their order is that of the coordinates, and they are stored with the tensor. This
-        process numbers them with duckdb. Folders such as `year=2026` are columns too.
+    columns : the column of the coordinates of each dimension, and last that of the values. With None as the last, each
+        value is 1: pass `duplicates="sum"` to count rows. Columns of texts, booleans, dates, times or decimals are
+        labels, in Parquet files and relations. This process sorts and numbers them with duckdb. They are stored in the
+        target. Folders such as `year=2026` are columns too.
     count : the number of chunks of the function: function(k) returns the coordinates and the values of chunk k.
     duplicates : as for `pack`, in the order of the source. Rows with labels come in any order.
     nulls : "drop" leaves out rows with a null in one of the columns.
     dtype : the type of the values. By default it is the common type of all files or tensors, or that of the first chunk
         of a function with entries; a value that it does not represent is an error.
     fill_value, attributes, limits : as for `pack`.
-    memory : bytes that each process may use; by default 45 % of the limit of a Dask worker's thread, or else 1 GiB
-        more than the process uses.
+    memory : bytes that each process may use; by default 45 % of the limit of a Dask worker, divided by its
+        threads, or else 1 GiB more than the process uses.
     progress : called with the name of a stage, the number of finished steps, and their total. True draws a bar on
         standard error, if that is a terminal.
     overwrite, compression, chunks, shards : as for `write`. By default, shards grow with the array.
@@ -229,7 +229,7 @@ def _numbered(
     there: Any,
     report: Progress | None,
 ) -> _Prepared:
-    """A table, whose rows and labels this process numbers and writes into the folder, unless they are there."""
+    """A table. This process numbers the labels, and writes the rows and labels, unless an earlier call has."""
     if there is not None:
         kept = there["table"]
         plan = planned(kept["shape"], labels=tuple(kept["labels"]), sorted=kept["sorted"], **options)

@@ -30,7 +30,7 @@ from .entries import Source
 from .plan import Plan
 
 _TAIL_BYTES = 2**14  # at the end of an object, which are read first
-_REMOVE_ATTEMPTS = 50  # to remove a folder, one each tenth of a second
+_REMOVE_ATTEMPTS = 50  # to remove a folder, one every 0.1 s
 _PAGE_BYTES = 2**18  # of an array that share a checksum
 
 
@@ -63,7 +63,7 @@ def scratch(target: Place) -> Iterator[str]:
 
 
 def begun(address: str, call: Mapping[str, Any]) -> dict[str, Any] | None:
-    """The record of the same call that `begin` has stored in the folder; None if no build has begun.
+    """The record that `begin` has stored in the folder for the same call; None if no build has begun.
 
     Raises ContainerError for the work of another call.
     """
@@ -213,7 +213,7 @@ class Work(NamedTuple):
         self.put(key, itertools.chain.from_iterable(map(pages_of, parts)))
 
     def array(self, key: str, dtype: np.dtype[Any]) -> LazyArray:
-        """An array of `put_array`, read on demand."""
+        """An array that `put_array` has written, read on demand."""
         size = dtype.itemsize
         count = int(_seal_of(self, key).ends[-1]) // size
         return lazy(count, dtype, lambda a, b: self.slice(key, a * size, b * size).view(dtype))
@@ -276,7 +276,7 @@ def open_work(address: str, plan: Plan, source: Source, *, sent: bool = False) -
 def _loaded(work: Work) -> tuple[Plan, Source]:
     """The plan and the source, read once in every process.
 
-    The digest comes from the calling process, together with the step, so only its own pickle is loaded.
+    The calling process sends the digest with each step, so a process loads only the pickle of that caller.
     """
     if work not in _KNOWN:
         raw = bytes(work.get("plan"))

@@ -1,7 +1,7 @@
 """The entries of a tree, a block at a time.
 
-A block is a range of positions of the last level. From there the levels are walked upwards, so blocks are independent
-of the distribution of entries over fibers: even a single fiber is read in parts.
+A block is a range of positions of the last level. The coordinates of its entries are found level by level, from the
+last to the first. A block can therefore be a part of a single fiber.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ class Block(NamedTuple):
 def blocks_of(tree: Tree, size: int, most: int | None = None) -> Iterator[Block]:
     """All entries of a tree in blocks of at most `size`. The arrays of levels that share positions are read.
 
-    most: if the tree has more entries, only blocks at equal distances with about this number of entries in total.
+    most: if the tree has more entries, yield only every k-th block, with about `most` entries in total.
     """
     each = max(-(-_count(tree, size) // most), 1) if most is not None else 1
     starts = range(0, len(tree.values), size)
@@ -53,7 +53,7 @@ def blocks_of(tree: Tree, size: int, most: int | None = None) -> Iterator[Block]
 
 
 def _count(tree: Tree, size: int) -> int:
-    """The number of entries, or of positions if they are not shared."""
+    """The number of entries; that of positions if no entries share a position."""
     if not tree.shares:
         return len(tree.values)
     starts = range(0, len(tree.values), size)
@@ -152,7 +152,7 @@ def _entries_at(levels: Sequence[Owners], entries: range | None) -> tuple[list[A
 
 
 def slab_ranges(tree: Tree, dimension: int, max_bytes: int) -> Iterator[range]:
-    """Ranges of a stored dimension such that the arrays of each slab take at most `max_bytes`.
+    """Yield ranges of a stored dimension. A slab is the tree of a range's entries, and takes at most `max_bytes`.
 
     Along the outermost dimension, a binary search reads only a few entries. Along any other, all entries are read once,
     a block at a time. Raises LimitError if a single coordinate takes more.

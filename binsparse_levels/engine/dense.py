@@ -15,7 +15,7 @@ from ..limits import Limits
 from . import packing
 from .tree import Tree, index_dtype
 
-_CELL_BYTES = 4  # that are moved to list a cell
+_CELL_BYTES = 4  # moved for each cell
 
 
 def gather_tree(
@@ -23,8 +23,8 @@ def gather_tree(
 ) -> Tree:
     """A tree of the marked cells, where stored dimension k is dimension order[k] of the array.
 
-    The array is read once, in memory order. The first tree has a sparse level below dense levels; it is converted to
-    other levels. Precondition: at least one dimension and one cell. Raises LimitError, FormatError.
+    The array is read once, in memory order, into a tree with a sparse level below dense levels. This tree is then
+    converted to `levels`. Precondition: at least one dimension and one cell. Raises LimitError, FormatError.
     """
     here = order if array.transpose(order).flags.c_contiguous else tuple(range(array.ndim))
     array, mask = (np.ascontiguousarray(x.transpose(here)) for x in (array, mask))

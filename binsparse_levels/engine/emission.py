@@ -23,7 +23,7 @@ from .tree import index_dtype
 
 Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
 
-_NOTHING = 2**64 - 1  # a cursor before the first entry, and the payload of a cell without an entry
+_NOTHING = 2**64 - 1  # the position before position 0, and the payload of a cell without an entry
 # Values of these types are summed in the records. numpy sums others.
 _SUMMED = {np.dtype(code) for code in "?bhilqBHILQfdF"}
 
@@ -46,8 +46,8 @@ class Chain:
 class _Plan:
     """The arguments of the kernels for a chain; see `kernels.emission`.
 
-    dense_below: True if a dense level is below a sparse level. lists: as for `emit`. first: the positions before the
-    first entry, which are 0 if a level has at most one entry, because its entries do not differ in any bit of the key.
+    dense_below: True if a dense level is below a sparse level. lists: as for the kernel `emit`. first: the initial
+    position in each level: the one before 0, or 0 if keys have no bits for the level, which then has a single entry.
     """
 
     codes: tuple[int, ...]
@@ -117,7 +117,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
 
 
 def _emit_placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
-    """`emit` for the entries of a matrix that are in order in all but the first dimension: no fiber needs sorting."""
+    """`emit` for a matrix in which the entries of each fiber are in order already, so that no fiber is sorted."""
     count, columns = entries.count, entries.columns
     payload = None if entries.iso else _Payload(entries.values)
     words = payload.words() if payload else None
@@ -158,7 +158,7 @@ def sums(values: Array) -> bool:
 
 
 def add_groups(values: Array, new: Array) -> Array:
-    """The sum of each group of values. A group begins where `new` is true. Booleans are joined by or; integers wrap."""
+    """The sum of each group of values. Each begins where `new` is true. Booleans are combined by or; integers wrap."""
     if values.dtype.kind not in "biufc":
         raise ArrayError(
             Problem("values", f"values of type {values.dtype} cannot be summed; pass duplicates='first' or 'last'")
@@ -226,7 +226,7 @@ def _key_before(first: Array) -> Array:
 
 
 def _allocate(plan: _Plan, counts: Sequence[int], limits: Limits) -> Chain:
-    """Arrays for `counts[d]` entries of each level. Unused arrays have room for a single store of the kernel."""
+    """Arrays for `counts[d]` entries of each level. The kernel stores one item in unused pointers."""
     dtype = index_dtype(plan.dims, max(counts))
     pointers: list[Array] = []
     indices: list[Array] = []

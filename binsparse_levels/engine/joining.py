@@ -1,4 +1,4 @@
-"""Join trees of consecutive entries into one tree: array by array, lazily, or through their entries."""
+"""Join trees of consecutive entries into one tree: lazily, array by array, or by packing all entries again."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ Reading: TypeAlias = Callable[[int, str, int, int], Array]
 
 
 class Parts(NamedTuple):
-    """Trees of consecutive entries of a larger tree, in order. Each has at least one entry, and a row in every table.
+    """Trees of consecutive entries of a larger tree, in order, none without entries. Arrays have a row for each tree.
 
     levels: of each tree. sizes: of its stored dimensions. origin: its offset in the larger tree. A dimension is cropped
-    only if all dimensions before have size 1. first, last: the coordinates of the first and the last entry, in the
+    only if all dimensions before it have size 1. first, last: the coordinates of the first and the last entry, in the
     larger tree. lengths: of the arrays by stored name, including `values`. read(k, name, a, b): returns items a … b - 1
     of an array of part k.
     """
@@ -42,7 +42,7 @@ class Parts(NamedTuple):
 def by_arrays(levels: Sequence[Level]) -> bool:
     """Return True if trees of these levels are joined array by array.
 
-    Such trees have only indices, pointers and values, a value for each position, in the order of the entries.
+    The arrays of such trees are indices, pointers, and one value for each position, all in the order of the entries.
     """
     return all(level.join() is not None for level in levels)
 
@@ -78,7 +78,7 @@ def joined_trees(
     values: Any,
     limits: Limits,
 ) -> dict[str, LazyArray]:
-    """`joined` for valid trees, concatenated along the outermost dimension. starts: the first coordinate of each."""
+    """`joined` for valid trees, concatenated along the outermost dimension. starts: the offset of each along it."""
     filled = [(tree, start) for tree, start in zip(trees, starts, strict=True) if len(tree.values)]
     stored = [{**tree.arrays, "values": tree.values} for tree, _ in filled]
     tables = np.zeros((4, len(filled), len(dims)), np.int64)
@@ -184,10 +184,9 @@ def _concatenated(read: Reading, name: str, begin: Array, lengths: Array, add: A
 
 
 def _with_gaps(read: Reading, name: str, at: _Positions, length: int, fill: Array, add: Array, dtype: Any) -> LazyArray:
-    """The items of each part at its position in an array of `length`. The gap before part k is filled with fill[k], or
-    with the only item of `fill`; the last gap is after the last part. A position of two parts is read from the first.
-
-    In an array of pointers, a fiber that parts share begins in the first, and fibers in a gap are empty.
+    """The items of each part k, plus add[k], at its position in an array of `length`. The gap before part k is filled
+    with fill[k], or the only item of `fill`. The last gap is after the last part. Two parts may share a position: the
+    item of the first is read. For pointers, a shared fiber begins in the first part, and fibers in a gap are empty.
     """
     start, stop = at.base + at.first, at.base + at.last + 1
     done = np.concatenate(([0], stop[:-1]))[: len(stop)]

@@ -1,7 +1,7 @@
-"""Entries → tree, tree → entries, tree → tree.
+"""Pack entries into trees, unpack trees into entries, and convert trees to other levels.
 
-Sorted entries become one level after the other, by `build` of each. A chain of dense and sparse levels is built by the
-fused pass instead, with the same result.
+`Level.build` makes the arrays of one level after the other from sorted entries. For a chain of dense and sparse levels,
+the fused pass (`engine.emission`) makes all arrays at once, with the same result.
 """
 
 from __future__ import annotations
@@ -204,7 +204,7 @@ def _split(
 
 
 def _as_stored(place: Place, coords: Sequence[Array], dtype: np.dtype[Any]) -> Sequence[Array]:
-    """The coordinates of a level, in type `dtype` if it stores them; else a cast would double the time."""
+    """The coordinates of a level. They are cast to `dtype` only if it stores them: a cast may double the time."""
     if not place.arrays and all(x.dtype in _NUMBERS for x in coords):
         return coords
     return [x.astype(dtype, copy=False) for x in coords]
@@ -325,7 +325,7 @@ def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None)
 def coords_of_entries(
     levels: Sequence[tuple[Sequence[Array], Array]], count: int, dtype: Any = np.int64
 ) -> list[Array]:
-    """The coordinates of `count` entries, from the coordinates of each level and pointers to those of each fiber."""
+    """The coordinates of `count` entries, from the coordinates that each level lists and its pointers to them."""
     columns: list[Array] = []
     below: Array | None = None  # the first entry of each child of the level
     for coords, pointers in reversed(levels):
@@ -339,9 +339,9 @@ def coords_of_entries(
 def expand_levels(
     tree: Tree, window: Window | None = None, *, distinct: bool = False
 ) -> Iterator[tuple[Place, list[Array], Array, Children]]:
-    """For each level its coordinates, pointers to those of each fiber, and the positions of its children.
+    """Yield for each level its coordinates, pointers to those of each fiber, and the positions of its children.
 
-    distinct: list a fiber that several coordinates share once.
+    distinct: list a fiber only once, even if several coordinates share it.
     """
     whole = list(map(range, tree.dims)) if window is None else window
     positions: Children = range(1)
@@ -385,8 +385,8 @@ def pack_ordered(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: 
 def count_prefixes(dims: Sequence[int], coords: Sequence[Array], order: Sequence[int]) -> list[int]:
     """The number of distinct coordinates in the first dimension, in the first two dimensions, and so on.
 
-    order: the rank of each dimension in an order in which the entries ascend. Precondition: entries are unique and in
-    range.
+    order: the index of each dimension in the order of dimensions by which the entries are sorted. Precondition: entries
+    are unique and in range.
     """
     if not coords or not len(coords[0]):
         return [0] * len(dims)
@@ -398,9 +398,9 @@ def count_prefixes(dims: Sequence[int], coords: Sequence[Array], order: Sequence
 
 @lru_cache
 def ordered_dims(order: tuple[int, ...]) -> int:
-    """The number of last dimensions of the new order that need no sorting, because radix sorts are stable.
+    """The number of trailing dimensions of a new order that need no sorting: its longest ascending tail.
 
-    They are the longest ascending tail of the new order.
+    The entries ascend in these dimensions already, and a stable sort by the others keeps that.
 
     >>> ordered_dims((1, 0, 2))
     2

@@ -1,6 +1,6 @@
-"""Parts of a level in a file: only the required fibers are read.
+"""Read only the required fibers of a level in a file.
 
-They are checked, as a separate level, before anything is indexed with them.
+They form a separate level. Its numbers are checked before they are used as indices.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ def listed(
 def part_of(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
 ) -> tuple[dict[str, Array], Children | None, Positions]:
-    """The part of a level in a file with these fibers, read and checked; the whole level of a tree in memory.
+    """Read and check the part of a level with these fibers. A level in memory, or without arrays, is returned whole.
 
     Returns its arrays; its children, as positions of the whole level (None: the part is the whole level); and the
     positions of the fibers in the part.
@@ -54,7 +54,7 @@ def part_of(
 
 
 def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
-    """A problem of a part, with the fibers in place of the item's number, which is relative to the part."""
+    """The problem of a part, which names the fibers. An item's number is relative to the part, and is left out."""
     named = at_name(problem, place)
     path, bracket, _ = named.path.partition("[")
     if not bracket or not len(positions):
@@ -96,7 +96,7 @@ def check_in_parts(tree: Tree, size: int, dimensions: Sequence[int]) -> Iterator
 
 
 def _unreached_in_parts(tree: Tree, above: list[_Step], step: _Step, size: int) -> list[Problem]:
-    """A problem for the first fiber of a level with entries that no entry of the levels above reaches."""
+    """A problem for the first fiber that has entries although no entry of the levels above reaches it."""
     place, arrays, n = step
     each = max(size * n // max(place.level.size(arrays, place.dims, n), 1), 1)
     for first in range(0, n, each):
@@ -109,7 +109,7 @@ def _unreached_in_parts(tree: Tree, above: list[_Step], step: _Step, size: int) 
 
 
 def _reached(above: list[_Step], children: range) -> Array:
-    """A mask of the positions below some levels that an entry reaches."""
+    """A mask of these positions below the levels `above`, true where an entry of these levels reaches the position."""
     if not above or not children:
         return np.ones(len(children), bool)
     *upper, (place, arrays, n) = above

@@ -1,7 +1,6 @@
-"""The entries of views, read and built as a tree.
+"""Load the entries of a view as a tree, and find entries by their coordinates.
 
-If arrays are in a file, only the required fibers are read. They are checked, as a separate level, before anything is
-indexed with them.
+If arrays are in a file, `engine.parts` reads and checks only the required fibers.
 """
 
 from __future__ import annotations
@@ -42,7 +41,7 @@ def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Arr
     columns: the coordinates of the entries by dimension; entries are unique. points: those of the points.
     """
     entries, point_ranks = np.arange(len(columns[0])), np.zeros(len(points[0]), np.int64)
-    ranks = np.zeros(len(entries), np.int64)  # of the entries' coordinates so far, among those of the points
+    ranks = np.zeros(len(entries), np.int64)  # of each entry's coordinates so far, among those of the points
     for x, point in zip(columns, points, strict=True):
         there, coordinate = np.unique(point, return_inverse=True)
         place = np.searchsorted(there, x[entries])
@@ -109,15 +108,15 @@ def _locate_in_file(
 
 
 class View:
-    """The entries of a tree in selections that cut the same dimensions, and keep the same.
+    """The plan for loading any selection of a tree that cuts and keeps the same dimensions.
 
-    Everything that such selections share is computed once, because slices are often taken in loops.
+    Slices are often taken in loops, so one plan is made for all of them.
 
     format: of the view. order: the dimension of the whole tensor at each stored dimension; moved: True if they differ.
     structure: of the tree; a view expands it. kept: the stored dimensions without those whose index is an integer.
     restricted: the number of stored dimensions down to the last that is cut. whole: True if the view has all entries in
-    their stored form. ordered: the stored dimensions whose coordinates must ascend, if fibers are copied. Fibers in
-    memory are copied in any order, with repetitions, if the level above them stores nothing.
+    their stored form. ordered: the stored dimensions whose selected coordinates must ascend, so that fibers can be
+    copied. Below a level in memory without arrays, fibers are copied in any order, and repeatedly.
     """
 
     def __init__(self, tree: Tree, stored: Format, structure: str | None, selection: Selection) -> None:
@@ -139,8 +138,8 @@ class View:
     def _format(self, stored: Format, dimensions: Sequence[int]) -> Format:
         """The format of the tree without the removed dimensions.
 
-        If a removed level lacked coordinates, the level above it, or else below it, becomes sparse. So a view never
-        stores more entries than the tree.
+        A removed level may have fibers without an entry at the index. Then the level above it, or else the one below,
+        becomes sparse, so that a view never stores more entries than the tree.
         """
         order = [dimensions.index(k) for k in self.kept]
         if len(order) == stored.rank and not any(level.refuses for level in stored.levels):
@@ -161,9 +160,9 @@ class View:
 
     @functools.cached_property
     def steps(self) -> list[_Step] | None:
-        """The treatment of each level; None if entries must be selected one by one.
+        """The steps that load the view fiber by fiber, one for each level; None if entries are selected one by one.
 
-        That is so if a fiber could become empty, if positions have gaps, and if a kind has no `part`.
+        They are selected one by one if a fiber could become empty, if positions have gaps, or if a kind has no `part`.
         """
         made = self.format.levels
         if self.structure is not None or any(level.gaps or not level.ascending for level in (*self.tree.levels, *made)):
@@ -205,9 +204,9 @@ def _kept_rank(place: Place, kept: Sequence[int]) -> int:
 
 
 class _Step(NamedTuple):
-    """The treatment of the fibers of a level when a view is loaded.
+    """One level of a view that is loaded fiber by fiber.
 
-    place, arrays, n: of `Tree.walk`. at: the slice of its dimensions. window: all coordinates, if fibers are kept
+    place, arrays, n: from `Tree.walk`. at: the slice of its dimensions. window: all coordinates, if fibers are kept
     whole, else None. target: the resulting level; None for a removed level. names: of its arrays, by role. how:
     "cells": nothing is stored; "part": the arrays are copied; "cut": also cut in each dimension; "listed": fibers are
     expanded and built again.
@@ -356,7 +355,7 @@ def _remaining(level: Level, rank: int) -> Level | None:
 
 
 def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims: tuple[int, ...]) -> Tree | None:
-    """A tree whose lower levels are copied fiber by fiber; None if a level refuses."""
+    """The tree of a view, loaded fiber by fiber; None if the fibers of a level cannot be copied."""
     tree = view.tree
     positions: Children = range(1)
     made: dict[str, Array] = {}

@@ -1,7 +1,6 @@
-"""Entries in any order → records in the order of their keys, one run at a time, small enough for the cache.
+"""Sort entries, as records in the order of their keys, in runs that fit into the cache.
 
-`kernels.sorting` describes the words of a key and the passes. This module lays out the bits of the keys and chooses the
-buckets.
+`kernels.sorting` defines records. This module assigns bits of the keys to dimensions, and chooses the buckets.
 """
 
 from __future__ import annotations
@@ -28,10 +27,10 @@ UnsortedRun: TypeAlias = tuple[Array, Array, int]
 _ALL = 2**64 - 1
 # The output streams and the data of a pass are small enough for an L2 cache of 1 MiB.
 _MAX_SPLIT_BITS = 10  # of a partition
-_BUCKET_RECORDS = 3_000  # of a bucket, or half of that
+_BUCKET_RECORDS = 3_000  # in a bucket on average, at most; at least half of that
 _RUN_RECORDS = 2**15  # that are sorted and emitted together: 512 KiB, which stay in the L2 cache
 _HEAD_ENTRIES = 64  # that are checked for order before the others
-RECORD_BYTES = 64  # that are moved for a record: a coordinate of each dimension, a line of a bucket
+RECORD_BYTES = 64  # moved for each record: its coordinates, and a cache line of its bucket
 _SCRATCH = threading.local()  # at most 1.6 MB for each thread
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, so compilation takes longer with each
 
@@ -44,12 +43,12 @@ class Repeated(Exception):
     """Several entries have the same key. The argument is its coordinates, by stored dimension."""
 
 
-@dataclass(eq=False)  # as trees are
+@dataclass(eq=False)  # compared by identity, as trees are
 class Entries:
     """Entries by stored dimension. `values` has an item for each entry, or one item for all if iso.
 
-    order: the tensor's dimension at each stored dimension, for messages. ordered_dims: entries that agree in the
-    dimensions before the last `ordered_dims` are in order. trusted: coordinates are known to be unique and in range.
+    order: the tensor's dimension at each stored dimension, for messages. ordered_dims: the number of last dimensions in
+    which entries that agree in the others are in order. trusted: coordinates are known to be unique and in range.
     """
 
     dims: tuple[int, ...]
@@ -89,7 +88,7 @@ class Layout:
 
     @property
     def tag(self) -> tuple[np.uint64, ...]:
-        """A tuple with an item for each word. Its length makes their number a constant in kernels."""
+        """A tuple with an item for each word. Numba compiles its length, the number of words, as a constant."""
         return (np.uint64(0),) * self.words
 
     def low_bits(self, dims: int) -> int:
@@ -116,7 +115,7 @@ class Layout:
 
 @lru_cache(256)
 def layout(dims: tuple[int, ...]) -> Layout | None:
-    """The layout of the keys, or None if they need more than two words, or the kernels too many dimensions."""
+    """The layout of the keys; None if they need more than two words, or have too many dimensions for the kernels."""
     widths = [max(size - 1, 0).bit_length() for size in dims]
     bits = sum(widths)
     if bits > 128 or len(dims) > MAX_FUSED_RANK or not dims:
@@ -151,14 +150,14 @@ def unsigned(coords: Sequence[Array], dims: Sequence[int]) -> tuple[Array, ...]:
 
 
 def in_order(entries: Entries) -> bool:
-    """Return True if the entries are sorted and unique. Raises OutOfRange if so, but a coordinate is out of range.
+    """Return True if the entries are sorted and unique. Raises OutOfRange if they are sorted, but not in range.
 
     Precondition: there is a layout of their keys.
     """
     keys = layout(entries.dims)
     assert keys is not None
     head = entries.columns[0][:_HEAD_ENTRIES]
-    if (head[1:] < head[:-1]).any():  # the usual case, in which the kernel need not be compiled, which takes 0.5 s
+    if (head[1:] < head[:-1]).any():  # the usual case, without the 0.5 s to compile the kernel
         return False
     descents, repeats, out_of_range = kernels.sorting.scan(entries.columns, keys.fields, keys.sizes)
     if out_of_range and not descents:

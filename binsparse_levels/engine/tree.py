@@ -56,7 +56,7 @@ class Tree:
 
     @cached_property
     def outermost_problems(self) -> list[Problem]:
-        """The faults of the levels down to the first with a dimension, which are read once, a part at a time."""
+        """The faults of the levels from the root to the first with a dimension. They are read once, in parts."""
         problems: list[Problem] = []
         for place, arrays, n in self.walk():
             found = place.level.check_in_parts(arrays, place.dims, n, _CHECKED_ITEMS)
@@ -108,7 +108,7 @@ class Tree:
         return any(level.gaps for level in self.levels)
 
     def blanked(self) -> Tree:
-        """The same tree, with zero for values without an entry, which are unspecified."""
+        """The same tree, with zero at the positions without an entry, whose values are unspecified."""
         if not self.gaps or self.iso:
             return self
         reached = np.zeros(len(self.values), bool)
@@ -118,7 +118,7 @@ class Tree:
         return self.with_values(np.where(reached, self.values, np.zeros(1, self.values.dtype)), False)
 
     def with_values(self, values: Array, iso: bool) -> Tree:
-        """The same levels around other values."""
+        """The same levels and arrays, with other values."""
         return Tree(self.levels, self.dims, self.arrays, values, iso)
 
     def loaded(self) -> Tree:
@@ -216,9 +216,9 @@ def value_problems(n: int, values: int) -> list[Problem]:
 def length_problems(
     levels: Sequence[Level], dims: Sequence[int], arrays: Mapping[str, ArrayMetadata], values: int | None
 ) -> tuple[list[Problem], int | None]:
-    """The faults of metadata: arrays that are missing, not one-dimensional, of a wrong type or length.
+    """The faults of metadata: arrays that are missing, not one-dimensional, or of a wrong type or length.
 
-    values: the number of values, or None if it is unknown. Returns also the number of positions of the last level, or
+    values: the number of values, or None if it is unknown. Also returns the number of positions of the last level, or
     None if it depends on the data.
     """
     n: int | None = 1
@@ -244,7 +244,7 @@ def length_problems(
 
 
 def unreached_problems(place: Place, arrays: Mapping[str, Array], rest: Array, at: Positions) -> list[Problem]:
-    """A problem for the first fiber with entries among the fibers `rest`, which no entry reaches.
+    """A problem for the first fiber with entries in `rest`, the fibers that no entry of the levels above reaches.
 
     at: the positions of these fibers in `arrays`.
     """
@@ -257,9 +257,9 @@ def unreached_problems(place: Place, arrays: Mapping[str, Array], rest: Array, a
 
 
 def at_name(problem: Problem, place: Place, dimensions: Sequence[int] = ()) -> Problem:
-    """The problem with the stored name of the array for its role, and the number of the dimension for "its dimension".
+    """Replace the array's role in a problem by its stored name, and "its dimension" by the number of the dimension.
 
-    dimensions: the numbers of the stored dimensions of the whole tree in messages.
+    dimensions: the number that messages use for each stored dimension of the whole tree.
     """
     role, bracket, rest = problem.path.partition("[")
     spec, message = place.arrays.get(role), problem.message

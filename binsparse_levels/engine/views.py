@@ -15,7 +15,7 @@ from ..formats.dtypes import is_masked_array, sound_booleans
 from ..levels.base import Array
 from ..limits import as_integer
 
-Item: TypeAlias = "int | range | Array"  # of a dimension: a coordinate, a range of any step, or any coordinates
+Item: TypeAlias = "int | range | Array"  # an integer, a range with any step, or an array of coordinates
 
 
 class Selection(NamedTuple):
@@ -49,7 +49,7 @@ class Selection(NamedTuple):
         return self._replace(items=tuple(items)), times
 
     def places(self, coords: Sequence[Any]) -> list[Any]:
-        """The coordinates in the tensor of cells of the selection. coords: integers, or arrays of one shape."""
+        """Convert coordinates in the selection to those in the tensor. coords: integers, or arrays of one shape."""
         whole: list[Any] = list(self.items)
         for k, x in zip(self.dimensions, coords, strict=True):
             item = self.items[k]
