@@ -77,8 +77,8 @@ def convert(
         standard error, if that is a terminal.
     overwrite, limits, options : as for `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
 
-    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory. Levels that cannot be
-    joined array by array, such as those of plug-ins, need all entries in memory.
+    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory. Levels other than
+    dense and sparse need all entries in memory.
 
     >>> import binsparse_levels as bl
     >>> source, target = {}, {}

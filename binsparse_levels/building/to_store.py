@@ -70,8 +70,8 @@ def build(
         structure, fill value and labels. The target keeps these, and the attributes of the first tensor.
     target : a folder, or the URL of a prefix of an object store.
     shape, format, map : as for `pack`. For Parquet files or a relation, a size or the shape may be None. The size is
-        then the number of labels, or one more than the largest coordinate. Levels that cannot be joined array by array,
-        such as those of plug-ins, need all entries in memory.
+        then the number of labels, or one more than the largest coordinate. Levels other than dense and sparse need all
+        entries in memory.
     client : a Dask client, or an executor of `concurrent.futures`. By default this process runs one step after another.
     work : a folder or URL for the objects between the steps, about three times as large as the entries. Every worker
         needs access to it. If the call fails, it can be repeated and continues where it stopped; functions and
