@@ -177,7 +177,7 @@ def rows(n: int) -> list[Row]:
         Row("sums of columns, CSR", vector, lambda h: bl.reduce(h.tensor, 0),
             {"scipy": _of(scipy, lambda m, _: m.sum(0))}),
         Row("sum of axes 1 and 2, CSF", cube, lambda h: bl.reduce(h.tensor, (1, 2)), {"pydata": pydata}),
-        Row("a function of one's own by column, CSR", vector,
+        Row("a custom function by column, CSR", vector,
             lambda h: bl.foreach(h.tensor, _body(), np.zeros((h.tensor.shape[1], 4))), {"numpy": _bincounts}),
         Row("sum of axes 0 and 1 from HDF5, CSF", partial(_in_file, n), lambda h: bl.reduce(bl.open(h.path), (0, 1)),
             {"h5py": _h5py_sums}),
