@@ -11,7 +11,8 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PATTERNS = ("binsparse_levels/**/*.py", "README.md", "docs/**/*.md", "notebooks/*.ipynb")
-FILES = sorted(str(path.relative_to(ROOT)) for pattern in PATTERNS for path in ROOT.glob(pattern))
+PATHS = [path.relative_to(ROOT) for pattern in PATTERNS for path in ROOT.glob(pattern)]
+FILES = sorted(str(path) for path in PATHS if "__pycache__" not in path.parts)
 WORDS = {
     r"octets?": "bytes",
     r"whoever|nobody|somebody": "the caller, a thread, no thread",
