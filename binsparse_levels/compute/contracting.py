@@ -321,4 +321,17 @@ def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Ma
         return _Rows(found.columns[:end], found.values[:end], found.counts[:met], found.places[:, :met])
 
     made = parallel.each(run, range(len(cuts) - 1)) or [results(0, 0)]
-    return made[0] if len(made) == 1 else _Rows(*(np.concatenate(x, axis=-1) for x in zip(*made, strict=True)))
+    return made[0] if len(made) == 1 else _concatenated(made)
+
+
+def _concatenated(parts: Sequence[_Rows]) -> _Rows:
+    """The rows of all parts, whose entries threads copy."""
+    ends = np.cumsum([0, *(len(x.values) for x in parts)]).tolist()
+    columns, values = (np.empty(ends[-1], x.dtype) for x in parts[0][:2])
+
+    def copy(k: int) -> None:
+        columns[ends[k] : ends[k + 1]], values[ends[k] : ends[k + 1]] = parts[k][:2]
+
+    parallel.each(copy, range(len(parts)))
+    counts, places = (np.concatenate(x, axis=-1) for x in list(zip(*parts, strict=True))[2:])
+    return _Rows(columns, values, counts, places)
