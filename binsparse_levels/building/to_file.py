@@ -77,8 +77,10 @@ def convert(
         standard error, if that is a terminal.
     overwrite, limits, options : as for `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
 
-    Raises the errors of `read`, `Tensor.convert` and `write`; LimitError for too little memory. Levels other than
-    dense and sparse need all entries in memory.
+    Raises
+    ------
+    LimitError : the memory is too small. Levels other than dense and sparse need all entries in memory.
+    BinsparseError : as for `read`, `Tensor.convert` and `write`.
 
     >>> import binsparse_levels as bl
     >>> source, target = {}, {}
@@ -182,8 +184,11 @@ def write_from(
     progress : called with the name of a stage, the number of finished steps or entries, and their total. True draws a
         bar on standard error, if that is a terminal.
 
-    Raises the errors of `pack` and `write`; ArrayError that names a column with nulls; LimitError for too little
-    memory. A failure leaves no files.
+    Raises
+    ------
+    ArrayError : a column contains nulls; the message names it.
+    LimitError : the memory is too small.
+    BinsparseError : as for `pack` and `write`. A failure leaves no files.
 
     >>> import binsparse_levels as bl
     >>> store = {}

@@ -188,13 +188,22 @@ FormatLike: TypeAlias = Format | str | Mapping[str, Any]
 
 
 def parse_format(format: FormatLike, rank: int | None = None) -> Format:
-    """A Format from its notation, from a Binsparse `custom` object, or from a Format. Raises FormatError.
+    """A Format from its notation, from a Binsparse `custom` object, or from a Format.
 
     Parameters
     ----------
     format : names of formats and of level kinds may be in any case. The notation may be that of MLIR; see `to_mlir`.
     rank : the number of dimensions, which `CSF` (sparse levels) and `COO` (a list of coordinates) follow. Without a
         rank, `COO` is that of a matrix, as in Binsparse, and `CSF` is refused. The rank of other formats is their own.
+
+    Returns
+    -------
+    Format
+
+    Raises
+    ------
+    FormatError : the notation is not valid.
+    OptionError : an argument has another type.
 
     >>> parse_format("dense, sparse").alias
     'CSR'

@@ -59,7 +59,10 @@ def concatenate(
         sources has them, and it packs the same arrays into bits as the first source. It has the first source's
         compression, chunks and shards if both are the same kind of file.
 
-    Raises FormatError or ArrayError for tensors that do not fit together, and the errors of `read` and `write`.
+    Raises
+    ------
+    FormatError, ArrayError : the tensors do not fit together.
+    BinsparseError : as for `read` and `write`.
 
     >>> import binsparse_levels as bl
     >>> first, second, both = {}, {}, {}
@@ -106,7 +109,11 @@ def append(path: Place, tensor: Any, *, axis: Dimension = 0, limits: Limits = DE
     limits : as for `read`.
     options : as for `write`; they replace the stored ones.
 
-    Raises the errors of `concatenate`, FormatError for another axis, and OptionError for files of other systems.
+    Raises
+    ------
+    FormatError : the file cannot grow along this axis.
+    OptionError : the file is one of another system.
+    BinsparseError : as for `concatenate`.
 
     >>> import binsparse_levels as bl
     >>> store = {}

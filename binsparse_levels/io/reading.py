@@ -56,7 +56,14 @@ def read(
     options: options of one kind of file, such as `name` for sscdf or `order` for RawArray. The module in `io/files`
         documents them under `read`.
 
-    Raises FileNotFoundError, or a BinsparseError that lists every fault.
+    Returns
+    -------
+    The tensor, in memory.
+
+    Raises
+    ------
+    FileNotFoundError : there is no such file.
+    BinsparseError : the file is damaged; the message lists every fault.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -114,7 +121,13 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     path : as for `read`.
     limits : as for `read`.
 
-    Raises the errors of `read`.
+    Returns
+    -------
+    A tensor with lazy arrays.
+
+    Raises
+    ------
+    BinsparseError : as for `read`.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -222,7 +235,13 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
     ----------
     path, check, limits : as for `read`.
 
-    Raises the errors of `read`.
+    Returns
+    -------
+    The tensors by name.
+
+    Raises
+    ------
+    BinsparseError : as for `read`.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -315,7 +334,13 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     ----------
     path, limits : as for `read`.
 
-    Raises the errors of `read` for the file itself.
+    Returns
+    -------
+    The names of the groups, sorted.
+
+    Raises
+    ------
+    BinsparseError : as for `read`, for the file itself.
 
     >>> import binsparse_levels as bl
     >>> store = {}

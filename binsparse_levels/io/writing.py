@@ -70,8 +70,12 @@ def write(
     A local file or folder is replaced atomically. In another store, the header is written last. A write into a group,
     an open group or a mapping keeps everything else there, and restores a mapping or an open group if it fails.
 
-    Raises FileExistsError unless `overwrite`; BinsparseError, before anything is changed, for a tensor that the kind of
-    file cannot store; LimitError for a header that `read` would refuse; OptionError for an option that does not apply.
+    Raises
+    ------
+    FileExistsError : the path exists, and `overwrite` is False.
+    LimitError : `read` would refuse the header.
+    OptionError : an option does not apply to this kind of file.
+    BinsparseError : the kind of file cannot store the tensor. Nothing was changed.
 
     >>> import binsparse_levels as bl
     >>> store = {}
@@ -229,7 +233,9 @@ def write_all(
     tensors : a tensor for each name, as for `write`.
     overwrite, kind, compression, chunks, limits : as for `write`.
 
-    Raises the errors of `write`.
+    Raises
+    ------
+    BinsparseError : as for `write`.
 
     >>> import binsparse_levels as bl
     >>> bl.write_all("a.sscdf", {None: bl.pack([[0]], [1.0], 3, "CVEC"), "ones": bl.pack_dense([1, 1], "DVEC")})
@@ -270,7 +276,13 @@ def repair(
     overwrite : replace what is at `out`.
     limits : as for `read`.
 
-    Raises the errors of `read` and `write`.
+    Returns
+    -------
+    The repairs, one text each.
+
+    Raises
+    ------
+    BinsparseError : as for `read` and `write`.
 
     >>> import binsparse_levels as bl
     >>> source, target = {}, {}

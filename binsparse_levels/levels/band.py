@@ -39,6 +39,10 @@ class Band(Pointed):
 
     For banded and skyline matrices, and ragged arrays. Every coordinate of the interval is stored, entry or not.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 1.
+
     >>> pack_dense(np.eye(2), "dense, band").arrays["band_starts_1"].tolist()
     [0, 1]
     """

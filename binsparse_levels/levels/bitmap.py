@@ -30,6 +30,10 @@ class Bitmap(Marked):
 
     Not in Binsparse 0.1: stored under an extension name. The levels below an unset cell are unspecified.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 0 or more.
+
     >>> pack_dense(np.eye(2), "bitmap(2)").arrays["bitmap_0"].tolist()
     [True, False, False, True]
     """

@@ -26,6 +26,10 @@ from .registry import register
 class Bits(Bitmap):
     """A bitmap in which cell q is bit q % 8 of byte q // 8, the lowest first. Bits after the last cell are 0.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 0 or more.
+
     >>> pack_dense(np.eye(2), "bits(2)").arrays["bits_0"].tolist()
     [9]
     """

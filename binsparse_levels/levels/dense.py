@@ -26,6 +26,10 @@ from .registry import register
 class Dense(Cells):
     """`rank` dimensions stored in full, row-major: q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 1 or more.
+
     >>> pack_dense(np.eye(2), "dense(2)").values.tolist()
     [1.0, 0.0, 0.0, 1.0]
     """

@@ -35,6 +35,10 @@ class EliasFano(Pointed):
     low is floor(log2(n · size / children)), from 0 to 57; a word of 0 follows the lower bits. A child takes about two
     bits more than the information limit, and each fiber a pointer; read, sliced and multiplied in place.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 1.
+
     >>> pack_dense(np.eye(2), "dense, elias_fano").arrays["elias_fano_high_1"].tolist()
     [5]
     """

@@ -34,6 +34,10 @@ class Hashed(Pointed):
 
     An entry is found in constant time, for fibers of any length. A fiber is not listed in order.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 1.
+
     >>> pack_dense(np.eye(2), "dense, hashed").arrays["hash_keys_1"].tolist()
     [1, 0, 0, 2]
     """

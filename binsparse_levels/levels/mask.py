@@ -42,6 +42,10 @@ class Mask(Pointed):
     q = ptr[p] + the number of set bits of the fiber before that of the cell. For blocks, and for fibers that are
     neither full nor nearly empty: a bit for each cell, and values for the set cells only.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 1 or more.
+
     >>> pack_dense(np.eye(2), "dense, mask").arrays["mask_1"].tolist()
     [1, 2]
     """

@@ -31,6 +31,11 @@ class NOfM(Marked):
     q = (p · blocks + i // m) · n + slot.
     Raises FormatError for a fiber with more than n coordinates in a block.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 1.
+    n, m : the number of slots for each block, and the coordinates of a block.
+
     >>> pack_dense(np.eye(2), "dense, n_of_m(1, n=1, m=2)").arrays["slots_1"].tolist()
     [0, 1]
     """

@@ -44,6 +44,10 @@ class Run(Lists):
 
     Run-length encoding, which includes the levels below: consecutive equal rows of a matrix are stored once.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 1.
+
     >>> pack_dense([5, 5, 0, 7], "run").arrays["run_ends_0"].tolist()
     [2, 4]
     """

@@ -51,6 +51,10 @@ class Sparse(Lists):
 
     The root level is one fiber, and has no pointers.
 
+    Parameters
+    ----------
+    rank : the number of dimensions, 1 or more.
+
     >>> pack_dense(np.eye(2), "sparse(2)").arrays["indices_1"].tolist()
     [0, 1]
     """
