@@ -31,7 +31,16 @@ autodoc_preserve_defaults = True
 autodoc_typehints_format = "short"
 autodoc_type_aliases = {
     name: name.rpartition(".")[2]
-    for name in ("npt.ArrayLike", "npt.DTypeLike", "Check", "Duplicates", "FormatLike", "MapLike", "Place", "Progress")
+    for name in (
+        "npt.ArrayLike",
+        "npt.DTypeLike",
+        "Check",
+        "Duplicates",
+        "FormatLike",
+        "MapLike",
+        "Progress",
+        "StoreLike",
+    )
 }
 python_use_unqualified_type_names = True
 python_maximum_signature_line_length = 88

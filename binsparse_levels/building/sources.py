@@ -19,7 +19,7 @@ from ..errors import ArrayError, ContainerError, FormatError, OptionError, Probl
 from ..formats.structure import expand, in_triangle, read_problems
 from ..io import reading
 from ..io.appending import joined_labels
-from ..io.kinds import Place, name_of
+from ..io.kinds import StoreLike, name_of
 from ..io.reading import check_lazy
 from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress
@@ -67,7 +67,7 @@ class Tensors(Source):
     They include the padding of levels, and only one triangle of a structure.
     """
 
-    def __init__(self, places: Sequence[Place], rows: int, limits: Limits = DEFAULT_LIMITS) -> None:
+    def __init__(self, places: Sequence[StoreLike], rows: int, limits: Limits = DEFAULT_LIMITS) -> None:
         self._places, self._rows, self._limits = list(places), rows, limits
         self._tensors: dict[int, tuple[Tensor, list[Block]]] = {}
         self.states: list[Any] = [None] * len(places)  # tokens of the places when they were first opened
@@ -206,7 +206,7 @@ def pair_of(chunk: Any, ndim: int) -> Chunk:
     return coords, values if values.ndim else np.broadcast_to(values, (count,))
 
 
-def absolute(place: Place) -> Place:
+def absolute(place: StoreLike) -> StoreLike:
     """A place as an absolute path, which is valid in other processes."""
     place = os.fspath(place) if isinstance(place, os.PathLike) else place
     if not isinstance(place, str) or is_url(place):

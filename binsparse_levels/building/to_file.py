@@ -24,7 +24,7 @@ from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
-from ..io.kinds import Place, in_memory, is_foreign
+from ..io.kinds import StoreLike, in_memory, is_foreign
 from ..io.writing import check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..progress import Progress, reporter
@@ -47,8 +47,8 @@ _Finished: TypeAlias = tuple[Plan, Labels | None, Mapping[int, Array]]
 
 @within_memory
 def convert(
-    source: Place,
-    target: Place,
+    source: StoreLike,
+    target: StoreLike,
     format: FormatLike | None = None,
     *,
     map: MapLike | None = None,
@@ -132,7 +132,7 @@ def convert(
         _write_parts(folder, plan, Tensors([source], plan.rows, limits), target, rest, client)
 
 
-def drops_zeros(source: Place, tensor: Tensor, format: Format) -> bool:
+def drops_zeros(source: StoreLike, tensor: Tensor, format: Format) -> bool:
     """Return True if zeros are dropped: `tensor` is a dense array of another system, and the target is sparse."""
     return is_dense(tensor) and not format.padded and is_foreign(source)
 
@@ -141,7 +141,7 @@ def drops_zeros(source: Place, tensor: Tensor, format: Format) -> bool:
 def write_from(
     chunks: Iterable[Any] | Any,
     /,
-    path: Place,
+    path: StoreLike,
     shape: int | Sequence[int | None] | None,
     format: FormatLike,
     *,
@@ -244,7 +244,7 @@ def _measured(chunks: Iterable[Chunk], ends: list[int]) -> Iterator[Chunk]:
 
 def _convert_text(
     stream: Stream,
-    target: Place,
+    target: StoreLike,
     format: FormatLike | None,
     map: MapLike | None,
     memory: int | None,
@@ -276,7 +276,7 @@ def _convert_text(
 def _write_chunks(
     plan: Plan,
     chunks: Iterable[Chunk],
-    path: Place,
+    path: StoreLike,
     rest: Mapping[str, Any],
     finish: Callable[[Plan], _Finished],
 ) -> None:
@@ -301,7 +301,9 @@ def _write_chunks(
         _write_parts(folder, plan, kept, path, rest, None)
 
 
-def _write_parts(folder: str, plan: Plan, entries: Source, target: Place, rest: Mapping[str, Any], client: Any) -> None:
+def _write_parts(
+    folder: str, plan: Plan, entries: Source, target: StoreLike, rest: Mapping[str, Any], client: Any
+) -> None:
     """Sort and pack the entries in the folder, in parts, and write all trees as one tensor, in pieces."""
     with open_work(folder, plan, entries, sent=not running.in_this_process(client)) as work:
         running.run(work, client, rest["progress"])

@@ -25,7 +25,7 @@ from ..containers.objects.folder import Folder
 from ..containers.objects.stores import Range, Store
 from ..containers.replacing import part_of, real_path, remove
 from ..errors import ContainerError, OptionError, PathMissingError, Problem, refuse_memory
-from ..io.kinds import Place, split_place
+from ..io.kinds import StoreLike, split_place
 from .entries import Source
 from .plan import Plan
 
@@ -41,7 +41,7 @@ def store_at(address: str) -> Store:
 
 
 @contextlib.contextmanager
-def scratch(target: Place) -> Iterator[str]:
+def scratch(target: StoreLike) -> Iterator[str]:
     """A folder next to the target, or a temporary one for a URL or an open object. It is removed at the end."""
     path, _ = split_place(target)
     try:

@@ -18,7 +18,7 @@ from ..engine.tree import same
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike
 from ..io import open as open_tensor
-from ..io.kinds import Place
+from ..io.kinds import StoreLike
 from ..levels.base import Array
 from ..levels.registry import SentKind, register_sent, sent_kinds
 from ..limits import DEFAULT_LIMITS, Limits
@@ -87,7 +87,7 @@ def _unpickled(pickled: bytes) -> Tensor:
 
 
 @within_memory
-def to_dask(place: Place, *, chunks: Any = "auto") -> dask.array.Array:
+def to_dask(place: StoreLike, *, chunks: Any = "auto") -> dask.array.Array:
     """Make a Dask array of the tensor at a path. Arrays of the file are read when a block is computed.
 
     Blocks are sparse.COO, with the tensor's fill value, or zero. Each process opens the file once. A slice of the array
@@ -180,7 +180,7 @@ def _auto(tensor: Tensor) -> tuple[int, ...]:
 @within_memory
 def from_dask(
     array: dask.array.Array,
-    path: Place,
+    path: StoreLike,
     format: FormatLike,
     *,
     memory: int | None = None,

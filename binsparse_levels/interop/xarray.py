@@ -29,7 +29,7 @@ from ..errors import OptionError, PathExistsError, Problem, needing, within_memo
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
 from ..io import open as open_tensor
-from ..io.kinds import Location, Place, resolved, split_place, target_at
+from ..io.kinds import Location, StoreLike, resolved, split_place, target_at
 from ..limits import DEFAULT_LIMITS
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
@@ -170,7 +170,7 @@ class BinsparseBackend(BackendEntrypoint):
 
 @within_memory
 def write_dataset(
-    path: Place,
+    path: StoreLike,
     dataset: xr.Dataset,
     formats: Mapping[str, FormatLike] | None = None,
     *,

@@ -26,7 +26,7 @@ from ..tensors.labels import Column, Labels
 from ..tensors.tensor import Tensor
 from . import reading
 from .decoding import Loading
-from .kinds import Location, Place, in_place, name_of, resolved, split_place, target_at
+from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place, target_at
 from .reading import check_lazy
 from .writing import write_pieces
 
@@ -35,8 +35,8 @@ _CHECKED_ITEMS = 2**20  # that are read together for a check
 
 @within_memory
 def concatenate(
-    sources: Sequence[Place],
-    target: Place,
+    sources: Sequence[StoreLike],
+    target: StoreLike,
     *,
     progress: Progress | bool | None = None,
     overwrite: Overwrite = False,
@@ -89,7 +89,9 @@ def concatenate(
 
 
 @within_memory
-def append(path: Place, tensor: Any, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS, **options: Any) -> None:
+def append(
+    path: StoreLike, tensor: Any, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS, **options: Any
+) -> None:
     """Append a tensor to the one at `path` along a dimension, in the format of the file, with its labels, as in
     `concatenate`.
 
@@ -142,7 +144,7 @@ def append(path: Place, tensor: Any, *, axis: Dimension = 0, limits: Limits = DE
         write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
 
 
-def _independent(tensor: Tensor, source: Place, target: Place) -> Tensor:
+def _independent(tensor: Tensor, source: StoreLike, target: StoreLike) -> Tensor:
     """Load the tensor into memory if the write would overwrite its own arrays in place."""
     one, other = (getattr(place, "store", place) for place, _ in map(split_place, (source, target)))
     return tensor.load() if in_place(target) and one == other else tensor
@@ -287,7 +289,7 @@ def _concatenated(columns: Sequence[Column]) -> Column:
 # The file
 
 
-def _locked(path: Place) -> contextlib.AbstractContextManager[None]:
+def _locked(path: StoreLike) -> contextlib.AbstractContextManager[None]:
     """Hold the lock of a local file or folder within the block; mappings and other stores have no lock. Raises
     ContainerError if another process or thread does not release it in time.
     """

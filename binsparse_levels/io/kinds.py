@@ -26,7 +26,7 @@ from ..limits import DEFAULT_LIMITS
 PLUG_IN = "; a plug-in may support it: install its package"
 
 # A path, PATH:GROUP, a URL, a Zarr store, an open group of h5py or zarr, a mapping.
-Place: TypeAlias = Any
+StoreLike: TypeAlias = Any
 
 
 class Kind(NamedTuple):
@@ -253,7 +253,7 @@ def refuse(path: Any, **options: Any) -> None:
 
 
 @contextlib.contextmanager
-def resolved(place: Place, *, whole: bool = False) -> Iterator[Location]:
+def resolved(place: StoreLike, *, whole: bool = False) -> Iterator[Location]:
     """The location of a tensor, recognised by its content, then by its suffix. A file that is opened for that stays
     open within the block.
 
@@ -278,7 +278,7 @@ def claims_of_groups(inner: str) -> list[Callable[[Any], bool]]:
     return [claim for claim in claims if claim is not None]
 
 
-def target_at(place: Place, name: str | None) -> Location:
+def target_at(place: StoreLike, name: str | None) -> Location:
     """The location to write to. name: of the kind; by default that of the suffix. Raises OptionError, ContainerError,
     PathMissingError for a missing folder.
     """
@@ -308,30 +308,30 @@ def _of_parent(path: str) -> str | None:
     return None
 
 
-def split_place(place: Place) -> tuple[Any, str | None]:
+def split_place(place: StoreLike) -> tuple[Any, str | None]:
     """The path or open object, and the group."""
     if isinstance(place, Location):
         return place.path, place.group
     return split_path(place) if isinstance(place, str | os.PathLike) else (place, None)
 
 
-def name_of(place: Place) -> str:
+def name_of(place: StoreLike) -> str:
     """The name of a place in errors: its path, or the type of the open object."""
     return os.fspath(place) if isinstance(place, str | os.PathLike) else f"the {type(place).__name__}"
 
 
-def in_place(place: Place) -> bool:
+def in_place(place: StoreLike) -> bool:
     """Return True if a write overwrites data in place, as in stores other than local files and folders."""
     path, _ = split_place(place)
     return is_url(path) if isinstance(path, str) else _of_object(path)[-1] == _STORE
 
 
-def in_memory(place: Place) -> bool:
+def in_memory(place: StoreLike) -> bool:
     """Return True if the arrays at a place are in memory already."""
     return not isinstance(place, str | os.PathLike) and _of_object(place)[-1] == "memory"
 
 
-def is_foreign(place: Place) -> bool:
+def is_foreign(place: StoreLike) -> bool:
     """Return True for a file of another system, in which zeros of a dense array are not marked as stored."""
     with resolved(place) as location:
         return location.kind.tensors

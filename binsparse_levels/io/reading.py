@@ -27,14 +27,14 @@ from ..tensors.tensor import Tensor
 from .decoding import Loading
 from .file_tensors import FileTensor, loaded_tensor, opened_tensor
 from .files.text_tables import Stream
-from .kinds import Location, Place, claims_of_groups, refuse, resolved
+from .kinds import Location, StoreLike, claims_of_groups, refuse, resolved
 
 _CHECKED_ITEMS = 2**20  # that are checked together
 
 
 @within_memory
 def read(
-    path: Place,
+    path: StoreLike,
     *,
     lenient: bool = False,
     check: Check = "full",
@@ -106,7 +106,7 @@ def _read_foreign(
 
 
 @within_memory
-def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
+def open(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     """Open a tensor without reading its arrays: only the header and the metadata are read, and compared.
 
     A selection reads, copies and checks the items that it needs. The file stays open while the tensor or a view of it
@@ -139,7 +139,7 @@ def open(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
     return opened(path, limits)[0]
 
 
-def opened(path: Place, limits: Limits) -> tuple[Tensor, Loading | None]:
+def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
     """The opened tensor, and its header with array metadata; None for a file of another system."""
     with contextlib.ExitStack() as stack:
         location = stack.enter_context(resolved(path))
@@ -209,7 +209,7 @@ def _origin(location: Location, known: object) -> Origin | None:
 
 
 @contextlib.contextmanager
-def streamed(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream | None]:
+def streamed(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream | None]:
     """The entries of a text, which can be read within the block; None for files that `open` opens."""
     with resolved(path) as location:
         streaming = location.kind.part("streaming")
@@ -226,7 +226,7 @@ def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextMa
 
 
 @within_memory
-def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
+def read_all(path: StoreLike, *, check: Check = "full", limits: Limits = DEFAULT_LIMITS) -> dict[str | None, Tensor]:
     """Read all tensors of a file or store, by name: the groups of a container, or the objects of an sscdf file.
 
     The tensor at the root, or the primary object, is under None.
@@ -255,7 +255,7 @@ def read_all(path: Place, *, check: Check = "full", limits: Limits = DEFAULT_LIM
 
 
 @contextlib.contextmanager
-def open_reader(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Reader]:
+def open_reader(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Reader]:
     """Open the container at PATH[:GROUP] for reading.
 
     >>> import binsparse_levels as bl
@@ -281,7 +281,7 @@ class Description(NamedTuple):
 
 
 @within_memory
-def describe(path: Place, *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
+def describe(path: StoreLike, *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
     """Describe the tensor at PATH[:GROUP] from its header, which is compared with the metadata of the arrays.
 
     Only the fill value is read. A text file has no header, so it is read whole. lenient, limits: as for `read`. Raises
@@ -325,7 +325,7 @@ def _described(tensor: Tensor) -> Description:
 
 
 @within_memory
-def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
+def list_tensors(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     """List the groups with a tensor in a file, a store or an open group, for use in PATH:GROUP. The root is "/".
 
     Only the presence of a header is checked.
@@ -358,7 +358,7 @@ def list_tensors(path: Place, *, limits: Limits = DEFAULT_LIMITS) -> list[str]:
     return ["/"]
 
 
-def warn_of_others(place: Place) -> None:
+def warn_of_others(place: StoreLike) -> None:
     """Warn if a local file contains more than the tensor at its root, which a conversion leaves out."""
     with resolved(place) as location:
         path, list_others = location.path, location.kind.part("others")

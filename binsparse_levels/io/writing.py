@@ -23,13 +23,13 @@ from ..tensors.contents import Dimension
 from ..tensors.encoding import check_header_size, encode_tensor
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
-from .kinds import Location, Place, refuse, resolved, target_at
+from .kinds import Location, StoreLike, refuse, resolved, target_at
 from .reading import read
 
 
 @within_memory
 def write(
-    path: Place,
+    path: StoreLike,
     tensor: Any,
     *,
     overwrite: Overwrite = False,
@@ -116,7 +116,7 @@ def _close_unused(tensor: Tensor) -> None:
 
 
 def write_arrays(
-    path: Place,
+    path: StoreLike,
     header: Mapping[str, Any],
     arrays: Mapping[str, Array | Pieces],
     *,
@@ -157,7 +157,7 @@ def write_arrays(
 
 
 def write_pieces(
-    path: Place,
+    path: StoreLike,
     header: Mapping[str, Any],
     pieces: Mapping[str, Pieces],
     *,
@@ -184,7 +184,7 @@ def write_pieces(
     write_arrays(path, header, pieces, overwrite=overwrite, kind=kind, storage=storage, limits=limits)
 
 
-def _storage(path: Place, options: Mapping[str, Any]) -> Storage:
+def _storage(path: StoreLike, options: Mapping[str, Any]) -> Storage:
     """The storage of pieces. Raises OptionError for other options, such as `narrow`."""
     known = {field.name for field in fields(Storage)}
     for name in options.keys() - known:
@@ -192,7 +192,7 @@ def _storage(path: Place, options: Mapping[str, Any]) -> Storage:
     return Storage(**options)
 
 
-def check_absent(path: Place, overwrite: Overwrite, kind: str | None = None) -> Location:
+def check_absent(path: StoreLike, overwrite: Overwrite, kind: str | None = None) -> Location:
     """The location of a tensor to write. Raises PathExistsError for an existing file or folder, OptionError."""
     target = target_at(path, kind)
     if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
@@ -200,7 +200,7 @@ def check_absent(path: Place, overwrite: Overwrite, kind: str | None = None) -> 
     return target
 
 
-def check_target(path: Place, *, overwrite: Overwrite, kind: str | None = None, **options: Any) -> None:
+def check_target(path: StoreLike, *, overwrite: Overwrite, kind: str | None = None, **options: Any) -> None:
     """Raise the errors of `write_pieces` that are known before there are pieces."""
     _storage(path, options)
     _of_pieces(check_absent(path, overwrite, kind))
@@ -214,7 +214,7 @@ def _of_pieces(target: Location) -> Location:
 
 @within_memory
 def write_all(
-    path: Place,
+    path: StoreLike,
     tensors: Mapping[str | None, Any],
     *,
     overwrite: Overwrite = False,
@@ -256,8 +256,8 @@ def write_all(
 
 @within_memory
 def repair(
-    path: Place,
-    out: Place,
+    path: StoreLike,
+    out: StoreLike,
     *,
     duplicates: Duplicates | None = None,
     overwrite: Overwrite = False,

@@ -12,7 +12,7 @@ from ..arrays import LazyArray
 from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
 from ..errors import BinsparseError, LimitError, Problem
-from ..io import Place
+from ..io import StoreLike
 from ..io import open as open_tensor
 from ..limits import Limits
 from ..tensors.backing import TreeBacking
@@ -22,7 +22,7 @@ from ..tensors.views import around
 _PART = 2**20  # items that are checked together
 
 
-def all_faults(place: Place, known: Sequence[Problem], limits: Limits) -> tuple[Problem, ...]:
+def all_faults(place: StoreLike, known: Sequence[Problem], limits: Limits) -> tuple[Problem, ...]:
     """List the faults of the tensor at PATH[:GROUP], after the known ones."""
     found = list(known)
 
