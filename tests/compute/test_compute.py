@@ -486,7 +486,7 @@ def test_a_view_that_repeats_coordinates_is_reduced(data):
 
 @pytest.mark.slow
 def test_a_view_of_more_entries_than_memory_is_reduced():
-    n = 2**17
+    n = 2**16  # 4.3e9 entries
     view = pack([np.zeros(n, int), np.arange(n)], np.arange(n) % 7 + 1.5, (1, n), "CSR")[np.zeros(n, int)]
     for kept in (view, view.T):
         assert kept.number_of_stored_values == reduce(kept, None, "count") == n * n
