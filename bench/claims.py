@@ -41,7 +41,7 @@ def main() -> None:
     stored = sweep({k: x.stored for k, x in blocks.items()}, "dense, sparse, dense(2)", "abcd,bd->ac",
                    threads=1, repeat=9)  # fmt: skip
     for a, b in zip(mapped.rows, stored.rows, strict=True):
-        ratio = a.measures["ij,j->i processor"] / b.measures["abcd,bd->ac processor"]
+        ratio = a.rounds["ij,j->i processor"] / b.rounds["abcd,bd->ac processor"]
         print(f"BCSR 4 × 4 through its map / its stored tree, {a.tensor}: {ratio:.2f}")
     print()
 

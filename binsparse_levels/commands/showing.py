@@ -52,7 +52,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
     found = sweep(options.path, options.format, options.measure or MEASURED, repeat=options.repeat)
     if options.json:
-        rows = [{**vars(row), "measures": dict(row.measures)} for row in found.rows]
+        rows = [{**vars(row), "measures": dict(row.measures), "rounds": dict(row.rounds)} for row in found.rows]
         print_json({"path": options.path, "rows": rows, "record": dict(found.record)})
     else:
         print(found)

@@ -53,6 +53,11 @@ class Candidate:
         return notation(self.format, self.map)
 
     @property
+    def estimated(self) -> bool:
+        """False: every size is exact."""
+        return False
+
+    @property
     def cost(self) -> tuple[float, int]:
         """The numbers that rank a format: the bytes that a slice reads, if slices are ranked, then all bytes."""
         return self.slice_nbytes or 0, self.nbytes

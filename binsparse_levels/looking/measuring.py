@@ -78,23 +78,25 @@ class Measured:
             self.calls.pop(name, None)
             self.failed.append(f"{name}: {reason(error)}")
 
-    def measures(self, names: Sequence[str], threads: int) -> dict[str, float]:
-        """The numbers in the order of the names. A time is a median, followed by the facts about its rounds."""
+    def measures(self, names: Sequence[str], threads: int) -> tuple[dict[str, float], dict[str, float]]:
+        """The numbers in the order of the names, times as medians; and the facts about the rounds of the times."""
         found: dict[str, float] = {}
+        rounds: dict[str, float] = {}
         for name in names:
             if pairs := self.samples.get((threads, name)):
                 lower, median, upper = np.percentile(pairs, [25, 50, 75], axis=0).tolist()
-                found |= {name: median[0], f"{name} lower": lower[0], f"{name} upper": upper[0]}
-                found |= {f"{name} processor": median[1], f"{name} rounds": len(pairs)}
+                found[name] = median[0]
+                rounds |= {f"{name} lower": lower[0], f"{name} upper": upper[0]}
+                rounds |= {f"{name} processor": median[1], f"{name} rounds": len(pairs)}
             elif name in self.numbers:
                 found[name] = self.numbers[name]
-        return found
+        return found, rounds
 
 
-def warning_of(measures: Mapping[str, float], threads: int) -> str:
+def warning_of(measures: Mapping[str, float], rounds: Mapping[str, float], threads: int) -> str:
     """Name the times whose processor time differs from the clock time by more than a fifth."""
     found = []
-    for name, processor in measures.items():
+    for name, processor in rounds.items():
         timed = name.removesuffix(" processor")
         if timed != name and not _IDLE <= (busy := processor / max(measures[timed], 1e-9)) <= _BUSY * threads:
             found.append(f"{timed}: {busy:.2f} of {threads} processors worked")

@@ -40,8 +40,9 @@ class Row:
     threads : the number of threads.
     entries : the number of stored entries, without the padding of the format.
     measures : numbers by measure; empty where the format refuses the tensor. A time, such as "convert", is the median
-        of its rounds. "convert lower" and "convert upper" are the quartiles, "convert processor" is the median time of
-        the processor, and "convert rounds" the number of rounds.
+        of its rounds.
+    rounds : facts about the rounds of the times. "convert lower" and "convert upper" are the quartiles, "convert
+        processor" is the median time of the processor, and "convert rounds" the number of rounds.
     refused : the reason why the format refuses the tensor, or why measures failed; or an empty text.
     warning : the times whose processor time differs from the clock time by more than a fifth; or an empty text.
     """
@@ -52,11 +53,16 @@ class Row:
     entries: int
     measures: Mapping[str, float] = field(default_factory=dict)
     refused: str = ""
+    rounds: Mapping[str, float] = field(default_factory=dict)
     warning: str = ""
+
+    @property
+    def _numbers(self) -> dict[str, float]:
+        return {**self.measures, **self.rounds}
 
     def _cell(self, name: str) -> str:
         """A number as text. A time has its quartiles, and an asterisk if there is a warning."""
-        number, lower, upper = (self.measures.get(name + part) for part in ("", " lower", " upper"))
+        number, lower, upper = (self._numbers.get(name + part) for part in ("", " lower", " upper"))
         if number is None:
             return ""
         quartiles = "" if lower == upper else f" ({lower:.3g}–{upper:.3g})"
@@ -132,9 +138,9 @@ class Sweep:
         with needing("pandas"):
             import pandas  # type: ignore[import-untyped]
 
-        numbers = dict.fromkeys([*self.names, *(name for row in self.rows for name in row.measures)])
+        numbers = dict.fromkeys([*self.names, *(name for row in self.rows for name in row._numbers)])
         columns = ["tensor", "format", "threads", "entries", *numbers, "refused", "warning"]
-        frame = pandas.DataFrame([{**vars(row), **row.measures} for row in self.rows], columns=columns)
+        frame = pandas.DataFrame([{**vars(row), **row._numbers} for row in self.rows], columns=columns)
         frame.attrs.update(self.record)
         return frame
 
@@ -206,13 +212,13 @@ class Sweep:
         for name in (x, y):
             self._known(name)
         name = tensor if tensor is not None else self.rows[0].tensor if self.rows else ""
-        rows = [row for row in self.rows if row.tensor == name and row.measures.get(x, 0) > 0 < row.measures.get(y, 0)]
+        rows = [row for row in self.rows if row.tensor == name and row._numbers.get(x, 0) > 0 < row._numbers.get(y, 0)]
         if not rows:
             raise OptionError(Problem("tensor", f"no format of {name!r:.40} has positive {x} and {y}; choose another"))
-        return drawing.scatter(x, y, [(row.measures[x], row.measures[y], self._label(row)) for row in rows])
+        return drawing.scatter(x, y, [(row._numbers[x], row._numbers[y], self._label(row)) for row in rows])
 
     def _known(self, measure: str) -> None:
-        if measure not in self.names and not any(measure in row.measures for row in self.rows):
+        if measure not in self.names and not any(measure in row._numbers for row in self.rows):
             raise OptionError(Problem("measure", f"{measure!r:.40} was not measured; choose from {self.names}"))
 
 
@@ -333,7 +339,7 @@ def _rows(
     rows = []
     for (label, _), made in zip(formats, found, strict=True):
         for count in threads:
-            numbers, entries = made.measures(measures, count), source.number_of_stored_values
-            refused, warning = "; ".join(made.failed), warning_of(numbers, count)
-            rows.append(Row(name, label, count, entries, numbers, refused, warning))
+            (numbers, facts), entries = made.measures(measures, count), source.number_of_stored_values
+            warning = warning_of(numbers, facts, count)
+            rows.append(Row(name, label, count, entries, numbers, "; ".join(made.failed), facts, warning))
     return rows

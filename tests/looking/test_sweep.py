@@ -22,11 +22,6 @@ BLOCKS = "dense, sparse, dense(2) through 0/2, 1/4, 0%2, 1%4"
 TENSOR = testing.uniform((40, 60), 300)
 
 
-def names(row):
-    """The measures of a row, without the facts about the rounds of a time."""
-    return [name for name in row.measures if name.rpartition(" ")[2] not in {"lower", "upper", "processor", "rounds"}]
-
-
 @given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), testing.formats(max_rank=3))
 def test_bits_are_those_of_the_arrays(tensor, format):
     """In any format, or the format says why not."""
@@ -53,7 +48,7 @@ def test_every_measure_of_every_kind_of_format():
     made = sweep({"a": TENSOR}, ["CSR", "COO", BLOCKS, "dense, n_of_m(1, n=1, m=4)"], MEASURES, repeat=2)
     *sound, refused = made.rows
     for row in sound:
-        assert names(row) == list(MEASURES)
+        assert [*row.measures] == list(MEASURES)
         assert row.entries == TENSOR.number_of_stored_values
         assert all(value > 0 for value in row.measures.values())
     assert "choose a larger n" in refused.refused
@@ -70,7 +65,7 @@ def test_kinds_of_others_are_rows():
 
 def test_measures_of_another_rank_are_left_out():
     made = sweep([TENSOR, testing.power_law((5, 6, 7), 40)], ["COO"], ["ij,j->i", "ijk,jr,kr->ir", "slice:2"], repeat=1)
-    assert [names(row) for row in made.rows] == [["ij,j->i"], ["ijk,jr,kr->ir", "slice:2"]]
+    assert [[*row.measures] for row in made.rows] == [["ij,j->i"], ["ijk,jr,kr->ir", "slice:2"]]
 
 
 FAILING = {
@@ -90,7 +85,7 @@ def test_a_measure_that_fails_leaves_the_others(shape, failing):
         alone = sweep({"a": tensor}, ["CSF", "COO"], measures, repeat=1).rows
         for row, other in zip(rows, alone, strict=True):
             assert row.refused.startswith(f"{failing}: ")
-            assert names(row) == names(other) == measures
+            assert [*row.measures] == [*other.measures] == measures
             assert all(row.measures[name] == other.measures[name] for name in measures[:-1])
 
 
@@ -108,7 +103,7 @@ def test_a_call_that_fails_in_any_way_in_any_round_leaves_the_others(failing):
     with mock.patch(f"binsparse_levels.looking.measuring.{name}", lambda *given, **_: fail(*given)):
         (row,) = sweep(TENSOR, "CSR", ["bits", failing, "pack"], repeat=4).rows
     assert row.refused == f"{failing}: ZeroDivisionError: of a plug-in"
-    assert (len(calls), row.measures[f"{failing} rounds"], row.measures["pack rounds"]) == (3, 1, 4)
+    assert (len(calls), row.rounds[f"{failing} rounds"], row.rounds["pack rounds"]) == (3, 1, 4)
     assert row.measures["bits"] > 0
 
 
@@ -123,7 +118,7 @@ def test_a_product_with_the_pattern_of_the_tensor_is_not_dense(spec):
     except bl.BinsparseError:
         pytest.skip("einsum refuses it")
     (row,) = sweep(tensor, "DCSR", ["bits", spec], repeat=1).rows
-    assert (row.refused, sorted(names(row))) == ("", ["bits", spec])
+    assert (row.refused, sorted([*row.measures])) == ("", ["bits", spec])
 
 
 SAMPLED = """
@@ -149,12 +144,13 @@ def test_a_time_is_a_median_with_quartiles():
     table = sweep({"a": TENSOR}, ["CSR", "COO"], ["bits", "point", "convert", "ij,j->i"], repeat=7)
     for row in table.rows:
         for name in ("point", "convert", "ij,j->i"):
-            lower, median, upper = (row.measures[f"{name}{part}"] for part in (" lower", "", " upper"))
+            lower, median, upper = row.rounds[f"{name} lower"], row.measures[name], row.rounds[f"{name} upper"]
             assert 0 < lower <= median <= upper
-            assert row.measures[f"{name} rounds"] == 7
-            assert row.measures[f"{name} processor"] >= 0
+            assert row.rounds[f"{name} rounds"] == 7
+            assert row.rounds[f"{name} processor"] >= 0
             assert f"{median:.4g} ({lower:.3g}–{upper:.3g})" in str(table) or lower == upper
-        assert "bits rounds" not in row.measures
+        assert "bits rounds" not in row.rounds
+        assert [*row.measures] == ["bits", "point", "convert", "ij,j->i"]
 
 
 @pytest.mark.parametrize(("waits", "warned"), [(True, True), (False, False)])
@@ -167,8 +163,8 @@ def test_a_warning_where_the_processor_waits(waits, warned):
 
     with mock.patch("binsparse_levels.looking.measuring.pack", run):
         table = sweep({"a": TENSOR}, "CSR", ["pack"], repeat=3, threads=4)
-    measured = table.rows[0].measures
-    if not waits and measured["pack processor"] < 0.8 * measured["pack"]:
+    (row,) = table.rows
+    if not waits and row.rounds["pack processor"] < 0.8 * row.measures["pack"]:
         pytest.skip("other programs keep the processor busy")
     assert table.rows[0].warning.startswith("pack: ") == warned
     assert ("*" in str(table), "differ" in table._repr_html_()) == (warned, warned)
@@ -177,7 +173,7 @@ def test_a_warning_where_the_processor_waits(waits, warned):
 def test_threads_are_a_dimension():
     table = sweep({"a": TENSOR}, ["CSR", "COO"], ["bits", "ij,j->i"], repeat=2, threads=(1, 2))
     assert [(row.format, row.threads) for row in table.rows] == [("CSR", 1), ("CSR", 2), ("COO", 1), ("COO", 2)]
-    assert all(names(row) == ["bits", "ij,j->i"] for row in table.rows)
+    assert all([*row.measures] == ["bits", "ij,j->i"] for row in table.rows)
     assert table.record["threads"] == [1, 2]
     assert "CSR, 1 thread " in str(table)
     assert ">COO, 2 threads<" in table.pareto("bits", "ij,j->i")
@@ -210,7 +206,7 @@ def test_limits_are_those_of_the_sweep():
     small = bl.Limits(dense_bytes=1000)
     dense, csr = sweep(TENSOR, ["dense(2)", "CSR"], ["bits", "ij,jk->ik"], repeat=1, limits=small).rows
     assert "dense_bytes=1000" in dense.refused
-    assert names(csr) == ["bits"]
+    assert [*csr.measures] == ["bits"]
     assert "dense_bytes=1000" in csr.refused
     assert not any(row.refused for row in sweep(TENSOR, ["dense(2)", "CSR"], ["ij,jk->ik"], repeat=1).rows)
 
@@ -303,7 +299,7 @@ def test_named_formats_in_tables():
     assert r"\bottomrule" in lines
     assert list(made.compare("bits").columns) == list(NAMED)
     assert made.compare("convert processor")["CSR"].tolist() == [
-        made.rows[k].measures["convert processor"] for k in (0, 3)
+        made.rows[k].rounds["convert processor"] for k in (0, 3)
     ]
     for wrong in (("narrow",), ("bits", "COO")):
         with pytest.raises(OptionError, match="choose from"):
