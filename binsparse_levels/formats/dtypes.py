@@ -94,7 +94,8 @@ def _parsed(text: str) -> DataType | None:
         return None
     iso, wrapper, base = match.groups()
     if base.startswith(RESERVED):
-        half = {"float16": np.dtype(np.float16), "bfloat16": bfloat16()}.get(base.removeprefix(RESERVED))
+        name = base.removeprefix(RESERVED)
+        half = bfloat16() if name == "bfloat16" else np.dtype(name) if name in _HALVES else None
         return None if half is None or wrapper or text.count("]") != bool(iso) else DataType(half, bool(iso))
     table = _COMPLEX if wrapper == "complex" else _VALUES
     if base not in table or text.count("]") != bool(iso) + bool(wrapper):
@@ -102,6 +103,11 @@ def _parsed(text: str) -> DataType | None:
     if wrapper not in CODECS:
         return DataType(table[base], bool(iso))
     return DataType(table[base], wrapper=wrapper) if base in INTEGERS and not iso else None
+
+
+def is_bfloat16(dtype: np.dtype[Any]) -> bool:
+    """Return True for bfloat16. Other types cost little: the name of a dtype takes a microsecond."""
+    return dtype.kind == "V" and dtype.name == "bfloat16"
 
 
 def bfloat16() -> np.dtype[Any] | None:
