@@ -7,7 +7,7 @@ dimension k; the most significant digit has no `%r`:
 
     1, 0        2, (0 1)        0/2, 1/4, 0%2, 1%4        (0/2 1/2 0%2 1%2)
 
-These are a transpose, two dimensions merged behind a third, blocks of 2 × 4, and the Morton order of 4 × 4. `1-0` is
+These are a transpose, two dimensions merged after a third, blocks of 2 × 4, and the Morton order of 4 × 4. `1-0` is
 the coordinate of dimension 1 less that of dimension 0, so that `1-0, 0` stores diagonals.
 """
 

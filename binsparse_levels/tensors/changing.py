@@ -92,16 +92,15 @@ def seen_through(tensor: T, map: IndexMap) -> T:
 
 def without_map(tensor: T, format: FormatLike | None, limits: Limits | None) -> T:
     """`Tensor.without_map`."""
+    limits = tensor.limits if limits is None else limits
     if tensor.map is None:
-        return tensor if format is None else _of_stored(tensor, format, tensor.limits if limits is None else limits)
+        return tensor if format is None else _of_stored(tensor, format, limits)
     if format is None:  # a list of coordinates of rank 0 always has one entry
         format = tensor.format if tensor.ndim == tensor.format.rank == 0 else coordinates(tensor.ndim)
-    stored = tensor.stored
-    rows, _ = checked_format(format, tensor.shape, tensor.limits if limits is None else limits)
-    whole = tensor._backing.viewed or stored.structure is not None
-    if not whole and block_of(stored.format, tensor.map) and converts(rows, stored._tree):
-        made = TreeBacking(rows, listed(stored._tree, rows), tensor.limits if limits is None else limits)
-        return tensor._of(made, tensor._metadata)
+    stored, (rows, _) = tensor.stored, checked_format(format, tensor.shape, limits)
+    plain = not tensor._backing.viewed and stored.structure is None
+    if plain and block_of(stored.format, tensor.map) and converts(rows, stored._tree):
+        return tensor._of(TreeBacking(rows, listed(stored._tree, rows), limits), tensor._metadata)
     return with_entries(tensor, *entries(tensor), format, limits)
 
 

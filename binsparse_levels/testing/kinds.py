@@ -137,8 +137,8 @@ def check_counted(made: Built) -> None:
             same = all(built[role].tolist() == x.tolist() for role, x in arrays.items())
             assert same, "split makes other arrays than build"
             counted = count_owners(made.children, size, np.dtype(np.int64)).tolist()
-            told = (np.arange(size + 1) if below is None else below).tolist()
-            assert told == counted, "split returns other pointers than build implies"
+            pointers = (np.arange(size + 1) if below is None else below).tolist()
+            assert pointers == counted, "split returns other pointers than build implies"
     for counts in (2, np.arange(size) % 3):
         below = np.broadcast_to(counts, size)
         sums = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]

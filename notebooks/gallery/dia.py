@@ -31,7 +31,7 @@ def first_row(off, rows):
 
 @numba.njit
 def row_behind(off, rows, columns):
-    """The row behind the last row of a diagonal."""
+    """The row after the last row of a diagonal."""
     return min(rows, rows + columns - np.uint64(1) - off)
 
 

@@ -232,11 +232,13 @@ def write(
     place = f"{path}:{group or 'X'}"
     *folders, name = parts = (group or "X").split("/")
     odd = any(not part or part.startswith(".") or part == "zarr.json" for part in parts)
-    if tensor.ndim == 1 and (odd or parts[0] not in _TABLES or len(parts) != 2):
-        raise FormatError(Problem(place, "AnnData stores vectors in obs/NAME and var/NAME; write to one of these"))
-    known = _TABLES if tensor.ndim == 1 else _FOLDERS
-    if parts != ["X"] and (odd or parts[0] not in known or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")):
-        places = ", ".join(["X", *(f"{folder}/NAME" for folder in known)])
+    if tensor.ndim == 1:
+        if odd or parts[0] not in _TABLES or len(parts) != 2:
+            raise FormatError(Problem(place, "AnnData stores vectors in obs/NAME and var/NAME; write to one of these"))
+    elif parts != ["X"] and (
+        odd or parts[0] not in _FOLDERS or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")
+    ):
+        places = ", ".join(["X", *(f"{folder}/NAME" for folder in _FOLDERS)])
         raise ContainerError(Problem(place, f"AnnData stores matrices in {places}; write to one of these"))
     axes, shape = axes_of(parts), tensor.shape
     _check_type(tensor, place)
