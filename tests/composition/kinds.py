@@ -11,67 +11,25 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
-import numpy as np
+from helpers.kinds import Columns
 
-from binsparse_levels import FormatError, Level, Problem
-from binsparse_levels.levels import LEVELS, ArraySpec
-from binsparse_levels.levels.base import wrong_lengths
-from binsparse_levels.levels.positions import as_array, inside
+from binsparse_levels import Level
+from binsparse_levels.levels import LEVELS
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
 GALLERY = sorted((Path(__file__).parents[2] / "notebooks/gallery").glob("*.py"))
 
 
-def distinct(parents, coords):
-    """Which entries have other coordinates than the one before."""
-    rows = np.stack([as_array(parents), *coords])
-    return np.append(True, (rows[:, 1:] != rows[:, :-1]).any(axis=0))[: rows.shape[1]]
-
-
 @dataclass(frozen=True)
-class EllColumns(Level):
-    """ELLPACK by columns, as on GPUs: child slot · n + p. Children do not ascend with their fibers."""
+class EllColumns(Columns):
+    """A kind without a loop, whose fibers are not in order."""
 
     width: int = 3
     kind: ClassVar[str] = "ell_columns"
-    max_rank: ClassVar[int] = 1
     ordered: ClassVar[bool] = False
-    monotone: ClassVar[bool] = False
-    gaps: ClassVar[bool] = True
-    refuses: ClassVar[bool] = True
 
-    def arrays(self, depth, root):
-        return {"col": ArraySpec(f"ell_{depth}", "integer")}
-
-    def lengths(self, lengths, dims, n):
-        return lengths["col"], wrong_lengths(lengths, {"col": None if n is None else n * self.width})
-
-    def build(self, dims, parents, coords, n):
-        p, x = as_array(parents).astype(np.int64), np.asarray(coords[0], np.int64)
-        number = np.cumsum(distinct(p, [x])) - 1
-        slot = number - number[np.searchsorted(p, p)] if len(p) else number
-        if (slot >= self.width).any():
-            raise FormatError(Problem("ell_columns", f"a fiber has more than {self.width} entries"))
-        col = np.full(n * self.width, dims[0], np.int64)
-        col[slot * n + p] = x
-        return {"col": col}, slot * n + p
-
-    def expand(self, arrays, dims, positions, window):
-        at, n = as_array(positions), len(arrays["col"]) // self.width
-        q = (np.arange(self.width)[None, :] * n + at[:, None]).ravel()
-        x = arrays["col"][q].astype(np.int64)
-        kept = (x < dims[0]) & inside(window, [x])
-        return kept.reshape(len(at), self.width).sum(axis=1, dtype=np.int64), [x[kept]], q[kept]
-
-    def check(self, arrays, dims, n, *, order=True):
-        x = arrays["col"].astype(np.int64).reshape(self.width, n)
-        if ((x < 0) | (x > dims[0])).any():
-            yield Problem("col[0]", "is outside its dimension")
-        elif ((x[1:] <= x[:-1]) & (x[1:] < dims[0])).any():
-            yield Problem("col[0]", "coordinates do not ascend")
-
-    def nbytes(self, dims, n, children, *, root, itemsize):
-        return n * self.width * itemsize
+    def loop(self, root):
+        return None
 
 
 def of_notebooks():

@@ -49,7 +49,7 @@ PARTS = "appended concatenated built by_build"
 REFUSALS = (
     Refusal(
         "any", "every conversion to a format", bl.FormatError,
-        "more than (one coordinate|3 entries)|has a step of|more than \\d+ (entries|coordinates)|n_of_m|too many coord",
+        "more than (one coordinate|3 entries)|has a step of|more than \\d+ (entries|coordinates)|n_of_m",
         "a tensor that the kind cannot represent", "another kind",
         lambda model, tensor: any(kind.refuses for kind in LEVELS.values()),
     ),

@@ -121,7 +121,7 @@ class Columns(Level):
         number = np.cumsum(new) - 1
         slot = number - number[np.searchsorted(p, p)]
         if (slot >= self.width).any():
-            raise FormatError(Problem(str(self), f"fiber {p[slot.argmax()]} has too many coordinates"))
+            raise FormatError(Problem(str(self), f"fiber {p[slot.argmax()]} has more than {self.width} coordinates"))
         slots = np.full(n * self.width, dims[0], np.int64)
         slots[slot * n + p] = x
         return {"slots": slots}, slot * n + p
