@@ -13,7 +13,7 @@ from ..errors import BinsparseError, LimitError, OptionError, PathMissingError, 
 from ..formats.format import Format
 from ..io import Description, describe, list_tensors, read
 from ..levels import places
-from ..looking.faults import all_faults
+from ..looking.faults import all_faults, order_faults
 from ..looking.tables import clipped
 from ..tensors.labels import KEY as LABELS
 from .arguments import LENIENT, LIMIT, PATH, argument, limits_of
@@ -131,6 +131,8 @@ def _check(options: argparse.Namespace) -> int:
     failed: dict[str, str] = {}
     try:
         tensor = read(options.path, lenient=options.lenient, limits=limits_of(options))
+        problems = order_faults(options.path, tensor, limits_of(options))
+        failed = {"error": "ArrayError"} if problems else {}
     except (OptionError, LimitError, PathMissingError):
         raise
     except BinsparseError as error:

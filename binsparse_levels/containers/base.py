@@ -57,6 +57,13 @@ class Writer(Protocol):
     def write_header(self, header: Mapping[str, Any]) -> None: ...
 
 
+class GroupWriter(Writer, Protocol):
+    """A group that is open for writing, in a container with groups."""
+
+    def within(self, name: str) -> Writer:
+        """A new group in this one. Raises PathExistsError for a member of that name."""
+
+
 @dataclass(frozen=True)
 class Storage:
     """The options with which a container stores arrays: each for all arrays, or a mapping by name of the array.
@@ -121,10 +128,11 @@ class Storage:
 
 
 DEFAULT_STORAGE = Storage()
+ORDERS = f"{RESERVED}orders"  # the key of a header that lists the groups with other orders of the tensor
 
 
 def names_in(header: Any) -> set[str]:
-    """The names of the arrays of a tensor, from its parsed header, which may be faulty."""
+    """The names of the arrays and of the orders of a tensor, from its parsed header, which may be faulty."""
     inner = header.get("binsparse", header) if isinstance(header, dict) else None
     types = inner.get("data_types") if isinstance(inner, dict) else None
     names = set(types) if isinstance(types, dict) else set()
@@ -132,15 +140,17 @@ def names_in(header: Any) -> set[str]:
     dims = labels.get("dims") if isinstance(labels, dict) else None
     for k in range(len(dims) if isinstance(dims, list) else 0):
         names |= {f"labels_{k}", f"labels_{k}_offsets"}
+    orders = header.get(ORDERS) if isinstance(header, dict) else None
+    names |= {name for name in orders if isinstance(name, str)} if isinstance(orders, list) else set()
     return {name for name in names if "/" not in name}
 
 
-def named_by(read_header: Callable[[], Any], arrays: Iterable[str]) -> set[str]:
-    """The given array names that a header contains; all of them if the header is damaged."""
+def named_by(read_header: Callable[[], Any], members: Iterable[str]) -> set[str]:
+    """The given names of arrays and orders that a header contains; all of them if the header is damaged."""
     try:
-        return names_in(read_header()).intersection(arrays)
+        return names_in(read_header()).intersection(members)
     except BinsparseError:
-        return set(arrays)
+        return set(members)
 
 
 def grown_chunk(size: int, length: int, usual: int) -> int:

@@ -238,22 +238,33 @@ class HDF5Writer:
                 dataset[at : at + len(piece)] = piece
             at += len(piece)
 
+    def within(self, name: str) -> HDF5Writer:
+        if self.group.id.links.exists(name.encode()):
+            raise PathExistsError(Problem(f"{self.group.name}/{name}", "already exists, and is no order of a tensor"))
+        ordered = self.group.file.id.get_create_plist().get_link_creation_order()  # as NetCDF requires
+        return type(self)(self.group.create_group(name, track_order=bool(ordered)), self._storage)
+
     def write_header(self, header: Mapping[str, Any]) -> None:
         text = json.dumps(header)
         self.group.attrs.create(ATTRIBUTE, text, dtype=h5py.string_dtype("utf-8"))
 
     def clear(self, limits: Limits) -> None:
-        """Delete the tensor in the group: its header, and the arrays that the header names."""
-        names = arrays_in(self.group, limits)
+        """Delete the tensor in the group: its header, and the arrays and orders that the header names."""
+        names = members_in(self.group, limits)
         del self.group.attrs[ATTRIBUTE]
         for name in names:
             del self.group[name]
 
 
-def arrays_in(group: h5py.Group, limits: Limits) -> list[str]:
-    """The names of the arrays of the tensor in a group."""
-    names = sorted(names_in(HDF5Reader(group, limits).read_header()))
-    return [name for name in names if child_of(group, name, h5py.h5d.DatasetID) is not None]
+def members_in(group: h5py.Group, limits: Limits) -> list[str]:
+    """The names of the arrays and of the orders of the tensor in a group."""
+    return sorted(_members(group, names_in(HDF5Reader(group, limits).read_header())))
+
+
+def _members(group: h5py.Group, names: Iterable[str]) -> dict[str, Any]:
+    """The arrays, and the groups with a tensor, of these names in a group. Links are not followed."""
+    hard = {name: group[name] for name in names if isinstance(group.get(name, getlink=True), h5py.HardLink)}
+    return {name: x for name, x in hard.items() if isinstance(x, h5py.Dataset) or has_attribute(x, ATTRIBUTE)}
 
 
 def others(path: str) -> set[str]:
@@ -264,12 +275,11 @@ def others(path: str) -> set[str]:
     with opened(path) as file, wrap_errors(path):
         ours = {ATTRIBUTE, "_NCProperties"}
         if has_attribute(file, ATTRIBUTE):
-            hard = [name for name in file if isinstance(file.get(name, getlink=True), h5py.HardLink)]
-            arrays = {name: file[name] for name in hard if isinstance(file[name], h5py.Dataset)}
-            ours |= named_by(HDF5Reader(file, DEFAULT_LIMITS).read_header, arrays)
-            for name in ours & arrays.keys():
-                if has_attribute(arrays[name], "DIMENSION_LIST"):
-                    ours |= {scale.name[1:] for dim in arrays[name].dims for scale in dim.values()}
+            members = _members(file, file)
+            ours |= named_by(HDF5Reader(file, DEFAULT_LIMITS).read_header, members)
+            for name in ours & members.keys():
+                if has_attribute(members[name], "DIMENSION_LIST"):
+                    ours |= {scale.name[1:] for dim in members[name].dims for scale in dim.values()}
         return {*file, *file.attrs} - ours
 
 
@@ -285,7 +295,7 @@ def _beneath(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storag
     there = has_attribute(place, ATTRIBUTE)
     if there and not overwrite:
         raise PathExistsError(Problem(name, "has a tensor; pass overwrite=True"))
-    old = arrays_in(place, limits) if there else []
+    old = members_in(place, limits) if there else []
     with wrap_errors(name):
         aside = place.create_group(os.path.basename(part_of("tensor")))
     try:
@@ -293,14 +303,14 @@ def _beneath(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storag
         yield HDF5Writer(new, storage)
         with wrap_errors(name):
             place.file.flush()  # the disk may be full
-            for array in new:
-                if array not in old and place.id.links.exists(array.encode()):
+            for member in new:
+                if member not in old and place.id.links.exists(member.encode()):
                     what = "already exists, and is no array of a tensor"
-                    raise PathExistsError(Problem(f"{place.name}/{array}", what))
-            for array in old:
-                del place[array]
-            for array in list(new):
-                new.id.links.move(array.encode(), place.id, array.encode())
+                    raise PathExistsError(Problem(f"{place.name}/{member}", what))
+            for member in old:
+                del place[member]
+            for member in list(new):
+                new.id.links.move(member.encode(), place.id, member.encode())
             HDF5Writer(place, DEFAULT_STORAGE).write_header(json.loads(new.attrs[ATTRIBUTE]))
             place.file.flush()
     finally:

@@ -16,7 +16,7 @@ from ..arrays import Array, Pieces
 from ..limits import Limits
 from . import hdf5
 from .base import Storage
-from .hdf5 import HDF5Writer, arrays_in, has_attribute, list_groups, others, reading
+from .hdf5 import HDF5Writer, has_attribute, list_groups, members_in, others, reading
 
 __all__ = ["list_groups", "others", "reading", "writing"]
 
@@ -77,9 +77,9 @@ class NetCDFWriter(HDF5Writer):
         self._dimension += 1
 
     def clear(self, limits: Limits) -> None:
-        """Delete the tensor in the group: its header, its arrays, and the dimensions of these alone."""
-        for name in arrays_in(self.group, limits):
-            lies_on = self.group[name].dims[0]
+        """Delete the tensor in the group: its header, its arrays and orders, and the dimensions of these alone."""
+        members = [self.group[name] for name in members_in(self.group, limits)]
+        for lies_on in [member.dims[0] for member in members if isinstance(member, h5py.Dataset)]:
             for dimension in lies_on.values():
                 lies_on.detach_scale(dimension)
                 if "REFERENCE_LIST" not in dimension.attrs:  # no other variable has it

@@ -66,6 +66,7 @@ class ZarrWriter:
         self._storage = storage
         self._ours = ours
         self.made: dict[str, zarr.Array[Any]] = {}
+        self.groups: list[str] = []
 
     def create(self, name: str, length: int, dtype: np.dtype[Any]) -> zarr.Array[Any]:
         """An array without chunks."""
@@ -90,6 +91,13 @@ class ZarrWriter:
         chunks = chunks_in(_metadata_of(created), created.path)
         assert chunks is not None  # our own metadata is always supported
         write_array(objects_in(created.store), chunks, pieces)
+
+    def within(self, name: str) -> ZarrWriter:
+        if name in self.group:
+            raise PathExistsError(Problem(f"{self.group.path}/{name}", "already exists, and is no order of a tensor"))
+        self.groups.append(name)
+        with wrap_errors(name):
+            return ZarrWriter(self.group.create_group(name), self._storage, ours=self._ours)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
         _commit(self.group, header, self.made)
@@ -235,14 +243,14 @@ def _filling(
         with _awaiting_writes():
             yield writer
     except BaseException:
-        for name in writer.made:  # so that a second attempt can succeed
+        for name in (*writer.made, *writer.groups):  # so that a second attempt can succeed
             with contextlib.suppress(Exception):
                 del target[name]
         raise
 
 
 def _names(place: StorePath, limits: Limits) -> set[str]:
-    """The names of the arrays of the tensor in a group, if it has one."""
+    """The names of the arrays and orders of the tensor in a group, if it has one."""
     node = node_at(place)
     if node is None or ATTRIBUTE not in node.get("attributes", {}):
         return set()
@@ -250,11 +258,12 @@ def _names(place: StorePath, limits: Limits) -> set[str]:
 
 
 def _clear(group: zarr.Group, names: set[str]) -> None:
-    """Delete the tensor in a group: its header first, then its arrays."""
+    """Delete the tensor in a group: its header first, then its arrays and orders."""
     for key in (ATTRIBUTE, ARRAYS):
         group.attrs.pop(key, None)
     for name in sorted(names):
-        if isinstance(group.get(name), zarr.Array):
+        member = group.get(name)
+        if isinstance(member, zarr.Array) or (isinstance(member, zarr.Group) and ATTRIBUTE in member.attrs):
             del group[name]
 
 

@@ -298,7 +298,8 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
         if node is not None and ATTRIBUTE in attributes:
             reader = ZarrReader(root, node, DEFAULT_LIMITS)
             nodes = members(reader.group.store_path)
-            ours = named_by(reader.read_header, [name for name, x in nodes.items() if x["node_type"] == "array"])
+            tensors = {name for name, x in nodes.items() if ATTRIBUTE in x.get("attributes", {})}
+            ours = named_by(reader.read_header, tensors.union(x for x in nodes if nodes[x]["node_type"] == "array"))
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 

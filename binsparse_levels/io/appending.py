@@ -27,8 +27,8 @@ from ..tensors.tensor import Tensor
 from . import reading
 from .decoding import Loading
 from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place, target_at
-from .reading import check_lazy
-from .writing import write_pieces
+from .reading import check_lazy, read
+from .writing import write, write_pieces
 
 _CHECKED_ITEMS = 2**20  # that are read together for a check
 
@@ -95,8 +95,9 @@ def append(
     """Append a tensor to the one at `path` along a dimension, in the format of the file, with its labels, as in
     `concatenate`.
 
-    The stored tensor is checked in full, then replaced atomically: the stored items are copied in pieces. Checksums,
-    bit-packing, compression and chunks are kept. A compression that `write` does not offer becomes gzip in HDF5.
+    The stored tensor is checked in full, then replaced atomically: the stored items are copied in pieces. A tensor with
+    other orders is loaded, and all orders are written again. Checksums, bit-packing, compression and chunks are kept. A
+    compression that `write` does not offer becomes gzip in HDF5.
 
     To merge entries at given coordinates into a tensor, use `write_from([tensor, table], …)`.
 
@@ -141,7 +142,13 @@ def append(
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits)
         kept = {**stored.options, **options}
         target = replace(target_at(path, kept.pop("kind", None)), group=location.group or "")
-        write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
+        if orders := [order.format for order in there._backing.stored.orders]:
+            joined: dict[str, Any] = {}
+            write_pieces(joined, header, pieces, limits=limits)
+            whole, kept["bitpacked"] = read(joined, limits=limits), list(stored.wrappers)
+            write(target, whole, orders=orders, overwrite=True, limits=limits, **kept)
+        else:
+            write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
 
 
 def _independent(tensor: Tensor, source: StoreLike, target: StoreLike) -> Tensor:

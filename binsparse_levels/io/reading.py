@@ -20,14 +20,15 @@ from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memor
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
 from ..limits import DEFAULT_LIMITS, Limits
-from ..tensors.backing import Check
+from ..tensors.backing import Check, TreeBacking
 from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from .decoding import Loading
-from .file_tensors import FileTensor, loaded_tensor, opened_tensor
+from .file_tensors import FileTensor, loaded_tensor, named, opened_tensor
 from .files.text_tables import Stream
 from .kinds import Location, StoreLike, claims_of_groups, refuse, resolved
+from .orders import check_order, order_names, within
 
 _CHECKED_ITEMS = 2**20  # that are checked together
 
@@ -156,11 +157,37 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
             loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
             source, known = loading.source(), loading.descriptor
         tensor = opened_tensor(source, limits)
+        stored = tensor._backing.stored
+        stored.origin = _origin(location, known or (stored.format, tensor.shape))
+        if loading is not None:
+            stored.orders = [
+                _opened_order(name, tensor, location, limits, stack, unreplaced)
+                for name in order_names(loading.descriptor.extra)
+            ]
         if loading is not None and unreplaced is not None:
             unreplaced()
         _close_with(tensor, stack.pop_all())
-        tensor._backing.stored.origin = _origin(location, known or (tensor._backing.stored.format, tensor.shape))
     return tensor, loading
+
+
+def _opened_order(
+    name: str,
+    tensor: Tensor,
+    location: Location,
+    limits: Limits,
+    stack: contextlib.ExitStack,
+    unreplaced: Callable[[], None] | None,
+) -> TreeBacking:
+    """Another order of an opened tensor. The arguments are the variables of `opened`."""
+    inner = within(location, name)
+    reader = stack.enter_context(_reading(inner, limits))
+    with named({}, name):
+        loading = Loading(reader, limits, False, unreplaced)
+        other = opened_tensor(loading.source(), limits)
+        check_order(other, tensor)
+    stored = other._backing.stored
+    stored.origin = _origin(inner, loading.descriptor)
+    return stored
 
 
 class _Keep:
@@ -169,9 +196,10 @@ class _Keep:
 
 def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
     """Close the file when the last array of the tensor is deleted. After that, reading from an array fails."""
-    tree, labels, keep = tensor._backing.stored.tree, tensor._metadata.labels, _Keep()
-    arrays: list[Any] = [*tree.arrays.values(), tree.values]
-    arrays += [] if labels is None else labels.arrays().values()
+    stored, labels, keep = tensor._backing.stored, tensor._metadata.labels, _Keep()
+    arrays: list[Any] = [] if labels is None else [*labels.arrays().values()]
+    for order in (stored, *stored.orders):
+        arrays += [*order.tree.arrays.values(), order.tree.values]
     lazies = [x for x in arrays if isinstance(x, LazyArray)]
     for array in lazies:
         array.keep = keep

@@ -6,17 +6,19 @@ import contextlib
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
+from types import MappingProxyType
 from typing import Any
 
 import numpy.typing as npt
 
 from ..arrays import Array, Pieces, one_piece
-from ..containers.base import DEFAULT_STORAGE, Storage, Writer, is_url
+from ..containers.base import DEFAULT_STORAGE, ORDERS, GroupWriter, Storage, Writer, is_url
 from ..containers.checksums import sealed, summed
 from ..containers.replacing import Overwrite, refuse_existing
 from ..engine.emission import Duplicates
 from ..errors import ContainerError, DialectWarning, OptionError, Problem, within_memory
 from ..formats.descriptor import VERSION
+from ..formats.format import FormatLike
 from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress
 from ..tensors.contents import Dimension
@@ -24,6 +26,7 @@ from ..tensors.encoding import check_header_size, encode_tensor
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from .kinds import Location, StoreLike, refuse, resolved, target_at
+from .orders import Encode, other_orders
 from .reading import read
 
 
@@ -41,6 +44,7 @@ def write(
     checksum: bool | None = None,
     narrow: bool = False,
     bitpacked: bool | Collection[str] = False,
+    orders: Sequence[FormatLike] = (),
     dims: Sequence[str] | None = None,
     labels: Mapping[Dimension, npt.ArrayLike | None] | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -63,6 +67,8 @@ def write(
     narrow: store index and pointer arrays as the smallest sufficient unsigned integers. They are read with that type.
     bitpacked: store index and pointer arrays, or the integer arrays with these names, in the fewest possible bits. They
         are read with their original type. Other programs cannot read them.
+    orders: further formats, each with another order of the dimensions, in which the entries are stored again in groups
+        such as `order_1_0`. A slice of the opened tensor reads the best of them. HDF5, NetCDF and Zarr have groups.
     dims, labels: names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
     limits: the bounds that `read` will apply.
     options: options of one kind of file. The module in `io/files` documents them under `write`.
@@ -91,14 +97,16 @@ def write(
         if not isinstance(spec_version, str):
             raise TypeError(f"a version is a string, got {spec_version!r:.40}")
         header, arrays = encode_tensor(tensor, spec_version, narrow, bitpacked)
+        others = other_orders(tensor, orders, spec_version, narrow, bitpacked, limits)
+        header |= {ORDERS: [*others]} if others else {}
         check_header_size(header, limits)
-        write_arrays(target, header, arrays, overwrite=overwrite, storage=storage, limits=limits)
+        write_arrays(target, header, arrays, orders=others, overwrite=overwrite, storage=storage, limits=limits)
         _close_unused(tensor)
         return
     write_to = target.kind.part("write")
     if write_to is None:
         raise OptionError(Problem(str(target.path), "this kind of file is read-only; choose another kind"))
-    refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None)
+    refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None, orders=orders or None)
     if "storage" in target.kind.writes:
         options |= {"storage": storage, "limits": limits}
     else:
@@ -120,6 +128,7 @@ def write_arrays(
     header: Mapping[str, Any],
     arrays: Mapping[str, Array | Pieces],
     *,
+    orders: Mapping[str, Encode] = MappingProxyType({}),
     overwrite: Overwrite = False,
     kind: str | None = None,
     storage: Storage = DEFAULT_STORAGE,
@@ -127,7 +136,8 @@ def write_arrays(
 ) -> None:
     """Write a header and the arrays that it names into a container, unchanged.
 
-    The other parameters and the errors are those of `write`.
+    orders: functions that return the header and arrays of further groups, by name. The other parameters and the errors
+    are those of `write`.
 
     >>> import numpy as np
     >>> import binsparse_levels as bl
@@ -139,21 +149,32 @@ def write_arrays(
     """
     target = _of_pieces(target_at(path, kind))
     storage.check_names(arrays)
-    pieces = {name: x if isinstance(x, Pieces) else one_piece(x) for name, x in arrays.items()}
-    sums: dict[str, int] = {}
-    if storage.checksum:
-        pieces = {name: summed(name, x, sums) for name, x in pieces.items()}
-    writing: contextlib.AbstractContextManager[Writer] = target.kind.part("writing")(
+    if orders and target.kind.part("list_groups") is None:
+        raise OptionError(Problem(str(target.path), "this kind of file has no groups for orders; choose another"))
+    writing: contextlib.AbstractContextManager[GroupWriter] = target.kind.part("writing")(
         target.path, target.group, overwrite, limits, storage, **target.kind.options
     )
     try:
         with writing as writer:
-            for name, array in pieces.items():
-                writer.write(name, array)
-            # The header comes last: it marks all arrays as complete, and contains their checksums.
-            writer.write_header(sealed(header, sums) if storage.checksum else header)
+            last = _write_all_arrays(writer, header, arrays, storage)
+            for name, encode in orders.items():
+                inner = writer.within(name)
+                inner.write_header(_write_all_arrays(inner, *encode(), storage))
+            # The header comes last: it marks everything as complete.
+            writer.write_header(last)
     except RuntimeError as error:  # of the HDF5 libraries if the disk is full
         raise ContainerError(Problem(str(target.path), f"cannot be written: {error}; is the disk full?")) from error
+
+
+def _write_all_arrays(
+    writer: Writer, header: Mapping[str, Any], arrays: Mapping[str, Array | Pieces], storage: Storage
+) -> Mapping[str, Any]:
+    """Write the arrays of a tensor. Return its header, which contains their checksums if there are any."""
+    sums: dict[str, int] = {}
+    for name, array in arrays.items():
+        pieces = array if isinstance(array, Pieces) else one_piece(array)
+        writer.write(name, summed(name, pieces, sums) if storage.checksum else pieces)
+    return sealed(header, sums) if storage.checksum else header
 
 
 def write_pieces(

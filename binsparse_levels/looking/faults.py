@@ -5,15 +5,20 @@ A level below broken pointers is not checked.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..arrays import LazyArray
 from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
 from ..errors import BinsparseError, LimitError, Problem
-from ..io import StoreLike
+from ..formats.format import coordinates
+from ..io import StoreLike, describe, read
 from ..io import open as open_tensor
+from ..io.file_tensors import named
+from ..io.kinds import resolved
+from ..io.orders import order_names, within
 from ..limits import Limits
 from ..tensors.backing import TreeBacking
 from ..tensors.tensor import Tensor
@@ -34,6 +39,21 @@ def all_faults(place: StoreLike, known: Sequence[Problem], limits: Limits) -> tu
 
     _note(found, look)
     return tuple(dict.fromkeys(found))
+
+
+def order_faults(place: StoreLike, tensor: Tensor, limits: Limits) -> tuple[Problem, ...]:
+    """List the faults of other orders of the tensor at PATH[:GROUP], which must have its entries. tensor: in memory."""
+    found: list[Problem] = []
+    with resolved(place) as location:
+        for name in order_names(describe(location, limits=limits).descriptor.extra):
+            with _noting(found), named({}, name):
+                other = read(within(location, name), limits=limits)
+                pair = [other, tensor]
+                if any(x.format.padded for x in pair):  # padding is no entry of the others
+                    pair = [x.convert(coordinates(x.ndim)).drop_fill() for x in pair]
+                if not pair[0].equals(pair[1]):
+                    found.append(Problem(name, "has other entries than the tensor; write the tensor again"))
+    return tuple(found)
 
 
 def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
@@ -63,8 +83,15 @@ def unloaded(tensor: Tensor) -> Tensor:
 
 def _note(found: list[Problem], check: Callable[[], Any]) -> None:
     """Add the problems that a check raises."""
-    try:
+    with _noting(found):
         check()
+
+
+@contextlib.contextmanager
+def _noting(found: list[Problem]) -> Iterator[None]:
+    """Add the problems that the block raises."""
+    try:
+        yield
     except LimitError:
         raise
     except BinsparseError as error:

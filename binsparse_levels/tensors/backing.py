@@ -21,7 +21,7 @@ from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.packing import Entries
 from ..engine.selection import View, locate_in
 from ..engine.tree import Tree
-from ..engine.views import Selection, all_of
+from ..engine.views import Item, Selection, all_of
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
 from ..formats.format import Format, in_order
 from ..formats.index_map import DimensionMap, IndexMap
@@ -119,15 +119,20 @@ class Backing(ABC):
         """The backing that a view of this one refers to, and the selection of its cells."""
         return self, all_of(self.shape)
 
+    def best_order(self, items: Sequence[Item]) -> Backing:
+        """The stored order of which a selection reads the least. items: the index of each dimension."""
+        return self
+
 
 class TreeBacking(Backing):
     """A tree, in memory or lazy: stored dimension k is dimension format.order[k].
 
     limits: those of the call that made or opened it. origin: the file that it was opened from. shared: True if other
-    code can write to the arrays, which are then checked at each use, before a kernel indexes with them.
+    code can write to the arrays, which are then checked at each use, before a kernel indexes with them. orders: the
+    same entries, opened in other orders.
     """
 
-    __slots__ = ("_lookups", "_views", "format", "limits", "origin", "shape", "shared", "structure", "tree")
+    __slots__ = ("_lookups", "_views", "format", "limits", "orders", "origin", "shape", "shared", "structure", "tree")
 
     def __init__(
         self,
@@ -148,6 +153,7 @@ class TreeBacking(Backing):
         self.structure = structure
         self.origin = origin
         self.shared = shared
+        self.orders: Sequence[TreeBacking] = ()
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.origin is not None:
@@ -238,6 +244,13 @@ class TreeBacking(Backing):
         if not self.tree.gaps and not self.tree.shares:
             return len(self.tree.values)
         return self.own(pad).tree.count()
+
+    def best_order(self, items: Sequence[Item]) -> TreeBacking:
+        if not self.orders or not self.tree.lazy:
+            return self
+        sizes = [1 if isinstance(item, int) else len(item) for item in items]
+        part = [size / max(whole, 1) for size, whole in zip(sizes, self.shape, strict=True)]
+        return min((self, *self.orders), key=lambda other: [part[k] for k in other.format.order])
 
     def value_at(self, cell: Sequence[Any], pad: Any) -> Any:
         if self.structure is not None:

@@ -90,7 +90,7 @@ def slabs(tensor: T, dimension: int, max_bytes: Any) -> Iterator[tuple[range, T]
     most = as_integer(max_bytes)
     if most is None:
         raise OptionError(Problem("max_bytes", f"expected a number of bytes, got {max_bytes!r:.40}; give an integer"))
-    backing = tensor._backing
+    backing = tensor._backing.best_order([range(1 if k == dimension else size) for k, size in enumerate(tensor.shape)])
     tree, order, pad = backing.perhaps_lazy(tensor._pad()), backing.format.order, tensor._pad()
     k = order.index(dimension)
     planned = all(level.specified for level in tree.levels)  # then the number of entries bounds the bytes of a part

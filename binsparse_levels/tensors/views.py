@@ -201,7 +201,8 @@ def around(backing: Backing, stored: TreeBacking) -> Backing:
 def selected(backing: Backing, indices: Sequence[Any], array_first: bool) -> Viewed:
     """A view. Precondition: the arguments are results of `parse_key`, with one array at most."""
     whole, selection = backing.cells()
-    return Viewed(whole, narrowed(selection, indices, separated=array_first))
+    narrower = narrowed(selection, indices, separated=array_first)
+    return Viewed(whole.best_order(narrower.items), narrower)
 
 
 def windowed(backing: Backing, windows: Sequence[range | Array]) -> Backing:

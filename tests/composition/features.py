@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import datetime
+import itertools
 import os
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -231,7 +232,12 @@ def cases(draw, folder, *, max_rank=4):
     features |= {"order"} if format.order != tuple(range(ranks)) else set()
     if origin != "memory":
         place, chosen = draw_place(draw, folder)
-        bl.write(place, tensor, overwrite=True, **chosen)
+        if map is None and rank > 1 and isinstance(place, str) and has_groups(place) and draw(st.booleans()):
+            chosen["orders"] = draw_orders(draw, format)
+        try:
+            bl.write(place, tensor, overwrite=True, **chosen)
+        except bl.FormatError:  # the kinds of another order may refuse the tensor
+            assume(False)
         tensor = getattr(bl, origin)(place)
         features |= {
             f"in {os.path.basename(place).lstrip('0123456789') if isinstance(place, str) else 'a mapping'}",
@@ -299,6 +305,18 @@ def made(model, format, map, structure):
     )
 
 
+def has_groups(place):
+    return place.partition(":")[0].endswith((".h5", ".zarr", ".nc", ".zarr.zip"))
+
+
+def draw_orders(draw, format):
+    """Formats of any kinds, one or two, that store the dimensions in other orders than a format."""
+    others = [order for order in itertools.permutations(range(format.rank)) if order != format.order]
+    orders = draw(st.lists(st.sampled_from(others), unique=True, min_size=1, max_size=2))
+    rank = {"min_rank": format.rank, "max_rank": format.rank, "kinds": tuple(LEVELS.values())}
+    return [bl.Format(draw(testing.formats(**rank)).levels, order) for order in orders]
+
+
 def draw_place(draw, folder):
     """A place, and options of `write` that its container takes."""
     suffix = draw(st.sampled_from(list(STORAGE)))
@@ -306,7 +324,7 @@ def draw_place(draw, folder):
     if "shards" in chosen:
         chosen.add("chunks")
     name = f"{len(os.listdir(folder))}{suffix}"
-    if suffix in (".h5", ".zarr", ".nc", ".zarr.zip") and draw(st.integers(0, 3)) == 3:
+    if has_groups(suffix) and draw(st.integers(0, 3)) == 3:
         name += ":group"
     return {} if suffix == "memory" else os.path.join(folder, name), {
         option: OPTIONS[option] for option in sorted(chosen)

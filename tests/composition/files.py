@@ -9,12 +9,13 @@ from dataclasses import replace
 
 import naive
 import numpy as np
+from hypothesis import assume
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
 from binsparse_levels import cli, testing
 from binsparse_levels.io.kinds import KINDS
-from composition.features import BINSPARSE, draw_place
+from composition.features import BINSPARSE, draw_orders, draw_place
 from composition.ways import draw_format, way
 
 SYSTEMS = {name: kind for name, kind in KINDS.items() if kind.tensors}  # files of other systems
@@ -35,6 +36,14 @@ def stored(tensor, draw, folder):
 @way("write", "read", "open", drops="")
 def written(tensor, model, draw, folder):
     return draw_reader(draw)(stored(tensor, draw, folder)), model
+
+
+@way("write", "open", pads=True)
+def in_orders(tensor, model, draw, folder):
+    assume(tensor.format.rank > 1)
+    path = f"{folder}/orders{draw(st.sampled_from(['.h5', '.zarr', '.nc']))}"
+    bl.write(path, tensor, orders=draw_orders(draw, tensor.format), overwrite=True)
+    return bl.open(path)[...], model
 
 
 @way("write", "list_tensors")

@@ -97,7 +97,7 @@ REFUSALS = (
         lambda model, tensor: tensor.map is None,
     ),
     Refusal(
-        "dm", "`Tensor.dm`", bl.FormatError, "which strides cannot represent",
+        "dm", "`Tensor.dm`", bl.FormatError, "which strides cannot represent|has no stride",
         "a map that divides or subtracts dimensions", "a map that groups them", mapped,
     ),
     Refusal(
@@ -155,6 +155,9 @@ REFUSALS = (
         "other_system several_of_sscdf", "`write`, `write_all` to a file of another system",
         (bl.FormatError, bl.ArrayError, bl.OptionError), "",
         "a tensor that the system cannot represent (rank, type, fill value, structure)", "a container of this package",
+    ),
+    Refusal(
+        "in_orders", "`write(orders=…)`", bl.OptionError, "has no other orders", "a map", "`without_map` before", mapped
     ),
     Refusal(
         "streamed", "`write_from`, `convert(memory=)`, `concatenate`", bl.OptionError, "written in pieces",
