@@ -13,6 +13,7 @@ from typing import Any, TypeAlias
 from ..arrays import Array
 from ..containers.base import ORDERS
 from ..errors import ArrayError, DescriptorError, OptionError, Problem
+from ..formats.descriptor import Descriptor
 from ..formats.format import Format, FormatLike
 from ..limits import Limits
 from ..tensors.contents import Metadata
@@ -63,9 +64,9 @@ def _encode(
     return encode_tensor(plain, version, narrow, bitpacked)
 
 
-def order_names(extra: Mapping[str, Any]) -> list[str]:
-    """The names of the groups with other orders. extra: keys of the header. Raises DescriptorError."""
-    names = extra.get(ORDERS, [])
+def order_names(descriptor: Descriptor) -> list[str]:
+    """The names of the groups with other orders. Raises DescriptorError."""
+    names = descriptor.extra.get(ORDERS, [])
     if not (isinstance(names, list) and all(isinstance(x, str) and x and "/" not in x for x in names)):
         raise DescriptorError(Problem(ORDERS, f"expected a list of names of groups, got {names!r:.60}"))
     return names

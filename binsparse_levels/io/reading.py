@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import LazyArray
-from ..containers.base import ArrayInfo, Reader, is_url
+from ..containers.base import ORDERS, ArrayInfo, Reader, is_url
 from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
@@ -159,11 +159,9 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
         tensor = opened_tensor(source, limits)
         stored = tensor._backing.stored
         stored.origin = _origin(location, known or (stored.format, tensor.shape))
-        if loading is not None:
-            stored.orders = [
-                _opened_order(name, tensor, location, limits, stack, unreplaced)
-                for name in order_names(loading.descriptor.extra)
-            ]
+        if loading is not None and ORDERS in loading.descriptor.extra:
+            names = order_names(loading.descriptor)
+            stored.orders = [_opened_order(x, tensor, location, limits, stack, unreplaced) for x in names]
         if loading is not None and unreplaced is not None:
             unreplaced()
         _close_with(tensor, stack.pop_all())

@@ -45,7 +45,7 @@ def order_faults(place: StoreLike, tensor: Tensor, limits: Limits) -> tuple[Prob
     """List the faults of other orders of the tensor at PATH[:GROUP], which must have its entries. tensor: in memory."""
     found: list[Problem] = []
     with resolved(place) as location:
-        for name in order_names(describe(location, limits=limits).descriptor.extra):
+        for name in order_names(describe(location, limits=limits).descriptor):
             with _noting(found), named({}, name):
                 other = read(within(location, name), limits=limits)
                 pair = [other, tensor]
