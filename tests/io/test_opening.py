@@ -418,22 +418,24 @@ def test_a_file_with_names_is_let_go(tmp_path):
 
 
 def calls(function):
-    """How many calls of functions of the package a call makes, the second time, without those of a collection."""
-    root, count = os.path.dirname(binsparse_levels.__file__), 0
+    """How many calls of functions of the package a call makes, the fewest of three, without those of a collection."""
+    root, counts = os.path.dirname(binsparse_levels.__file__), []
 
     def counted(frame, event, _):
-        nonlocal count
-        count += event == "call" and frame.f_code.co_filename.startswith(root)
+        counts[-1] += event == "call" and frame.f_code.co_filename.startswith(root)
 
     function()
     gc.disable()
-    sys.setprofile(counted)
     try:
-        function()
+        for _ in range(3):
+            counts.append(0)
+            sys.setprofile(counted)
+            function()
+            sys.setprofile(None)
     finally:
         sys.setprofile(None)
         gc.enable()
-    return count
+    return min(counts)
 
 
 def test_reading_passes_through_few_functions(tmp_path):
