@@ -69,6 +69,35 @@ def _torch_product(matrix: Any, dense: Any) -> Any:
     return matrix @ torch.from_numpy(dense)
 
 
+def _mkl_product(operands: Operands) -> Call:
+    return partial(peers.mkl().dot_product_mkl, peers.scipy_csr(operands.tensor), *operands.dense)
+
+
+def _tensora(expression: str, format: str, output: str) -> Maker:
+    """The expression of A, the tensor in this format, and of the dense operands B and C."""
+
+    def made(operands: Operands) -> Call:
+        import tensora
+
+        coords, values = operands.tensor.unpack()
+        lists, shape = tuple(x.tolist() for x in coords), operands.tensor.shape
+        a = tensora.Tensor.from_soa(lists, values.tolist(), dimensions=shape, format=format)
+        named = dict(zip("ABC", [a, *map(tensora.Tensor.from_numpy, operands.dense)], strict=False))
+        return lambda: tensora.evaluate(expression, output, **named)
+
+    return made
+
+
+def _finch_product(operands: Operands) -> Call:
+    """Compiled by numba, for which all indices must have 64 bits."""
+    import finch
+
+    finch.set_default_scheduler(finch.COMPILE_NUMBA)
+    matrix = peers.scipy_csr(operands.tensor)
+    matrix.indices, matrix.indptr = matrix.indices.astype(np.int64), matrix.indptr.astype(np.int64)
+    return partial(finch.matmul, finch.asarray(matrix), finch.asarray(*operands.dense))
+
+
 def _graphblas_product(matrix: Any, dense: Any) -> Any:
     import graphblas
 
@@ -100,6 +129,15 @@ def _scipy_mttkrp(operands: Operands) -> Call:
         return out
 
     return call
+
+
+def _pyttb_mttkrp(operands: Operands) -> Call:
+    import pyttb
+
+    coords, values = operands.tensor.unpack()
+    tensor = pyttb.sptensor(np.stack(coords, 1), values[:, None], operands.tensor.shape)
+    factors = [np.zeros((operands.tensor.shape[0], _COLUMNS)), *operands.dense]
+    return lambda: tensor.mttkrp(factors, 0)
 
 
 def _numba_mttkrp(operands: Operands) -> Call:
@@ -163,15 +201,28 @@ def _bincounts(operands: Operands) -> Call:
 
 def rows(n: int) -> list[Row]:
     scipy, graphblas = peers.scipy_csr, peers.graphblas_csr
-    product = {"scipy": _of(scipy, lambda m, x: m @ x), "torch": _of(peers.torch_csr, _torch_product)}
+    product: dict[str, Maker] = {
+        "scipy": _of(scipy, lambda m, x: m @ x),
+        "torch": _of(peers.torch_csr, _torch_product),
+        "MKL": _mkl_product,
+    }
+    vectors: dict[str, Maker] = {
+        "GraphBLAS": _of(graphblas, _graphblas_product),
+        "tensora": _tensora("y(i)=A(i,j)*B(j)", "ds", "d"),
+        "finch": _finch_product,
+    }
+    mttkrp: dict[str, Maker] = {
+        "scipy": _scipy_mttkrp,
+        "numba": _numba_mttkrp,
+        "pyttb": _pyttb_mttkrp,
+        "tensora": _tensora("y(i,r)=A(i,j,k)*B(j,r)*C(k,r)", "sss", "dd"),
+    }
     pydata: Maker = _of(bl.to_sparse, lambda t, *_: t.sum(axis=(1, 2)).todense())
     vector, columns, cube = partial(_matrix, n, 0), partial(_matrix, n, _COLUMNS), partial(_cube, n)
     return [
-        Row("SpMV, CSR", vector, lambda h: h.tensor @ h.dense[0],
-            product | {"GraphBLAS": _of(graphblas, _graphblas_product)}, headline=True),
+        Row("SpMV, CSR", vector, lambda h: h.tensor @ h.dense[0], product | vectors, headline=True),
         Row("SpMM, CSR, 32 columns", columns, lambda h: h.tensor @ h.dense[0], product),
-        Row("MTTKRP, 32 columns", cube, lambda h: bl.einsum("ijk,jr,kr->ir", h.tensor, *h.dense),
-            {"scipy": _scipy_mttkrp, "numba": _numba_mttkrp}),
+        Row("MTTKRP, 32 columns", cube, lambda h: bl.einsum("ijk,jr,kr->ir", h.tensor, *h.dense), mttkrp),
         Row("sums of rows, CSR", vector, lambda h: bl.reduce(h.tensor, 1),
             {"scipy": _of(scipy, lambda m, _: m.sum(1)), "GraphBLAS": _of(graphblas, _graphblas_sum)}),
         Row("sums of columns, CSR", vector, lambda h: bl.reduce(h.tensor, 0),

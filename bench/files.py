@@ -16,7 +16,7 @@ import zarr
 from binsparse_levels import Tensor, read, write
 
 from .data import tree
-from .peers import scipy_csr
+from .peers import scipy_csr, tensorstore_arrays
 from .row import Call, Maker, Row
 
 
@@ -62,9 +62,10 @@ def _synchronize(place: Path) -> None:
 
 
 def rows(n: int) -> list[Row]:
+    zarrs = {"zarr": _zarr, "tensorstore": _tensorstore, "sporadik": _sporadik, "binsparse": _binsparse}
     return [
         *_both("HDF5", ".h5", n, {"h5py": _h5py, "binsparse": _binsparse}),
-        *_both("Zarr", ".zarr", n, {"zarr": _zarr, "binsparse": _binsparse}),
+        *_both("Zarr", ".zarr", n, zarrs),
         *_both("Matrix Market", ".mtx", n // 10, {"scipy": _matrix_market}),
     ]
 
@@ -121,6 +122,29 @@ def _zarr(ours: Ours) -> Store:
         return [group[name][...] for name in layouts]
 
     return Store(path, save, load)
+
+
+def _tensorstore(ours: Ours) -> Store:
+    """Functions of tensorstore, with the layout of the store of this package."""
+    path = ours.path.with_name("tensorstore.zarr")
+
+    def save() -> None:
+        made = tensorstore_arrays(path, ours.arrays, like=ours.path)
+        for future in [x.write(array) for x, array in zip(made, ours.arrays.values(), strict=True)]:
+            future.result()
+
+    def load() -> Any:
+        return [future.result() for future in [x.read() for x in tensorstore_arrays(path, ours.arrays)]]
+
+    return Store(path, save, load)
+
+
+def _sporadik(ours: Ours) -> Store:
+    """Functions of sporadik, with its own layout of rows."""
+    import sporadik
+
+    path, matrix = ours.path.with_name("sporadik.zarr"), scipy_csr(ours.tensor)
+    return Store(path, lambda: sporadik.write_store(path, [matrix]), lambda: sporadik.read_layout(path, 0))
 
 
 def _binsparse(ours: Ours) -> Store:

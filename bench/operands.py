@@ -77,6 +77,11 @@ def _graphblas_product(a: Any, b: Any) -> Any:
     return made
 
 
+def _mkl_product(pair: Pair) -> Call:
+    library, (a, b) = peers.mkl(), map(peers.scipy_csr, pair)
+    return lambda: library.dot_product_mkl(a, b, reorder_output=True)
+
+
 def _added(pair: Pair) -> Any:
     return pair.a + pair.b
 
@@ -96,6 +101,7 @@ def rows(n: int) -> list[Row]:
     product = {
         "scipy": _both(scipy, _sorted_product),
         "GraphBLAS": _both(peers.graphblas_csr, _graphblas_product),
+        "MKL": _mkl_product,
     }
     return [
         Row("A * B, CSR", partial(_pair, "CSR", n), _multiplied, times | more),

@@ -3,8 +3,12 @@
 from __future__ import annotations
 
 import importlib
-from collections.abc import Callable
+import json
+import os
+import sys
+from collections.abc import Callable, Iterable
 from functools import partial
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -67,6 +71,12 @@ def stacked(data: Data) -> tuple[Any, Any, tuple[int, ...]]:
     return np.stack(data.coords), data.values, data.shape
 
 
+def pyttb_sptensor(pyttb: Any, stacked: tuple[Any, Any, tuple[int, ...]]) -> Any:
+    """Entries sorted and summed."""
+    coords, values, shape = stacked
+    return pyttb.sptensor.from_aggregator(coords.T, values[:, None], shape)
+
+
 def torch_coo(data: Data) -> Any:
     import torch
 
@@ -79,6 +89,7 @@ SORTING: dict[str, Maker] = {
     "torch": on(torch_coo, lambda t: t.coalesce()),
     "pydata": using("sparse", lambda sparse, d: sparse.COO(d[0], d[1], shape=d[2]), stacked),
 }
+SORTING_TENSORS = SORTING | {"pyttb": using("pyttb", pyttb_sptensor, stacked)}
 SORTING_MATRICES = SORTING | {"scipy": on(scipy_coo, lambda m: m.tocsr()), "GraphBLAS": graphblas_build}
 
 
@@ -93,6 +104,13 @@ def scipy_csr(tensor: Tensor) -> Any:
     import scipy.sparse
 
     return scipy.sparse.csr_array(parts(tensor), tensor.shape)
+
+
+def mkl() -> Any:
+    """The module sparse_dot_mkl. It does not look for the library in the folder of pip's package mkl."""
+    for path in Path(sys.prefix, "lib").glob("libmkl_rt.so*"):
+        os.environ.setdefault("MKL_RT", str(path))
+    return importlib.import_module("sparse_dot_mkl")
 
 
 def graphblas_csr(tensor: Tensor) -> Any:
@@ -124,6 +142,22 @@ def scipy_check(tensor: Tensor) -> None:
 def scipy_entries(matrix: Any) -> Any:
     coo = matrix.tocoo(copy=False)
     return widened(coo.coords), coo.data
+
+
+def tensorstore_arrays(folder: Path, names: Iterable[str], like: Path | None = None) -> list[Any]:
+    """Arrays in a Zarr folder, opened with one thread and an empty cache, or made with the layout of others."""
+    import tensorstore
+
+    one = {"limit": 1}
+    limits = {"cache_pool": {"total_bytes_limit": 2**30}, "data_copy_concurrency": one, "file_io_concurrency": one}
+    context, opening = tensorstore.Context(limits), []
+    for name in names:
+        spec = {"driver": "zarr3", "kvstore": {"driver": "file", "path": str(folder / name)}}
+        if like is not None:
+            layout = json.loads((like / name / "zarr.json").read_text(encoding="utf-8"))
+            spec |= {"metadata": layout, "create": True, "delete_existing": True}
+        opening.append(tensorstore.open(spec, context=context))
+    return [future.result() for future in opening]
 
 
 def listed(tensor: Tensor) -> Data:

@@ -18,7 +18,6 @@ _GENERATIONS = {
     ("AuthenticAMD", 26): {None: "Zen 5"},
     ("AuthenticAMD", 25): {17: "Zen 4", 1: "Zen 3"},
     ("GenuineIntel", 6): {
-        167: "Rocket Lake",
         207: "Emerald Rapids",
         173: "Granite Rapids",
         143: "Sapphire Rapids",

@@ -103,20 +103,54 @@ def _with_arrays(opened: Callable[[Path], Any], queries: Queries) -> Callable[[]
     return read
 
 
+def _tensorstore(queries: Queries) -> Callable[[], float]:
+    """The same with tensorstore, which reads both arrays of a slice together."""
+    import tensorstore
+
+    def read() -> float:
+        pointers, *arrays = peers.tensorstore_arrays(queries.path, ["pointers_to_1", "indices_1", "values"])
+        total = 0.0
+        for start in queries.starts[:_CALLS_IN_FILE]:
+            first, *_, last = pointers[start : start + _SLICE_ROWS + 1].read().result().tolist()
+            with tensorstore.Batch() as batch:
+                reading = [x[first:last].read(batch=batch) for x in arrays]
+            _, values = [future.result() for future in reading]
+            total += values.sum()
+        return total
+
+    return read
+
+
+def _sporadik(queries: Queries) -> Callable[[], float]:
+    """The same with sporadik, from its own file."""
+    import sporadik
+
+    path = queries.path.with_name("sporadik.zarr")
+    sporadik.write_store(path, [peers.scipy_csr(queries.tensor)])
+
+    def read() -> float:
+        with sporadik.open_store(path, 0) as store:
+            slices = [store.slices_over(start, start + _SLICE_ROWS) for start in queries.starts[:_CALLS_IN_FILE]]
+        return float(sum(one.data.sum() for one in slices))
+
+    return read
+
+
 def rows(n: int) -> list[Row]:
-    openers: dict[str, tuple[str, Callable[[Path], Any]]] = {
-        "HDF5": ("h5py", h5py.File),
-        "Zarr": ("zarr", partial(zarr.open_group, mode="r")),
+    zarr_group = partial(zarr.open_group, mode="r")
+    openers: dict[str, dict[str, Maker]] = {
+        "HDF5": {"h5py": partial(_with_arrays, h5py.File)},
+        "Zarr": {"zarr": partial(_with_arrays, zarr_group), "tensorstore": _tensorstore, "sporadik": _sporadik},
     }
     opened = [
         Row(
             f"open {name}, {_SLICE_ROWS} rows, {_CALLS_IN_FILE} times",
             partial(_made, n, {"HDF5": ".h5", "Zarr": ".zarr"}[name]),
             lambda queries: _from_file(queries.path, queries),
-            {peer: partial(_with_arrays, opener)},
+            found,
             headline=True,
         )
-        for name, (peer, opener) in openers.items()
+        for name, found in openers.items()
     ]
     return [*(_in_memory(f"select {name}", n, select) for name, select in _SELECTIONS.items()), *opened]
 

@@ -40,7 +40,7 @@ def rows(n: int) -> list[Row]:
     turned = f"{CSF} @ {', '.join(map(str, _ORDER))}"
     return [
         _pack("pack CSR", "plain", n, "CSR", peers.SORTING_MATRICES, headline=True),
-        _pack("pack CSF", "cube", n, CSF, peers.SORTING, headline=True),
+        _pack("pack CSF", "cube", n, CSF, peers.SORTING_TENSORS, headline=True),
         _pack("pack CSR, sorted", "sorted", n, "CSR", peers.SORTING_MATRICES),
         _pack("pack CSR, skewed", "skewed", n, "CSR", peers.SORTING_MATRICES),
         Row("dense → CSR", lambda _: _dense(n), lambda x: pack_dense(x, "CSR"), _FROM_DENSE),

@@ -1,5 +1,7 @@
 """Numbers in text. Digits become the nearest floating-point number by the algorithm of Eisel and Lemire."""
 
+import numpy as np
+
 from . import jit
 from .jit import called, i8, inlined, kernel, u8
 
@@ -7,6 +9,8 @@ MIN_POWER, MAX_POWER = -342, 308  # powers of ten that can follow 19 digits
 _DIGITS = u8(19)  # of the longest numbers that always fit in a word
 _TAB, _LINE, _RETURN, _SPACE, _PLUS, _MINUS, _POINT, _EXPONENT = 9, 10, 13, 32, 43, 45, 46, 101
 _ZERO, _LOWER = u8(48), 32
+_EXACT = 23  # powers of ten below have exact floating-point numbers
+_EXACT_POWERS = np.array([float(10**k) for k in range(_EXACT)])
 
 
 @inlined
@@ -24,6 +28,10 @@ def _nearest(digits, power, factor):
 
     factor: the first 64 bits of 10**power.
     """
+    if digits <= u8(1 << 53) and -_EXACT < power < _EXACT:  # both are exact, so that one operation rounds once
+        if power < 0:
+            return np.float64(digits / _EXACT_POWERS[-power]).view(np.uint64), True
+        return np.float64(digits * _EXACT_POWERS[power]).view(np.uint64), True
     shift = u8(64) - u8(jit.bit_length(digits))
     upper, lower = _product(digits << shift, factor)
     top = upper >> u8(63)

@@ -84,7 +84,7 @@ def as_tensor(
 
 def as_operand(thing: Any) -> Any:
     """A sparse array of another library as a tensor; anything else as it is."""
-    if isinstance(thing, Tensor):
+    if isinstance(thing, Tensor | np.ndarray):
         return thing
     converter = _converter(thing)
     is_sparse = hasattr(thing, "__binsparse__") if converter is None else converter[0] != "from_numpy"

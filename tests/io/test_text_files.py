@@ -33,6 +33,7 @@ from binsparse_levels import (
     read,
     write,
 )
+from binsparse_levels.io.files import text_tables
 
 HEAD = "%%MatrixMarket matrix coordinate real general\n"
 
@@ -42,6 +43,7 @@ def parser(request, monkeypatch):
     """Every test runs twice: with the kernel and polars however short the text is, and without them."""
     real = builtins.__import__
     monkeypatch.setattr(kernels, "NUMPY_ENTRIES", -1 if request.param == "fast" else 2**62)
+    monkeypatch.delitem(vars(kernels), "text", raising=False)  # a loaded kernel parses short tables, too
 
     def without(name, *args, **kwargs):
         if name == "polars":
@@ -468,6 +470,15 @@ def test_many_numbers_are_read_as_python_reads_them(tmp_path, gap, edge):
     tensor = read(written(tmp_path / "a.mtx", f"{HEAD}{len(texts)} 1 {len(texts)}\n{rows}"))
     assert tensor.values.tobytes() == np.array(list(map(float, texts))).tobytes()
     assert np.array_equal(tensor.unpack()[0][0], np.arange(len(texts)))
+
+
+def test_the_kernel_parses_short_decimals_itself(tmp_path, parser, monkeypatch):
+    texts = [f"{k * 10**-e:.{e}f}" for e in range(5) for k in range(1, 2500)] + ["9007199254740992e22", "7e-22"]
+    rows = "".join(f"{k} 1 {text}\n" for k, text in enumerate(texts, 1))
+    path = written(tmp_path / "a.mtx", f"{HEAD}{len(texts)} 1 {len(texts)}\n{rows}")
+    if parser == "fast":
+        monkeypatch.delattr(text_tables, "_number")  # Python would take a hundred times as long
+    assert read(path).values.tolist() == list(map(float, texts))
 
 
 @pytest.mark.parametrize(
