@@ -207,7 +207,7 @@ class Sparse(Lists):
             yield from _order_problems(pointers, columns)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        if not kernels.pays_off(len(positions)):
+        if len(positions) <= kernels.NUMPY_ENTRIES:
             listed = [kernels.readable(x).data for x in (self.pointers(arrays), *self._columns(arrays))]
             rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
             return np.array([_find(*listed, place=row) for row in rows], np.int64)
