@@ -22,16 +22,18 @@ FIRST_ENTRIES = 2**23  # that numpy handles in half of the time that loading num
 _handled = 0
 
 
-def pays_off(count: int) -> bool:
+def pays_off(count: int, cost: int = 1) -> bool:
     """Return True if kernels handle `count` entries.
 
     Numpy handles few entries, and the first entries of a process: most programs end before kernels save the time to
     compile or load them. Results are the same.
+
+    cost: the time of an entry without kernels, in units of about 40 ns.
     """
     global _handled
     if count <= NUMPY_ENTRIES:
         return False
-    _handled += count
+    _handled += count * cost
     return _handled > FIRST_ENTRIES
 
 
