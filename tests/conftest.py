@@ -10,6 +10,8 @@ from helpers import kinds, servers  # noqa: F401 (kinds registers those that tes
 
 from binsparse_levels import kernels
 
+kernels.FIRST_ENTRIES = -1  # whatever ran before, a test with many entries uses kernels
+
 # Machines are shared, so examples have no deadline. Runs on CI and runs without --all repeat the same examples.
 no_deadline = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("few", max_examples=5, derandomize=True, **no_deadline)

@@ -465,8 +465,9 @@ def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
 
     before = compiled()
     assert len(before) > 20
-    call("-c", "import numba, numpy as np, binsparse_levels as bl; x = np.arange(5000) % 999;"
-         "t = bl.pack([x, np.arange(5000)], np.ones(5000), (999, 5000), 'CSR'); t.convert('CSC').check()")  # fmt: skip
+    call("-c", "import numpy as np, binsparse_levels as bl; from binsparse_levels import kernels; x = np.arange(9000);"
+         "kernels.FIRST_ENTRIES = 0;"
+         "t = bl.pack([x % 999, x], np.ones(9000), (999, 9000), 'CSR'); t.convert('CSC').check()")  # fmt: skip
     assert compiled() == before
 
 

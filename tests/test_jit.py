@@ -13,7 +13,7 @@ import binsparse_levels
 PACK = """
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-kernels.NUMPY_ENTRIES = -1
+kernels.NUMPY_ENTRIES = kernels.FIRST_ENTRIES = -1
 tensor = bl.pack([np.arange(9), np.arange(9)], np.ones(9), (9, 9), "CSR")
 assert tensor.to_dense().trace() == 9
 kernels.hashing, kernels.check
@@ -56,7 +56,7 @@ WAIT = """
 import sys
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-kernels.NUMPY_ENTRIES = -1
+kernels.NUMPY_ENTRIES = kernels.FIRST_ENTRIES = -1
 import numba
 exec("def of_no_module(x): return x", names := {"__builtins__": {}})
 assert numba.njit(names["of_no_module"])(1) == 1
@@ -82,15 +82,22 @@ def test_a_terminal_says_once_that_kernels_are_compiled(tmp_path, terminal):
     os.close(theirs)
 
 
-def test_only_a_large_call_loads_the_compiler():
+def test_only_many_entries_load_the_compiler():
     code = """
 import sys
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-for count in (kernels.NUMPY_ENTRIES, kernels.NUMPY_ENTRIES + 1):
-    assert "numba" not in sys.modules
+kernels.FIRST_ENTRIES = 100_000
+def call(count):
     order = np.random.default_rng(0).permutation(count)
     bl.pack([order], np.ones(count), (count,), "CVEC").check()
+for _ in range(20):
+    call(kernels.NUMPY_ENTRIES)
+for _ in range(5):
+    call(10_000)
+assert "numba" not in sys.modules
+for _ in range(6):
+    call(10_000)
 assert "numba" in sys.modules
 """
     subprocess.run([sys.executable, "-c", code], check=True)

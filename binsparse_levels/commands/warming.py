@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from .. import kernels
 from ..looking.advice import advise
 from ..tensors.packing import pack, pack_dense
 from .terminal import OK, print_json
@@ -20,6 +21,7 @@ def _warm_up(options: argparse.Namespace) -> int:
     from numba import config
 
     began = time.monotonic()
+    kernels.FIRST_ENTRIES = 0
     for dtype in ("float64", "float32", "int64"):
         for rank, formats in _FORMATS.items():
             _use(rank, formats, np.ones(_ENTRIES, dtype))

@@ -226,53 +226,38 @@ def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[s
     return _Matrix(pointers, indices, kernels.readable(np.ascontiguousarray(values)), width, strides, rows, columns)
 
 
-# A bitmap of two levels gives the columns of a row in ascending order. A bit of `words` is a column that has an entry;
-# a bit of `tops` is a word that is not 0. `touched`: the numbers of the items of `tops` that are not 0.
+# Bitmaps give the columns of a row in ascending order, without a sort. A bit of `bits0` is a column that has an entry.
+# A bit of the next bitmap is a word of this one that is not 0. The last has few words; each row visits all of them.
+_BITMAPS = tuple(f"bits{k}" for k in range(4))
 _ARGUMENTS = (
     "pointers", "indices", "items", "strides", "numbered",
-    "words", "tops", "touched", "sums", "columns", "out", "counts", "places", "ends",
+    *_BITMAPS, "sums", "columns", "out", "counts", "places", "ends",
 )  # fmt: skip
-_ADD = """
-factor = np.{work}(value)
+_MARK = "; ".join(f"bits{k}[column >> u8({6 * k + 6})] |= u8(1) << (column >> u8({6 * k}) & u8(63))" for k in range(4))
+_ADD = f"""
+factor = np.{{work}}(value)
 for t in range(u8(pointers[row]), u8(pointers[row + u8(1)])):
     column = u8(indices[t])
-    word, bit = column >> u8(6), u8(1) << (column & u8(63))
-    if words[word] & bit:
+    if bits0[column >> u8(6)] & u8(1) << (column & u8(63)):
         sums[column] += factor * items[t]
     else:
-        if words[word] == u8(0):
-            top = word >> u8(6)
-            if tops[top] == u8(0):
-                touched[met] = top
-                met += u8(1)
-            tops[top] |= u8(1) << (word & u8(63))
-        words[word] |= bit
         sums[column] = factor * items[t]
+        {_MARK}
 """
-_ROW = """
-met = u8(0)
-yield
-touched[:met].sort()
-to = ends[0]
-for t in range(met):
-    top = touched[t]
-    left, tops[top] = tops[top], u8(0)
-    while left != u8(0):
-        word = top << u8(6) | u8(lowest_bit(left))
-        left &= left - u8(1)
-        bits, words[word] = words[word], u8(0)
-        while bits != u8(0):
-            column = word << u8(6) | u8(lowest_bit(bits))
-            bits &= bits - u8(1)
-            columns[to] = column
-            out[to] = sums[column]
-            to += u8(1)
-if to > ends[0]:
-    at = ends[1]
-    counts[at] = to - ends[0]
-    {places}
-    ends[0], ends[1] = to, at + u8(1)
-"""
+
+
+def _list_columns(k: int) -> list[str]:
+    """Statements that list the columns in a word of bitmap k, and clear it. bit{k}: the number of a bit of bitmap k."""
+    if k < 0:
+        return ["columns[to] = bit0", "out[to] = sums[bit0]", "to += u8(1)"]
+    bit, left, word = f"bit{k}", f"left{k}", f"bits{k}[bit{k + 1}]"
+    each = [f"{bit} = u8(bit{k + 1}) << u8(6) | u8(lowest_bit({left}))", f"{left} &= {left} - u8(1)"]
+    return [f"{left}, {word} = {word}, u8(0)", f"while {left} != u8(0):", *indented([*each, *_list_columns(k - 1)])]
+
+
+_ADD_ROW = ["at = ends[1]", "counts[at] = to - ends[0]", "{places}", "ends[0], ends[1] = to, at + u8(1)"]
+_COLUMNS = ["to = ends[0]", "for bit4 in range(u8(len(bits3))):", *indented(_list_columns(3))]
+_ROW = "\n".join(["yield", *_COLUMNS, "if to > ends[0]:", *indented(_ADD_ROW)])
 
 
 def _leaf(first: Sequence[int], shared: Sequence[int], work: str, *, numbered: bool, counts: bool) -> Leaf:
@@ -286,7 +271,7 @@ def _leaf(first: Sequence[int], shared: Sequence[int], work: str, *, numbered: b
     else:
         lines.append(each)
     places = "; ".join(f"places[{i}, at] = c{k}" for i, k in enumerate(first)) or "pass"
-    around = "yield\nends[1] += u8(1)" if counts else _ROW.format(places=places).strip()
+    around = "yield\nends[1] += u8(1)" if counts else _ROW.format(places=places)
     return Leaf(_ARGUMENTS, "\n".join(lines), frozenset(first), around)
 
 
@@ -303,7 +288,7 @@ def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Ma
     dtype = index_dtype((*rows.shape, matrix.width), 0)
     known = np.empty(0, np.uint64) if matrix.rows is None else matrix.rows.astype(np.uint64)
     given = matrix.pointers, matrix.indices, matrix.values, matrix.strides, known
-    none, words = np.empty(0, np.uint64), (matrix.width >> 6) + 1
+    none, sizes = np.empty(0, np.uint64), [(matrix.width >> 6 * k + 6) + 1 for k in range(len(_BITMAPS))]
 
     def results(products: int, most: int) -> _Rows:
         columns, values = np.empty(products, dtype), np.empty(products, work)
@@ -311,10 +296,10 @@ def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Ma
 
     def run(k: int) -> _Rows:
         ends, bound = np.zeros(2, np.uint64), (cuts[k], cuts[k + 1], *stored, *walk.arguments, *given)
-        count.function(*bound, none, none, none, np.empty(0, work), *results(0, 0), ends)
+        count.function(*bound, *[none] * len(_BITMAPS), np.empty(0, work), *results(0, 0), ends)
         products, most = map(int, ends)
         found = results(products if first else min(products, matrix.width), most)
-        room = np.zeros(words, np.uint64), np.zeros((words >> 6) + 1, np.uint64), np.empty((words >> 6) + 1, np.uint64)
+        room = [np.zeros(size, np.uint64) for size in sizes]
         ends[:] = 0
         add.function(*bound, *room, np.empty(matrix.width, work), *found, ends)
         end, met = map(int, ends)

@@ -242,17 +242,22 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
     coords, count = entries.coords, entries.count
     if not count:
         return entries
-    bits = count.bit_length()
-    if 0 < len(coords) < _MAX_RAVEL_RANK and cells(entries.dims) <= INT64_MAX >> bits:
+    bits, size = count.bit_length(), cells(entries.dims)
+    if 0 < len(coords) < _MAX_RAVEL_RANK and size <= INT64_MAX:
         try:
             number = np.ravel_multi_index(coords, entries.dims)
         except ValueError:  # a coordinate is out of range
             raise ArrayError(list(_range_problems(entries))) from None
-        number <<= bits
-        number |= np.arange(count)  # so the sort is stable, and takes half the time of argsort
-        number.sort()
-        order = number & (1 << bits) - 1
-        new = None if entries.trusted else _firsts([number >> bits])
+        if size <= INT64_MAX >> bits:
+            number <<= bits
+            number |= np.arange(count)  # so the sort is stable, and takes half the time of argsort
+            number.sort()
+            order = number & (1 << bits) - 1
+            number >>= bits
+        else:
+            order = number.argsort(kind=None if entries.trusted else "stable")
+            number = number[order]
+        new = None if entries.trusted else _firsts([number])
     else:
         if not entries.trusted and any(map(_any_outside, coords, entries.dims)):
             raise ArrayError(list(_range_problems(entries)))

@@ -17,12 +17,24 @@ import numpy.typing as npt
 
 Array: TypeAlias = npt.NDArray[Any]
 
-NUMPY_ENTRIES = 2**13  # that numpy handles within a millisecond, so that numba need not be loaded
+NUMPY_ENTRIES = 2**13  # that numpy handles within a millisecond
+FIRST_ENTRIES = 2**22  # that numpy handles in half of the time that loading numba takes; compilation takes seconds more
+_handled = 0
 
 
-def pays_off(count: int) -> bool:
-    """Return True if kernels handle `count` entries; numpy handles fewer, so small programs never load numba."""
-    return count > NUMPY_ENTRIES
+def pays_off(count: int, cost: int = 1) -> bool:
+    """Return True if kernels handle `count` entries.
+
+    Numpy handles few entries, and the first entries of a process: most programs end before kernels save the time to
+    compile or load them. Results are the same.
+
+    cost: the time of an entry without kernels, in units of about 40 ns.
+    """
+    global _handled
+    if count * cost <= NUMPY_ENTRIES:
+        return False
+    _handled += count * cost
+    return _handled > FIRST_ENTRIES
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -79,23 +79,9 @@ def partition(coords, payload, fields, sizes, begin, end, top, cursor, records):
     return False
 
 
-@kernel
-def count_digit(records, words, shift, count):
-    """Count records by the bits `shift` and above of their first word; return the bits in which the words differ."""
-    stride, inside = u8(len(words) + 1), u8(count.size - 1)
-    i, end, vary, start = u8(0), u8(records.size), u8(0), records[0]
-    while i < end:
-        x = records[i]
-        vary |= x ^ start
-        prefetch(records, i + READ_AHEAD_WORDS)
-        count[(x >> shift) & inside] += u4(1)
-        i += stride
-    return vary
-
-
 @called
-def two_histograms(records, words, word, shift, digit, offsets):
-    """Count two adjacent digits of one word, from bit `shift` up, and turn the counts into offsets in words.
+def two_histograms(records, words, word, s0, s1, digit, offsets):
+    """Count two digits of one word, from the bits s0 and s1 up, and turn the counts into offsets in words.
 
     The offsets of the second digit are after those of the first. Returns the bits that vary in each word, and the
     expected number of pairs that are equal in both digits.
@@ -104,7 +90,6 @@ def two_histograms(records, words, word, shift, digit, offsets):
     stride = u8(len(words) + 1)
     size = one << digit
     mask = size - one
-    s0, s1 = shift, min(shift + digit, u8(63))
     j = zero
     while j < size + size:
         offsets[j] = u4(0)
@@ -134,14 +119,14 @@ def two_histograms(records, words, word, shift, digit, offsets):
     return vary, vary_last, 0.5 * (float(squares) / n) * (float(more_squares) / n)
 
 
-@kernel
+@called
 def digit_pass(source, target, words, word, shift, digit, offsets, begin):
     """One stable pass of a radix sort by `digit` bits of one word, from bit `shift` up, to offsets[begin:]."""
     one, two, stride = u8(1), u8(2), u8(len(words) + 1)
-    mask, s = (one << digit) - one, min(shift, u8(63))
+    mask = (one << digit) - one
     i, end = u8(0), u8(source.size)
     while i < end:
-        j = begin + ((source[i + word] >> s) & mask)
+        j = begin + ((source[i + word] >> shift) & mask)
         to = u8(offsets[j])
         offsets[j] = to + stride
         prefetch_for_write(target, to + AHEAD_WORDS)
@@ -150,26 +135,6 @@ def digit_pass(source, target, words, word, shift, digit, offsets, begin):
         if len(words) == 2:
             target[to + two] = source[i + two]
         i += stride
-
-
-@called
-def one_pass(source, words, shift, digit, offsets, target):
-    """Sort records stably into `target` by one digit of their first word. Precondition: no bit above it varies."""
-    place, stride, size = u8(0), u8(len(words) + 1), u8(1) << digit
-    offsets[:size] = u4(0)
-    count_digit(source, words, shift, offsets[:size])
-    for j in range(size):
-        count = u8(offsets[j])
-        offsets[j] = place
-        place += count * stride
-    digit_pass(source, target, words, u8(0), shift, digit, offsets, u8(0))
-
-
-@called
-def digit_for_all(bits):
-    """The narrowest digit, at most 11 bits, that sorts `bits` bits in the fewest pairs of passes."""
-    pairs = (bits + 21) // 22
-    return (bits + 2 * pairs - 1) // (2 * pairs)
 
 
 @kernel
@@ -185,56 +150,45 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
     stride = len(words) + 1
     floor = low if len(words) == 1 else 0
     sorted_all = True
-    often, wider = False, 0  # if the previous bucket had many ties, this one probably has too
     for b in range(starts.size - 1):
         n = starts[b + 1] - starts[b]
         bucket = records[starts[b] * stride : starts[b + 1] * stride]
         out = target[(starts[b] - starts[0]) * stride : (starts[b + 1] - starts[0]) * stride]
-        if n <= REPAIRED_RECORDS or (len(words) == 1 and top <= floor):
-            sorted_all &= n < 2 or (len(words) == 1 and top <= floor)
+        in_order = len(words) == 1 and top <= floor
+        if n <= REPAIRED_RECORDS or in_order:
+            sorted_all &= in_order or n < 2
             i = u8(0)
             while i < u8(bucket.size):
                 out[i] = bucket[i]
                 i += u8(1)
             continue
-        if len(words) == 1 and top - floor <= DIGIT:
-            one_pass(bucket, words, u8(floor), u8(top - floor), offsets, out)
-            continue
-        work = spare[: n * stride]
+        work, source, passes = spare[: n * stride], bucket, 2
         # A narrower digit keeps more of the output streams in L1; a few percent of the records tie.
-        digit = (10 if n > 40_000 else (9 if n > 10_000 else 8)) + wider
-        word, shift = 0, max(floor, top - 2 * digit)
-        aimed = every = often
-        if often:
-            shift = low
-            digit = digit_for_all(top - low)
-        source = bucket
+        digit = 10 if n > 40_000 else (9 if n > 10_000 else 8)
+        if len(words) == 1 and top - floor <= DIGIT:
+            passes, digit = 1, top - floor
+        word, shift, height, every = 0, max(floor, top - 2 * digit), 0, False
         while True:
-            vary, vary_last, ties = two_histograms(source, words, u8(word), u8(shift), u8(digit), offsets)
-            if not aimed:  # the bits that vary may be lower than expected
-                aimed = True
-                height = 0
+            second = min(shift + digit, 63) if passes == 2 else shift
+            vary, vary_last, ties = two_histograms(source, words, u8(word), u8(shift), u8(second), u8(digit), offsets)
+            if height == 0:  # the bits that vary may be lower than expected
+                height = 1
                 while height < 64 and vary >> u8(height) != u8(0):
                     height += 1
                 better = max(floor, height - 2 * digit)
                 if better < shift - 3:
                     shift = better
                     continue
-            many = not every and ties > MANY_TIES * n and (len(words) == 2 or shift > floor)
-            if many and wider == 0:
-                wider = 1
-                digit += 1
-                shift = max(floor, height - 2 * digit)
-                continue
-            if many:
+            if not every and ties > MANY_TIES * n and (len(words) == 2 or shift > floor):
                 every = True
                 word, shift, digit = len(words) - 1, low, DIGIT
-                if len(words) == 1:  # no wider than necessary
-                    digit = digit_for_all(max(height - low, 1))
+                if len(words) == 1:  # no wider than necessary for pairs of passes
+                    pairs = (max(height - low, 1) + 21) // 22
+                    digit = (max(height - low, 1) + 2 * pairs - 1) // (2 * pairs)
                 continue
-            for k in range(2):
-                to = out if k else work
-                digit_pass(source, to, words, u8(word), u8(shift + k * digit), u8(digit), offsets, u8(k << digit))
+            for k in range(passes):
+                to = work if k + 1 < passes else out
+                digit_pass(source, to, words, u8(word), u8(second if k else shift), u8(digit), offsets, u8(k << digit))
                 source = to
             if not every:
                 sorted_all &= len(words) == 1 and shift == floor
@@ -245,7 +199,6 @@ def sort_buckets(records, words, starts, top, low, spare, target, offsets):
                 if word == 0:
                     break
                 word, shift = 0, 0
-        often = every and len(words) == 1
     return sorted_all
 
 

@@ -41,6 +41,7 @@ from .positions import (
 )
 from .registry import register
 
+_FIND_COST = 30  # of Python, as for `pays_off`
 _SEARCH_BYTES = 256  # that a search moves: some lines of the cache
 _MAX_SEARCHED_FIBERS = 16  # up to this number, the ends of a window are searched in each; more fibers are read whole
 
@@ -207,7 +208,7 @@ class Sparse(Lists):
             yield from _order_problems(pointers, columns)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
-        if not kernels.pays_off(len(positions)):
+        if not kernels.pays_off(len(positions), _FIND_COST):
             listed = [kernels.readable(x).data for x in (self.pointers(arrays), *self._columns(arrays))]
             rows = zip(positions.tolist(), *(x.tolist() for x in coords), strict=True)
             return np.array([_find(*listed, place=row) for row in rows], np.int64)
@@ -292,7 +293,8 @@ def _faults(arrays: Arrays, pointers: Array, columns: Sequence[Array], dims: Seq
     cuts = [0, *[entry(stop) for _, stop in shares[:-1]], entries]
 
     def count(share: tuple[int, int]) -> tuple[bool, int]:
-        found: tuple[bool, int] = kernels.check.count_bad_entries(pointers, listed, sizes, *share)
+        begins = np.zeros(kernels.check.BLOCK_ENTRIES, np.uint8)
+        found: tuple[bool, int] = kernels.check.count_bad_entries(pointers, listed, sizes, *share, begins)
         return found
 
     found = parallel.each(count, itertools.pairwise(cuts))

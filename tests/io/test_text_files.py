@@ -43,7 +43,6 @@ def parser(request, monkeypatch):
     """Every test runs twice: with the kernel and polars however short the text is, and without them."""
     real = builtins.__import__
     monkeypatch.setattr(kernels, "NUMPY_ENTRIES", -1 if request.param == "fast" else 2**62)
-    monkeypatch.delitem(vars(kernels), "text", raising=False)  # a loaded kernel parses short tables, too
 
     def without(name, *args, **kwargs):
         if name == "polars":

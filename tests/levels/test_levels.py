@@ -132,7 +132,8 @@ def test_entries_out_of_order_are_counted_whatever_the_lengths_of_fibers(lengths
     pointers = np.append(0, np.cumsum(lengths)).astype(dtype)
     inside = ~np.isin(np.arange(1, len(column)), pointers)
     falls = (column[1:] <= column[:-1]) & inside
-    outside, descents = check.count_bad_entries(pointers, (column,), (dtype(5000),), begin, end)
+    begins = np.zeros(check.BLOCK_ENTRIES, np.uint8)
+    outside, descents = check.count_bad_entries(pointers, (column,), (dtype(5000),), begin, end, begins)
     assert outside == (column[begin:end] >= 5000).any()
     assert descents == np.count_nonzero(falls[max(begin - 1, 0) : end - 1])
 

@@ -34,6 +34,7 @@ from ...tensors.tensor import Tensor
 BLOCK_BYTES = 2**22  # of text
 _FORMATTED_ROWS = 2**17
 _LINE_BYTES = 2**5  # about the length of a line
+_LINE_COST = 100  # of Python, as for `pays_off`
 _END = 10  # of a line
 
 
@@ -134,8 +135,7 @@ def parse_table(
 
     Raises ArrayError with the line.
     """
-    # A loaded kernel also parses short tables, such as the last block of a file: Python takes 3 µs for a row.
-    if kernels.pays_off(len(data) // _LINE_BYTES) or "text" in vars(kernels):
+    if kernels.pays_off(len(data) // _LINE_BYTES, _LINE_COST):
         with contextlib.suppress(ValueError, OverflowError):
             return _by_kernel(data, types, comment)
     rows = []
