@@ -140,9 +140,10 @@ def element_type(header: Header, name: str, dtype: npt.DTypeLike | None = None) 
         own = np.dtype(bool)
     elif header.eltype == USER:
         own = np.dtype(f"V{header.elbyte}")
+    elif (known := ELEMENTS.get((header.eltype, header.elbyte))) == "bfloat16":
+        own = of_ml_dtypes(known) or np.dtype("V2")
     else:
-        known = ELEMENTS.get((header.eltype, header.elbyte))
-        own = (of_ml_dtypes("bfloat16") or np.dtype("V2")) if known == "bfloat16" else np.dtype(known) if known else None
+        own = np.dtype(known) if known else None
     if dtype is None:
         if own is None:
             raise _fault(
