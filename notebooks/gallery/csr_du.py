@@ -96,7 +96,8 @@ class CsrDu(Level):
 
     def _blocks(self, arrays, dims, positions, window):
         """The blocks in each fiber that have rows of the window; the bounds of their children and of their bytes."""
-        inside = np.arange(window[0][0] // 64, window[0][-1] // 64 + 1) if len(window[0]) else np.arange(0)
+        rows, whole = window[0], isinstance(window[0], range) and len(window[0]) > 0
+        inside = np.arange(rows[0] // 64, rows[-1] // 64 + 1) if whole else np.unique(as_array(rows) // 64)
         at = (as_array(positions)[:, np.newaxis] * each(dims) + inside).ravel()
         return inside, *(items_at(arrays[x], at + k).astype(np.int64) for x in ("ptr", "start") for k in (0, 1))
 
