@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArrayError, Problem
-from ..formats.dtypes import is_bfloat16
+from ..formats.dtypes import is_of_ml_dtypes
 from ..tensors.validation import checked_type
 
 # The types of dense operands.
@@ -35,8 +35,8 @@ def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
 
 
 def number_type(dtype: np.dtype[Any], path: str) -> np.dtype[Any]:
-    """The type for arithmetic with values: float32 for bfloat16, else unchanged. Raises ArrayError if unsupported."""
-    if is_bfloat16(dtype):
+    """The type for arithmetic with values: float32 for floats of ml_dtypes, else unchanged. Raises ArrayError."""
+    if is_of_ml_dtypes(dtype):
         return np.dtype(np.float32)
     if dtype.kind not in _SUMS or (dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16)):
         raise ArrayError(Problem(path, f"arithmetic does not support {dtype}; convert it by astype('float64')"))

@@ -18,7 +18,7 @@ import numpy as np
 from .. import kernels, parallel
 from ..engine.tree import Tree
 from ..errors import OptionError, Problem, within_memory
-from ..formats.dtypes import is_bfloat16
+from ..formats.dtypes import is_of_ml_dtypes
 from ..levels.positions import Array
 from ..limits import as_integer
 from ..tensors.foreign import as_tensor
@@ -59,8 +59,8 @@ def _unsigned(array: Array) -> Array:
 
 
 def native(values: Array) -> Array:
-    """Values in a type that kernels support: floats of 16 bits as float32."""
-    return values.astype(np.float32) if values.dtype == np.float16 or is_bfloat16(values.dtype) else values
+    """Values in a type that kernels support: floats of 8 and 16 bits as float32."""
+    return values.astype(np.float32) if values.dtype == np.float16 or is_of_ml_dtypes(values.dtype) else values
 
 
 def run(

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from ..arrays import Array, LazyArray, Pieces
 from ..errors import ArrayError, ContainerError, FormatError, OptionError, Problem
-from ..formats.dtypes import bfloat16
+from ..formats.dtypes import of_ml_dtypes
 from ..limits import INT32_MAX, INT64_MAX, Limits, as_integer
 from .base import wrap_errors
 from .direct import parts_of, read_in_steps
@@ -140,9 +140,10 @@ def element_type(header: Header, name: str, dtype: npt.DTypeLike | None = None) 
         own = np.dtype(bool)
     elif header.eltype == USER:
         own = np.dtype(f"V{header.elbyte}")
+    elif (known := ELEMENTS.get((header.eltype, header.elbyte))) == "bfloat16":
+        own = of_ml_dtypes(known) or np.dtype("V2")
     else:
-        known = ELEMENTS.get((header.eltype, header.elbyte))
-        own = (bfloat16() or np.dtype("V2")) if known == "bfloat16" else np.dtype(known) if known else None
+        own = np.dtype(known) if known else None
     if dtype is None:
         if own is None:
             raise _fault(

@@ -26,6 +26,7 @@ from ..levels.positions import (
     as_positions,
     fitted,
     items_at,
+    places_in,
 )
 from ..limits import Limits
 from . import packing
@@ -33,26 +34,6 @@ from .packing import Entries
 from .parts import listed, part_of, through
 from .tree import Tree
 from .views import Item, Selection
-
-
-def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Array]:
-    """All pairs of an entry and a point with the same coordinates: the numbers of the entries and of the points.
-
-    columns: the coordinates of the entries by dimension; entries are unique. points: those of the points.
-    """
-    entries, point_ranks = np.arange(len(columns[0])), np.zeros(len(points[0]), np.int64)
-    ranks = np.zeros(len(entries), np.int64)  # of each entry's coordinates so far, among those of the points
-    for x, point in zip(columns, points, strict=True):
-        there, coordinate = np.unique(point, return_inverse=True)
-        place = np.searchsorted(there, x[entries])
-        known, point_ranks = np.unique(point_ranks * len(there) + coordinate, return_inverse=True)
-        ranks = ranks * len(there) + place
-        at = np.minimum(np.searchsorted(known, ranks), max(len(known) - 1, 0))
-        kept = np.isin(x[entries], there) & (known[at] == ranks) if len(known) else np.zeros(len(entries), bool)
-        entries, ranks = entries[kept], at[kept]
-    place, repeats = _places_in(point_ranks, ranks)
-    return (entries if repeats is None else entries[repeats]), place
-
 
 # Entries at coordinates
 
@@ -267,7 +248,7 @@ def _selected(view: View, items: Sequence[Item]) -> tuple[list[Array], Array, bo
     for k, item in enumerate(items):
         if isinstance(item, int):
             continue
-        x, repeats = _places_in(item, columns[k])
+        x, repeats = places_in(item, columns[k])
         if repeats is not None:
             columns, values = [c[repeats] for c in columns], values[repeats]
             coords = [c[repeats] for c in coords]
@@ -316,27 +297,6 @@ def _ascends(item: Item) -> bool:
     return isinstance(item, int) or bool((item[1:] > item[:-1]).all())
 
 
-def _places_in(item: range | Array, x: Array) -> tuple[Array, Array | None]:
-    """The index of each coordinate in `item`. If `item` repeats coordinates, also the numbers of the entries to repeat,
-    else None.
-    """
-    if isinstance(item, range):
-        if item.step != 1:
-            return (x.astype(np.int64) - item.start) // item.step, None
-        return (x - np.asarray(item.start, x.dtype) if item.start and len(x) else x), None
-    x = x.astype(np.int64, copy=False)
-    if _ascends(item):
-        return np.searchsorted(item, x), None
-    order = np.argsort(item, kind="stable")
-    first = np.searchsorted(item, x, sorter=order)
-    counts = np.searchsorted(item, x, side="right", sorter=order) - first
-    if (counts == 1).all():
-        return order[first], None
-    repeats = np.repeat(np.arange(len(x)), counts)
-    place = np.arange(len(repeats)) - np.repeat(np.cumsum(counts) - counts, counts)
-    return order[first[repeats] + place], repeats
-
-
 def _in_window(tree: Tree, window: Window) -> tuple[list[Array], Array]:
     """The coordinates by stored dimension, and the values, of all entries in a window, in stored order."""
     columns, positions = packing.unpack_tree(tree, window=window)
@@ -370,7 +330,7 @@ def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims
             pointers, coords, positions = listed(tree, place, arrays, n, positions, window)
             if target is not None:
                 columns = [
-                    _places_in(item, x)[0].astype(x.dtype, copy=False)
+                    places_in(item, x)[0].astype(x.dtype, copy=False)
                     for item, x in zip(items[at], coords, strict=True)
                     if not isinstance(item, int)
                 ]

@@ -2,7 +2,7 @@
 
 base | complex[float32 | float64] | iso[base | complex[…]]          Binsparse 0.1, sections 3.6 and 3.7
 bitpacked[integer] | bitpacked_delta[integer] | bitpacked_zigzag[integer]      only in this package, see bitpacked.py
-binsparse_levels:float16 | binsparse_levels:bfloat16                           only in this package, and for values
+binsparse_levels:(float16 | bfloat16 | float8_e4m3fn | float8_e5m2)            only in this package, and for values
 """
 
 from __future__ import annotations
@@ -24,8 +24,9 @@ _VALUES: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in (*INTEGERS
     "bint8": np.dtype(bool)
 }
 _COMPLEX: dict[str, np.dtype[Any]] = {"float32": np.dtype("complex64"), "float64": np.dtype("complex128")}
-_HALVES = ("float16", "bfloat16")  # under names that other programs refuse
-_GRAMMAR = re.compile(rf"(?:(iso)\[)?(?:(complex|{'|'.join(CODECS)})\[)?((?:{RESERVED})?[a-z0-9]+)\]{{0,2}}")
+_OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
+_SMALL_FLOATS = ("float16", *_OF_ML_DTYPES)  # under names that other programs refuse
+_GRAMMAR = re.compile(rf"(?:(iso)\[)?(?:(complex|{'|'.join(CODECS)})\[)?((?:{RESERVED})?[a-z0-9_]+)\]{{0,2}}")
 
 
 @dataclass(frozen=True)
@@ -52,8 +53,8 @@ class DataType:
             return np.dtype("uint32")
         if self.dtype.kind == "c":
             return np.dtype(f"float{self.dtype.itemsize * 4}")
-        if self.dtype.kind == "V":  # bfloat16
-            return np.dtype("uint16")
+        if is_of_ml_dtypes(self.dtype):
+            return np.dtype(f"uint{8 * self.dtype.itemsize}")
         return np.dtype("uint8") if self.dtype.kind == "b" else self.dtype
 
     @cached_property
@@ -67,7 +68,7 @@ class DataType:
         name = "bint8" if self.dtype.kind == "b" else self.stored.name
         if self.dtype.kind == "c":
             name = f"complex[{name}]"
-        if self.dtype.name in _HALVES:
+        if self.dtype.name in _SMALL_FLOATS:
             name = f"{RESERVED}{self.dtype.name}"
         return f"iso[{name}]" if self.iso else name
 
@@ -81,7 +82,7 @@ def parse_dtype(text: Any, path: str) -> DataType:
     """
     data_type = _parsed(text) if isinstance(text, str) else None
     if data_type is None:
-        names = ", ".join([*_VALUES, *(f"{RESERVED}{name}" for name in _HALVES)])
+        names = ", ".join([*_VALUES, *(f"{RESERVED}{name}" for name in _SMALL_FLOATS)])
         known = f"{names}, complex[float32 or float64], iso[…], and {', '.join(CODECS)} of an integer type"
         raise DescriptorError(Problem(path, f"unknown data type {text!r:.80}; known are {known}"))
     return data_type
@@ -95,8 +96,8 @@ def _parsed(text: str) -> DataType | None:
     iso, wrapper, base = match.groups()
     if base.startswith(RESERVED):
         name = base.removeprefix(RESERVED)
-        half = bfloat16() if name == "bfloat16" else np.dtype(name) if name in _HALVES else None
-        return None if half is None or wrapper or text.count("]") != bool(iso) else DataType(half, bool(iso))
+        dtype = of_ml_dtypes(name) if name in _OF_ML_DTYPES else np.dtype(name) if name in _SMALL_FLOATS else None
+        return None if dtype is None or wrapper or text.count("]") != bool(iso) else DataType(dtype, bool(iso))
     table = _COMPLEX if wrapper == "complex" else _VALUES
     if base not in table or text.count("]") != bool(iso) + bool(wrapper):
         return None
@@ -105,25 +106,25 @@ def _parsed(text: str) -> DataType | None:
     return DataType(table[base], wrapper=wrapper) if base in INTEGERS and not iso else None
 
 
-def is_bfloat16(dtype: np.dtype[Any]) -> bool:
-    """Return True for bfloat16. Other types cost little: the name of a dtype takes a microsecond."""
-    return dtype.kind == "V" and dtype.name == "bfloat16"
+def is_of_ml_dtypes(dtype: np.dtype[Any]) -> bool:
+    """Return True for a float of the package ml_dtypes. Others cost little: the name of a dtype takes a microsecond."""
+    return (dtype.kind == "V" or (dtype.kind == "f" and dtype.itemsize == 1)) and dtype.name in _OF_ML_DTYPES
 
 
-def bfloat16() -> np.dtype[Any] | None:
-    """The type bfloat16 of the package ml_dtypes; None if it is not installed."""
+def of_ml_dtypes(name: str) -> np.dtype[Any] | None:
+    """A float of the package ml_dtypes; None if it is not installed."""
     try:
         import ml_dtypes
     except ImportError:
         return None
-    made: np.dtype[Any] = np.dtype(ml_dtypes.bfloat16)
+    made: np.dtype[Any] = np.dtype(getattr(ml_dtypes, name))
     return made
 
 
 def data_type_of(dtype: np.dtype[Any], path: str, iso: bool = False) -> DataType:
     """The data type that stores values of a numpy dtype. Raises ArrayError if there is none."""
     native = dtype.newbyteorder("=")
-    if native in _VALUES.values() or native in _COMPLEX.values() or native.name in _HALVES:
+    if native in _VALUES.values() or native in _COMPLEX.values() or native.name in _SMALL_FLOATS:
         return DataType(native, iso)
     raise ArrayError(Problem(path, f"Binsparse has no data type for the numpy dtype {dtype}; convert with astype()"))
 

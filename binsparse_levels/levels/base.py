@@ -35,6 +35,7 @@ from .positions import (
     below_fibers,
     count_owners,
     items_at,
+    match,
     signed,
 )
 
@@ -275,11 +276,10 @@ class Level(ABC):
         fibers = np.unique(positions)
         counts, listed, child = self.expand(arrays, dims, fibers, [np.unique(x) for x in coords])
         at = np.repeat(fibers, np.diff(as_pointers(counts, len(fibers))))
-        columns = zip([at, *listed], [positions, *coords], strict=True)
-        _, row = np.unique([np.concatenate(both) for both in columns], axis=1, return_inverse=True)
-        children = np.full(row.size, -1)
-        children[row.ravel()[: len(child)]] = as_array(child)
-        return children[row.ravel()[len(child) :]]
+        entries, points = match([*listed, at], [*coords, positions])
+        children = np.full(len(positions), -1)
+        children[points] = as_array(child)[entries]
+        return children
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
         """The distinct child positions of the fibers at `positions` inside `window`."""

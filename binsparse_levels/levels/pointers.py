@@ -20,7 +20,7 @@ _IN_FIBER = ", in fiber "  # before the number of a fiber at the end of a messag
 
 
 class Pointed(Level):
-    """Fiber p owns the children ptr[p] … ptr[p+1], or items from which the kind finds them."""
+    """Fiber p owns the children ptr[p] … ptr[p+1], each with an entry, or items from which the kind finds them."""
 
     def size(self, arrays: Arrays, dims: Sequence[int], n: int) -> int:
         return int(arrays["ptr"][n : n + 1][0])

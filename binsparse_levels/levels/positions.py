@@ -199,6 +199,53 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     return out
 
 
+def places_in(items: range | Array, x: Array) -> tuple[Array, Array | None]:
+    """The index of each coordinate in `items`. If `items` repeats coordinates, also the numbers of the coordinates to
+    repeat, else None.
+    """
+    if isinstance(items, range):
+        if items.step != 1:
+            return (x.astype(np.int64) - items.start) // items.step, None
+        return (x - np.asarray(items.start, x.dtype) if items.start and len(x) else x), None
+    x = x.astype(np.int64, copy=False)
+    if (items[1:] > items[:-1]).all():
+        return np.searchsorted(items, x), None
+    order = np.argsort(items, kind="stable")
+    first = np.searchsorted(items, x, sorter=order)
+    counts = np.searchsorted(items, x, side="right", sorter=order) - first
+    if (counts == 1).all():
+        return order[first], None
+    repeats = np.repeat(np.arange(len(x)), counts)
+    place = np.arange(len(repeats)) - np.repeat(np.cumsum(counts) - counts, counts)
+    return order[first[repeats] + place], repeats
+
+
+def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Array]:
+    """All pairs of an entry and a point with the same coordinates: the numbers of the entries and of the points.
+
+    columns: the coordinates of the entries by dimension; entries are unique. points: those of the points.
+
+    >>> [x.tolist() for x in match([np.array([1, 1, 4]), np.array([0, 2, 0])], [np.array([4, 1]), np.array([0, 1])])]
+    [[2], [0]]
+    """
+    entries, point_ranks = np.arange(len(columns[0]) if len(points[0]) else 0), np.zeros(len(points[0]), np.int64)
+    ranks = np.zeros(len(entries), np.int64)  # of each entry's coordinates so far, among those of the points
+    for x, point in zip(columns, points, strict=True):
+        there, coordinate = np.unique(point, return_inverse=True)
+        known, point_ranks = np.unique(point_ranks * len(there) + coordinate, return_inverse=True)
+        entries, ranks, place = _found(there, x[entries].astype(np.int64, copy=False), entries, ranks)
+        entries, _, ranks = _found(known, ranks * len(there) + place, entries, ranks)
+    place, repeats = places_in(point_ranks, ranks)
+    return (entries if repeats is None else entries[repeats]), place
+
+
+def _found(ascending: Array, x: Array, *columns: Array) -> tuple[Array, ...]:
+    """The items of the columns at which x is among some ascending numbers, and its index there."""
+    at = np.minimum(np.searchsorted(ascending, x), len(ascending) - 1)
+    kept = ascending[at] == x
+    return *(column[kept] for column in columns), at[kept]
+
+
 def narrowest(columns: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
     """Coordinates of 64 bits in the narrowest type for each dimension; others unchanged.
 

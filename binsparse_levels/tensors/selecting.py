@@ -9,11 +9,10 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..engine.blocks import read_slab, slab_ranges
-from ..engine.selection import match
 from ..engine.views import broadcast, parse_key, pick
 from ..errors import LimitError, OptionError, Problem
 from ..formats.format import coordinates
-from ..levels.base import Array
+from ..levels.positions import Array, match
 from ..limits import as_integer
 from .backing import packed
 from .changing import with_entries

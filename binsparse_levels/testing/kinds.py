@@ -70,10 +70,11 @@ class Built:
 
 def check_built(made: Built) -> None:
     """The arrays of `build` pass `check`, and `size` and `lengths` agree."""
-    assert list(made.level.check(made.arrays, made.dims, made.n)) == [], "check refuses the arrays of build"
+    for problem in made.level.check(made.arrays, made.dims, made.n):
+        raise AssertionError(f"check refuses the arrays of build: {problem}")
     lengths = {role: len(array) for role, array in made.arrays.items()}
     counted, problems = made.level.lengths(lengths, made.dims, made.n)
-    assert problems == [], "lengths refuses the arrays of build"
+    assert not problems, f"lengths refuses the arrays of build: {problems[0]}"
     assert counted in (None, made.size), f"lengths returns {counted} children, size {made.size}"
     if len(made.children):
         assert 0 <= made.children.min() <= made.children.max() < made.size, "build returns a child outside of size"
@@ -142,7 +143,8 @@ def check_counted(made: Built) -> None:
     for counts in (2, np.arange(size) % 3):
         below = np.broadcast_to(counts, size)
         sums = [sum(int(below[q]) for fiber, _, q in made.listing if fiber == p) for p in range(n)]
-        assert np.broadcast_to(level.count(arrays, dims, n, counts), n).tolist() == sums, "count differs from expand"
+        counted = np.broadcast_to(level.count(arrays, dims, n, counts), n).tolist()
+        assert counted == sums, "count differs from expand: a child without an entry does not count"
 
 
 _CASE_LAWS = (check_built, check_listed, check_order, check_located, check_sizes, check_counted)

@@ -27,10 +27,12 @@ void dia(l n, l m, i *ptr, i *off, d *v, d *x, d *y) {
   for (l k = 0; k < ptr[1]; k++) { l s = off[k] + 1 - n, end = m - s < n ? m - s : n;
     for (l p = s < 0 ? -s : 0; p < end; p++) y[p] += v[k * n + p] * x[p + s]; } }
 void csr_du(l n, l m, i *ptr, i *start, uint8_t *ctl, d *v, d *x, d *y) {
-  ROWS uint8_t *at = ctl + start[p], *end = ctl + start[p + 1]; l j = 0; q = ptr[p];
+  for (l p = 0; p < n; p++) y[p] = 0;
+  uint8_t *at = ctl, *end; l q = 0, p, j;
+  for (l b = 0; 64 * b < n; b++) for (p = 64 * b, j = 0, end = ctl + start[b + 1]; at < end;) {
+    int width = at[0] & 3, count = at[1]; p += at[0] >> 2; j = at[0] < 4 ? j : 0; at += 2; d t = 0;
 #define UNIT(T) for (int k = 0; k < count; k++) { j += ((T *)at)[k]; t += v[q++] * x[j]; } at += count * sizeof(T);
-  while (at < end) { int width = at[0], count = at[1]; at += 2;
-    if (width == 0) { UNIT(uint8_t) } else if (width == 1) { UNIT(uint16_t) } else { UNIT(uint32_t) } } END }
+    if (width == 0) { UNIT(uint8_t) } else if (width == 1) { UNIT(uint16_t) } else { UNIT(uint32_t) } y[p] += t; } }
 void alto(l n, l m, i *ptr, u *masks, u *lin, d *v, d *x, d *y) {
   for (l p = 0; p < n; p++) y[p] = 0;
   for (l q = 0; q < ptr[1]; q++) y[take(lin[q], masks[0])] += v[q] * x[take(lin[q], masks[1])]; }

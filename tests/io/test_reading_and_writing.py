@@ -210,12 +210,12 @@ def test_a_write_that_fails_leaves_the_old_file_or_none(tmp_path, monkeypatch, n
 
 
 @pytest.mark.parametrize("name", ["a.h5", "a.zarr", "a.npz", "a.nc"])
-@pytest.mark.parametrize("half", ["float16", "bfloat16"])
-def test_types_of_16_bits_have_names_of_this_package(tmp_path, name, half):
-    dtype = np.dtype(np.float16 if half == "float16" else pytest.importorskip("ml_dtypes").bfloat16)
+@pytest.mark.parametrize("stored", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_small_floats_have_names_of_this_package(tmp_path, name, stored):
+    dtype = np.dtype(np.float16 if stored == "float16" else getattr(pytest.importorskip("ml_dtypes"), stored))
     tensor = pack([[0, 1, 3], [1, 0, 2]], np.array([1, 2, 2.5], dtype), (4, 4), "CSR", fill_value=0)
     write(tmp_path / name, tensor)
-    assert str(describe(tmp_path / name).descriptor.data_types["values"]) == f"binsparse_levels:{half}"
+    assert str(describe(tmp_path / name).descriptor.data_types["values"]) == f"binsparse_levels:{stored}"
     assert read(tmp_path / name).equals(tensor)
     with open_tensor(tmp_path / name) as opened:
         assert opened[1:].load().equals(tensor[1:].load())
@@ -226,7 +226,7 @@ def test_types_of_16_bits_have_names_of_this_package(tmp_path, name, half):
         assert opened.max(axis=None) == 2.5
     iso = Tensor("CVEC", 3, {"indices_0": np.array([0, 2])}, dtype.type(1))
     write(tmp_path / name, iso, overwrite=True)
-    assert str(describe(tmp_path / name).descriptor.data_types["values"]) == f"iso[binsparse_levels:{half}]"
+    assert str(describe(tmp_path / name).descriptor.data_types["values"]) == f"iso[binsparse_levels:{stored}]"
     assert read(tmp_path / name).equals(iso)
 
 

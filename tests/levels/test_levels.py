@@ -9,10 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from binsparse_levels import ArrayError, FormatError, Problem, Sparse, Tensor, pack_dense, testing
+from binsparse_levels import ArrayError, FormatError, Level, Problem, Sparse, Tensor, pack_dense, testing
 from binsparse_levels.kernels import check, fibers
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.levels.positions import Runs, as_array, count_owners, items_at
+from binsparse_levels.levels.positions import Runs, as_array, count_owners, items_at, match
 
 
 @pytest.mark.parametrize("level", [level for kind in LEVELS.values() for level in kind.samples()], ids=str)
@@ -238,6 +238,31 @@ def test_many_lookups_in_fibers_of_any_length(rank, mean):
     there = number[at] == wanted if len(number) else np.zeros(len(wanted), bool)
     found = Sparse(rank).locate(arrays, width, wanted // 400, list(np.unravel_index(wanted % 400, width)))
     assert found.tolist() == np.where(there, at, -1).tolist()
+
+
+PLACES = st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 2**62]))
+
+
+@given(st.lists(PLACES, max_size=9, unique=True), st.lists(PLACES, max_size=9))
+def test_points_are_matched_with_entries(entries, points):
+    """Each point in any order and any number of times, with the entry of the same coordinates."""
+    columns, wanted = ([np.array([x[k] for x in given], np.int64) for k in (0, 1)] for given in (entries, points))
+    found = [x.tolist() for x in match(columns, wanted)]
+    assert sorted(zip(*found, strict=True)) == sorted(
+        (entries.index(x), k) for k, x in enumerate(points) if x in entries
+    )
+
+
+@pytest.mark.parametrize("level", [level for kind in LEVELS.values() for level in kind.samples()], ids=str)
+def test_a_look_up_lists_the_fibers_of_its_points(level, monkeypatch):
+    """The default of `locate` lists each of these fibers once, and no other."""
+    parents, coords, listed = np.arange(50), [np.zeros(50, np.int64)] * level.rank, []
+    arrays, child = level.build([1] * level.rank, parents, coords, 50, *([parents] if level.shares else []))
+    expand = type(level).expand
+    monkeypatch.setattr(type(level), "expand", lambda *args: listed.append(as_array(args[3]).tolist()) or expand(*args))
+    found = Level.locate(level, arrays, [1] * level.rank, np.array([7, 3, 7]), [np.zeros(3, np.int64)] * level.rank)
+    assert found.tolist() == as_array(child)[[7, 3, 7]].tolist()
+    assert listed == [[3, 7]]
 
 
 # Cases that hostile use found
