@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, TypeAlias, TypeVar
 
 import numpy as np
@@ -12,30 +13,30 @@ from ..errors import ArrayError, BinsparseError, Problem
 from ..tensors.labels import Labels
 from .plan import Plan
 
-Chunk: TypeAlias = tuple[list[Array], Array]  # a coordinate array for each dimension, and the values
+Chunk: TypeAlias = tuple[Sequence[Array], Array]  # a coordinate array for each dimension, and the values
 
 Item = TypeVar("Item")
 
 _KEY_BITS = 63
 
 
-class Source:
+class Source(ABC):
     """Entries in numbered chunks."""
 
-    def __len__(self) -> int:
-        raise NotImplementedError
+    @abstractmethod
+    def __len__(self) -> int: ...
 
+    @abstractmethod
     def name(self, number: int) -> str:
         """The name of a chunk, for messages."""
-        raise NotImplementedError
 
+    @abstractmethod
     def read(self, number: int) -> Chunk:
         """The coordinates and the values of a chunk."""
-        raise NotImplementedError
 
+    @abstractmethod
     def value_type(self) -> np.dtype[Any]:
         """The type of all values, from metadata or a few values. Raises ArrayError, OptionError."""
-        raise NotImplementedError
 
     def labels(self, plan: Plan) -> Labels | None:
         """The labels of all coordinates, read on demand."""
@@ -77,17 +78,6 @@ def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
         coords = list(plan.through.forward(coords))
     stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
     return [*stored, np.ascontiguousarray(values)]
-
-
-def renumbered(written: Plan, plan: Plan, columns: list[Array], ranks: Mapping[int, Array]) -> list[Array]:
-    """The columns of entries in the order and types of another plan. ranks: new coordinates, by dimension."""
-    if not ranks and (written.shape, written.format, written.map) == (plan.shape, plan.format, plan.map):
-        return columns
-    stored = [columns[written.parsed.order.index(k)] for k in range(len(written.stored_shape))]
-    coords = list(stored if written.through is None else written.through.backward(stored))
-    for k, rank in ranks.items():
-        coords[k] = rank[coords[k]]
-    return checked_columns(plan, (coords, columns[-1]))
 
 
 def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
@@ -148,10 +138,10 @@ def follow(first: Sequence[Array], last: Sequence[Array]) -> Array:
     return later
 
 
-def columns_in(plan: Plan, block: Array) -> list[Array]:
-    """The columns of entries, as views of the bytes in which they are concatenated."""
-    count, begin, found = len(block) // plan.row_bytes, 0, []
-    for dtype in plan.column_types:
+def columns_in(types: Sequence[np.dtype[Any]], block: Array) -> list[Array]:
+    """The columns of entries, as views of the bytes in which they are concatenated. types: of the columns."""
+    count, begin, found = len(block) // sum(dtype.itemsize for dtype in types), 0, []
+    for dtype in types:
         end = begin + count * dtype.itemsize
         found.append(block[begin:end].view(dtype))
         begin = end

@@ -135,7 +135,7 @@ def gathered(work: Work, pieces: Sequence[Piece]) -> list[Array]:
     at = 0
     for block in work.ranges(pieces):
         count = len(block) // row
-        for x, column in zip(made, columns_in(plan, block), strict=True):
+        for x, column in zip(made, columns_in(plan.column_types, block), strict=True):
             x[at : at + count] = column
         at += count
     for x, size in zip(made, plan.dims, strict=False):  # before a kernel uses them

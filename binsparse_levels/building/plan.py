@@ -18,7 +18,7 @@ from ..engine.emission import Duplicates, check_dense
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if
-from ..formats.format import Format, FormatLike, parse_format, with_map
+from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..levels import Level, places
 from ..levels.positions import cells
@@ -101,6 +101,17 @@ class Plan:
         """The types of the columns of an entry: the coordinates by stored dimension, and the value."""
         assert self.dtype is not None
         return [np.dtype(index_dtype(self.dims, 0))] * len(self.dims) + [self.dtype]
+
+    @property
+    def raw(self) -> Plan:
+        """The plan of a list of the entries without the map, in stored order if there is no map."""
+        listed = coordinates(len(self.shape))
+        return replace(self, format=str(in_order(listed.levels, self.order or listed.order)), map=None)
+
+    @property
+    def order(self) -> tuple[int, ...] | None:
+        """The dimensions in stored order; None with a map."""
+        return self.parsed.order if self.map is None else None
 
     @property
     def row_bytes(self) -> int:
@@ -190,7 +201,7 @@ def planned(
     known = None if dtype is None else checked_type(dtype).newbyteorder("=")
     if rows is None:
         index, value = np.dtype(index_dtype(stored, 0)).itemsize, 8 if known is None else known.itemsize
-        rows = rows_within(memory, len(stored), index, value, used=used, pointers=pointers)
+        rows = rows_within(memory, max(len(sizes), len(stored)), index, value, used=used, pointers=pointers)
     plan = Plan(
         sizes,
         str(parsed),

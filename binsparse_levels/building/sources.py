@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,10 +12,9 @@ import numpy as np
 from ..arrays import Array
 from ..containers.base import is_url, split_path, wrap_errors
 from ..containers.objects.bucket import Bucket
-from ..engine.blocks import Block, blocks_of, read_block
-from ..engine.tree import index_dtype
-from ..errors import ArrayError, ContainerError, FormatError, OptionError, Problem, raise_if
-from ..formats.structure import expand, in_triangle, read_problems
+from ..engine.blocks import Block, blocks_of
+from ..errors import ArrayError, ContainerError, FormatError, OptionError, Problem
+from ..formats.structure import expand
 from ..io import reading
 from ..io.appending import joined_labels
 from ..io.kinds import StoreLike, name_of
@@ -27,7 +25,7 @@ from ..tensors.labels import TEXT, Column, Labels, stored_type
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries, differ
 from ..tensors.views import Mapped
-from .entries import Chunk, Source, columns_in, follow, renumbered, represents
+from .entries import Chunk, Source, columns_in, follow, represents
 from .plan import Plan
 from .work import Work, open_work, pages_of
 
@@ -123,22 +121,11 @@ class Tensors(Source):
     def read(self, number: int) -> Chunk:
         which, at = self._block_of(number)
         tensor, blocks = self._opened(which)
-        return without_padding(tensor, *stored_entries(tensor.stored, blocks[at]))
+        listed = tensor._backing.stored.read(blocks[at])
+        return tensor._backing.without_padding(*listed) if isinstance(tensor._backing, Mapped) else listed
 
     def value_type(self) -> np.dtype[Any]:
         return common_type([tensor.dtype for tensor in self.tensors()], "values")
-
-
-def stored_entries(stored: Tensor, block: Block) -> Chunk:
-    """The stored entries in a block of a tensor without a map; one triangle of a structure."""
-    tree = stored._source
-    columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
-    coords = [columns[stored.format.order.index(k)] for k in range(stored.ndim)]
-    if stored.structure is not None:
-        raise_if(ArrayError, read_problems(stored.structure, coords, values, padded=tree.padded))
-        inside = in_triangle(stored.structure, coords)
-        coords, values = [x[inside] for x in coords], values[inside]
-    return coords, values
 
 
 def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
@@ -147,25 +134,13 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
     A view is loaded whole. Any other tensor in a file is read in blocks.
     """
     tensor = tensor.load() if tensor._backing.viewed else tensor
-    stored = tensor.stored
-    tree, pad = stored._source, tensor._pad()
-    check_lazy(tree, "the tensor", stored.format.order)
-    for block in blocks_of(tree, max(rows // 2, 1)):
-        coords, values = stored_entries(stored, block)
+    tree, pad = tensor._source, tensor._pad()
+    check_lazy(tree, "the tensor", tensor.format.order)
+    for coords, values in tensor._backing.blocks(pad, max(rows // 2, 1)):
         if tree.padded:
             kept = differ(values, pad)
-            coords, values = [x[kept] for x in coords], values[kept]
-        if stored.structure is not None:
-            both, values = expand(stored.structure, coords, values)
-            coords = list(both)
-        yield without_padding(tensor, coords, values)
-
-
-def without_padding(tensor: Tensor, coords: Sequence[Array], values: Array) -> Chunk:
-    """Convert stored entries to entries of the tensor. Those at padding of its index map are left out."""
-    if isinstance(mapped := tensor._backing, Mapped):
-        coords, values = mapped.without_padding(coords, values)
-    return list(coords), values
+            coords, values = tuple(x[kept] for x in coords), values[kept]
+        yield (coords, values) if tensor.structure is None else expand(tensor.structure, coords, values)
 
 
 # Functions
@@ -219,13 +194,14 @@ def absolute(place: StoreLike) -> StoreLike:
 
 
 class Blocks(Source):
-    """Blocks of entries in a work folder, as columns of the plan `written`.
+    """Blocks of entries in a work folder, as they came.
 
-    count: the number of blocks. known: labels that are not in the folder. ranks: new coordinates, by dimension.
+    raw: the plan with which they were written. count: the number of blocks. known: labels that are not in the folder.
+    ranks: new coordinates, by dimension.
     """
 
-    def __init__(self, address: str, written: Plan, count: int = 0) -> None:
-        self._address, self._written, self.count = address, written, count
+    def __init__(self, address: str, raw: Plan, count: int = 0) -> None:
+        self._address, self._raw, self.count = address, raw, count
         self.known: Labels | None = None
         self.ranks: Mapping[int, Array] = {}
 
@@ -235,9 +211,12 @@ class Blocks(Source):
     def name(self, number: int) -> str:
         return f"block {number} of the chunks"
 
-    def columns(self, plan: Plan, number: int) -> list[Array]:
-        columns = columns_in(self._written, Work(self._address).get(f"rows/{number}"))
-        return renumbered(self._written, plan, columns, self.ranks)
+    def read(self, number: int) -> Chunk:
+        columns = columns_in(self._raw.column_types, Work(self._address).get(f"rows/{number}"))
+        return ranked(self._raw, columns, self.ranks)
+
+    def value_type(self) -> np.dtype[Any]:
+        return self._raw.column_types[-1]
 
     def labels(self, plan: Plan) -> Labels | None:
         if self.known is not None or plan.names is None:
@@ -250,8 +229,14 @@ class Blocks(Source):
         return Labels(tuple(dims), columns, values) if columns else None
 
 
-def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Progress | None) -> tuple[Plan, Blocks]:
-    """Write blocks into the work folder. Returns the plan, with `sorted` set if they ascend, and a source."""
+def ranked(raw: Plan, columns: Sequence[Array], ranks: Mapping[int, Array]) -> Chunk:
+    """The columns of a raw plan as a chunk. ranks: new coordinates, by dimension."""
+    coords = [columns[raw.parsed.order.index(k)] for k in range(len(raw.shape))]
+    return [ranks[k][x] if k in ranks else x for k, x in enumerate(coords)], columns[-1]
+
+
+def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Progress | None) -> tuple[Blocks, bool]:
+    """Write blocks of a raw plan into the work folder. Returns a source, and True if all their entries ascend."""
     kept, entries = Blocks(folder, plan), 0
     in_order = True
     last: list[Array] = []  # the last coordinates of the block before
@@ -266,4 +251,4 @@ def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Pr
             entries += len(columns[-1])
             if progress is not None:
                 progress("rows", entries, entries)
-    return replace(plan, sorted=in_order), kept
+    return kept, in_order

@@ -234,7 +234,7 @@ def _numbered(
         kept = there["table"]
         plan = planned(kept["shape"], labels=tuple(kept["labels"]), sorted=kept["sorted"], **options)
         plan = plan.typed(np.dtype(kept["dtype"]))
-        return plan, Blocks(folder, plan, kept["blocks"]), there
+        return plan, Blocks(folder, plan.raw, kept["blocks"]), there
     used = max(resident(), LOADED_BYTES)
     memory = used + DEFAULT_BYTES if options.get("memory") is None else options["memory"]
     share = max((memory - used) // 2, MIN_DUCKDB_BYTES)
@@ -248,7 +248,8 @@ def _numbered(
         plan = planned(found, labels=table.labels, **{**options, "memory": memory, "used": used + share})
         plan = plan.typed(table.dtype)
         table.keep_labels(folder)
-        plan, entries = spilled(folder, plan, blocks(plan, table.chunks()), report)
+        entries, in_order = spilled(folder, plan.raw, blocks(plan.raw, table.chunks()), report)
+    plan = replace(plan, sorted=in_order and plan.map is None)
     kept = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "dtype": plan.column_types[-1].str}
     return plan, entries, {"rows": plan.rows, "table": {**kept, "blocks": len(entries)}}
 
