@@ -6,8 +6,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
+import numpy as np
 import numpy.typing as npt
 
+from ..engine.tree import same
 from ..errors import within_memory
 from ..formats.format import FormatLike
 from ..formats.shapes import checked_axes
@@ -15,8 +17,8 @@ from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
 from . import changing, naming, selecting
 from .backing import Check, TreeBacking
-from .contents import Dimension, Metadata
-from .converting import Converting
+from .changing import Converting
+from .contents import Dimension, Metadata, labels_of
 from .encoding import encode_tensor
 from .validation import checked_fill, checked_format, checked_json, tree_of, writable
 
@@ -174,7 +176,9 @@ class Tensor(Converting):
         >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
         (5, 2, 3)
         """
-        return changing.permuted(self, checked_axes(naming.numbered(self, axes), self.ndim))
+        order, labels = checked_axes(naming.numbered(self, axes), self.ndim), self._metadata.labels
+        kept = None if labels is None else labels.permuted(order)
+        return self._of(self._backing.permuted(order), replace(self._metadata, labels=kept))
 
     @property
     def T(self) -> Tensor:
@@ -306,7 +310,21 @@ class Tensor(Converting):
         >>> tensor.equals(tensor.convert("COO")), tensor.equals(tensor.T)
         (True, False)
         """
-        return isinstance(other, Tensor) and changing.equal(self, other)
+        if not isinstance(other, Tensor) or self.shape != other.shape:
+            return False
+        try:
+            with np.errstate(invalid="ignore"):  # a NaN may be signaling
+                if not same(self._pad(), other._pad()):
+                    return False
+                (mine, values), (others, other_values) = changing.in_order(self), changing.in_order(other)
+                labels = ((labels_of(self, k), labels_of(other, k)) for k in range(self.ndim))
+                return (
+                    all(map(np.array_equal, mine, others))
+                    and _alike(values, other_values)
+                    and all(x is None or y is None or _alike(x.array(), y.array()) for x, y in labels)
+                )
+        except TypeError:  # numpy does not compare some types
+            return False
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor, a dictionary with the key `binsparse`. The protocol is a draft and may change."""
@@ -315,3 +333,8 @@ class Tensor(Converting):
     def __binsparse__(self) -> dict[str, Array]:
         """The arrays by name, as a container stores them. The protocol is a draft and may change."""
         return encode_tensor(self)[1]
+
+
+def _alike(a: Array, b: Array) -> bool:
+    """Return True if all items are equal. NaN equals NaN."""
+    return len(a) == len(b) and bool(np.all((a == b) | ((a != a) & (b != b))))
