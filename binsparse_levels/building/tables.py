@@ -17,6 +17,7 @@ from ..errors import PathMissingError, Problem, needing
 from ..parallel import get_threads
 from ..tensors.labels import TEXT, Column
 from .columns import (
+    REMEDY,
     Nulls,
     arrow,
     check_names,
@@ -85,7 +86,7 @@ class Parquet(Source):
             if state_of(path) != self._states[which]:
                 raise changed(path)
         table = arrow().Table.from_batches(found)
-        return entries_of(table, self._columns, self._nulls, self._nulls_of, table_of(self._files))
+        return entries_of(table, self._columns, self._nulls, table_of(self._files), count=self._nulls_of)
 
     def _batches(self, file: Any, piece: _RowRange) -> Iterator[Any]:
         stop, at = piece.first + piece.rows, 0
@@ -159,7 +160,7 @@ def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Func
     def read(number: int) -> Chunk:
         part = parts[number].compute(scheduler="synchronous")
         table = arrow().Table.from_pandas(part, preserve_index=False)
-        return entries_of(table, columns, nulls, lambda name: table.column(name).null_count, "frame")
+        return entries_of(table, columns, nulls, "frame")
 
     return Function(read, len(parts), len(columns) - 1)
 
@@ -219,16 +220,16 @@ class Table:
         schema = self._read("SELECT * FROM rows LIMIT 0").schema
         types = {name: schema.field(name).type for name in names}
         self.dtype = np.dtype(np.int64) if values is None else type_of(types[values], values)
-        self._plain: list[Any] = []  # the types of labels, None for coordinates
+        labels: list[str | None] = []  # the types of labels, None for coordinates
         for name in self._dims:
             if arrow().types.is_floating(types[name]):
                 raise no_label(types[name], f"columns.{name}")
             integer = arrow().types.is_integer(types[name])
-            self._plain.append(None if integer else plain_type(types[name], f"columns.{name}"))
-        self.labels = tuple(None if x is None else label_type(x) for x in self._plain)
+            labels.append(None if integer else label_type(types[name], f"columns.{name}"))
+        self.labels = tuple(labels)
         counts = self._db.execute(f"SELECT {', '.join(f'count(*) - count({quoted(x)})' for x in names)} FROM rows")
         for name, count in zip(names, counts.fetchall()[0], strict=True):
-            refuse_nulls(count, name, self._table)
+            refuse_nulls(count, name, self._table, REMEDY)
 
     def _read(self, query: str) -> Any:
         return self._db.sql(query).to_arrow_reader(_STREAM_ROWS)
@@ -261,7 +262,7 @@ class Table:
     def _labels(self, dimension: int) -> Iterator[Column]:
         """The labels of a dimension in their order, in parts."""
         for batch in self._read(f"SELECT label FROM labels_{dimension} ORDER BY code"):
-            yield column_of(batch.column(0).cast(self._plain[dimension]))
+            yield column_of(batch.column(0).cast(plain_type(batch.schema[0].type, "labels")))
 
     def _offsets(self, dimension: int) -> Iterator[Array]:
         last = np.zeros(1, np.int64)
@@ -282,7 +283,7 @@ class Table:
         selected += [f"rows.{quoted(x)} AS v" for x in self._columns[-1:] if x is not None]
         for batch in self._read(f"SELECT {', '.join(selected)} FROM rows {' '.join(joins)}"):
             table = arrow().Table.from_batches([batch]).rename_columns(names_in(self._columns))
-            yield entries_of(table, self._columns, "error", lambda _: 0, self._table)
+            yield entries_of(table, self._columns, "error")
 
 
 def _reader(files: Sequence[str], names: Sequence[str]) -> Any:
