@@ -12,8 +12,8 @@ from .. import kernels, parallel
 from ..arrays import Array
 from ..containers.objects.bucket import map_concurrently
 from ..containers.objects.stores import Range
-from .entries import columns_in, follow, grouped, keys_of
 from .plan import Plan
+from .sources import columns_in, columns_of, follow, grouped, keys_of
 from .work import Work
 
 Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and their checksum
@@ -44,7 +44,7 @@ def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
 
 
 def sample(work: Work, number: int) -> None:
-    *coords, values = work.source.columns(work.plan, sampled(work)[number])
+    *coords, values = columns_of(work.source, work.plan, sampled(work)[number])
     at = np.random.default_rng(number).choice(len(values), min(_KEYS_PER_CHUNK, len(values)), replace=False)
     work.save(f"sample/{number}", keys=keys_of([x[at] for x in coords], work.plan.dims), rows=len(values))
 
@@ -64,7 +64,7 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 
 def partition(work: Work, number: int) -> None:
-    columns = work.source.columns(work.plan, number)
+    columns = columns_of(work.source, work.plan, number)
     keys = keys_of(columns[:-1], work.plan.dims)
     work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
 

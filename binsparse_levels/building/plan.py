@@ -1,12 +1,13 @@
-"""The build plan, a frozen record that every step reads, and the number of entries that fit into memory."""
+"""What is built: the plan, a frozen record that every step reads; its source; the entries that fit into memory."""
 
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -25,6 +26,7 @@ from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
 from ..tensors.encoding import Metadata
+from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
     check_duplicates,
@@ -46,6 +48,9 @@ _ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number 
 _POSITION_BYTES = 64  # while a tree is written to a file
 _JOIN_FACTOR = 1.5  # memory of an entry if trees are joined from their entries, relative to that in a step
 DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
+
+
+Chunk: TypeAlias = tuple[Sequence[Array], Array]  # a coordinate array for each dimension, and the values
 
 
 @dataclass(frozen=True)
@@ -171,6 +176,29 @@ class Plan:
                 raise FormatError(Problem("map", what))
             raise_if(FormatError, mirror_problems(made.structure, made.parsed, made.pad))
         return made
+
+
+class Source(ABC):
+    """Entries in numbered chunks."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def name(self, number: int) -> str:
+        """The name of a chunk, for messages."""
+
+    @abstractmethod
+    def read(self, number: int) -> Chunk:
+        """The coordinates and the values of a chunk."""
+
+    @abstractmethod
+    def value_type(self) -> np.dtype[Any]:
+        """The type of all values, from metadata or a few values. Raises ArrayError, OptionError."""
+
+    def labels(self, plan: Plan) -> Labels | None:
+        """The labels of all coordinates, read on demand."""
+        return None
 
 
 def planned(

@@ -31,8 +31,8 @@ from .columns import (
     refuse_nulls,
     type_of,
 )
-from .entries import Chunk, Source, grouped
-from .sources import Function, changed, common_type, state_of
+from .plan import Chunk, Source
+from .sources import Function, changed, common_type, grouped, state_of
 from .work import Work
 
 _DECODED_ROWS = 2**16  # that are decoded together from a Parquet file

@@ -36,9 +36,8 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls, TableReader, check_nulls, is_table
-from .entries import Chunk, Source, blocks, checked_columns
-from .plan import Plan, fits_whole, planned, refuse_scalar
-from .sources import Tensors, entries_in_parts, pair_of, ranked, spilled
+from .plan import Chunk, Plan, Source, fits_whole, planned, refuse_scalar
+from .sources import Tensors, blocks, checked_columns, entries_in_parts, pair_of, ranked, spilled
 from .work import open_work, scratch
 
 # Known after the last chunk: the final plan, the labels, and the new coordinates by dimension

@@ -27,9 +27,8 @@ from ..progress import Progress, reporter
 from ..system import resident
 from . import running
 from .columns import Nulls, check_nulls, names_in
-from .entries import Source, blocks
-from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan, planned, refuse_scalar
-from .sources import Blocks, Function, Tensors, absolute, spilled, state_of
+from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan, Source, planned, refuse_scalar
+from .sources import Blocks, Function, Tensors, absolute, blocks, spilled, state_of
 from .tables import MIN_DUCKDB_BYTES, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
 from .work import Work, begin, begun, open_work, scratch
 

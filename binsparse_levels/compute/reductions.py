@@ -18,9 +18,9 @@ import numpy.typing as npt
 from ..errors import ArrayError, LimitError, OptionError, Problem, within_memory
 from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
+from ..tensors.contents import Dimension, dimension_of
 from ..tensors.foreign import as_tensor
 from ..tensors.late_imports import late_import
-from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import walks

@@ -15,10 +15,10 @@ from ..formats.format import FormatLike
 from ..formats.shapes import checked_axes
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
-from . import changing, naming, selecting
+from . import changing, selecting
 from .backing import Check, TreeBacking
 from .changing import Converting
-from .contents import Dimension, Metadata, labels_of
+from .contents import Dimension, Metadata, dimension_of, labels_of
 from .encoding import encode_tensor
 from .validation import checked_fill, checked_format, checked_json, tree_of, writable
 
@@ -134,7 +134,7 @@ class Tensor(Converting):
         >>> float(tensor.sel(user=9, item="ink")), tensor.sel(item=["ink", "pen"]).labels("item").tolist()
         (2.5, ['ink', 'pen'])
         """
-        return naming.sel(self, {**(labels or {}), **named})
+        return selecting.sel(self, {**(labels or {}), **named})
 
     def isel(self, indices: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
         """Select by coordinate along dimensions given by name. Other dimensions are not cut.
@@ -156,7 +156,10 @@ class Tensor(Converting):
         >>> tensor.isel(day=0).to_dense().tolist()
         [0, 3]
         """
-        return naming.isel(self, {**(indices or {}), **named})
+        key: list[Any] = [slice(None)] * self.ndim
+        for name, index in {**(indices or {}), **named}.items():
+            key[dimension_of(self, name)] = index
+        return self[tuple(key)]
 
     def permute(self, axes: Sequence[Dimension]) -> Tensor:
         """The same entries with the dimensions in another order. The arrays are shared.
@@ -176,7 +179,8 @@ class Tensor(Converting):
         >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
         (5, 2, 3)
         """
-        order, labels = checked_axes(naming.numbered(self, axes), self.ndim), self._metadata.labels
+        labels = self._metadata.labels
+        order = checked_axes([dimension_of(self, x) if isinstance(x, str) else x for x in axes], self.ndim)
         kept = None if labels is None else labels.permuted(order)
         return self._of(self._backing.permuted(order), replace(self._metadata, labels=kept))
 
@@ -238,7 +242,7 @@ class Tensor(Converting):
         [(range(0, 2), (2, 2))]
         """
         whole = changing.expanded(self.without_map())
-        yield from selecting.slabs(whole, naming.dimension_of(self, dimension), max_bytes)
+        yield from selecting.slabs(whole, dimension_of(self, dimension), max_bytes)
 
     # Contents and comparisons
 
