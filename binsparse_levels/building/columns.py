@@ -34,11 +34,6 @@ def arrow() -> Any:
     return pyarrow
 
 
-def check_nulls(nulls: Any) -> None:
-    if nulls not in ("error", "drop"):
-        raise OptionError(Problem("nulls", f"expected 'error' or 'drop', got {nulls!r:.40}"))
-
-
 def check_names(there: Sequence[str], names: Sequence[str]) -> None:
     """Raise OptionError for a column that a table does not have, or has twice."""
     for name in names:

@@ -18,7 +18,7 @@ from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates, check_dense
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
-from ..errors import FormatError, LimitError, OptionError, Problem, raise_if
+from ..errors import FormatError, LimitError, OptionError, Problem, check_choice, raise_if
 from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..levels import Level, places
@@ -29,7 +29,6 @@ from ..tensors.encoding import Metadata
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
-    check_duplicates,
     check_value_type,
     checked_fill,
     checked_format,
@@ -221,7 +220,7 @@ def planned(
     memory, used, pointers: as for `rows_within`, for each process. rows: its result, if it is known. rest: other
     fields of the plan. Raises the errors of `pack`, LimitError for too little memory.
     """
-    check_duplicates(duplicates)
+    check_choice("duplicates", duplicates, Duplicates)
     sizes = checked_sizes(shape)
     format, map = with_map(format, map)
     through = None if map is None else parse_map(map, sizes)

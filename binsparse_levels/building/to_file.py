@@ -18,7 +18,7 @@ from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims
 from ..engine.tree import Tree
-from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
@@ -35,7 +35,7 @@ from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
 from ..tensors.validation import fitting_format, mirror_problems
 from . import packing, running
-from .columns import Nulls, TableReader, check_nulls, is_table
+from .columns import Nulls, TableReader, is_table
 from .plan import Chunk, Plan, Source, fits_whole, planned, refuse_scalar
 from .sources import Tensors, blocks, checked_columns, entries_in_parts, pair_of, ranked, spilled
 from .work import open_work, scratch
@@ -208,7 +208,7 @@ def write_from(
     else:
         plan = planned(sizes, format, map=map, memory=memory, **common)
     check_target(path, overwrite=overwrite, **options)
-    check_nulls(nulls)
+    check_choice("nulls", nulls, Nulls)
     rows, ends = _reader(plan, dims, values, labels, nulls), [0] * len(plan.shape)
     stream = _measured(_chunks(chunks, plan, rows), ends)
     first: list[Chunk] = []

@@ -18,7 +18,7 @@ from ..containers.objects.bucket import map_concurrently
 from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates
-from ..errors import ArrayError, OptionError, PathExistsError, Problem, within_memory
+from ..errors import ArrayError, OptionError, PathExistsError, Problem, check_choice, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..io.kinds import KINDS, name_of, target_at
@@ -26,7 +26,7 @@ from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..progress import Progress, reporter
 from ..system import resident
 from . import running
-from .columns import Nulls, check_nulls, names_in
+from .columns import Nulls, names_in
 from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan, Source, planned, refuse_scalar
 from .sources import Blocks, Function, Tensors, absolute, blocks, spilled, state_of
 from .tables import MIN_DUCKDB_BYTES, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
@@ -118,7 +118,7 @@ def build(
     place, report = _target(target), reporter(progress)
     if work is None and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
-    check_nulls(nulls)
+    check_choice("nulls", nulls, Nulls)
     storage = Storage(compression, chunks, shards)
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=CODECS)
     given = _given(source, columns, count, shape, nulls)

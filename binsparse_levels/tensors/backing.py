@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -22,7 +22,7 @@ from ..engine.packing import Entries
 from ..engine.selection import View, locate_in
 from ..engine.tree import Tree, index_dtype
 from ..engine.views import Selection, all_of
-from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
+from ..errors import ArrayError, FormatError, Problem, check_choice, raise_if
 from ..formats.format import Format, in_order
 from ..formats.index_map import DimensionMap, IndexMap
 from ..formats.structure import (
@@ -189,8 +189,7 @@ class TreeBacking(Backing):
 
     def check(self, check: Check) -> None:
         """Check a tree in memory and its structure. Raises ArrayError, FormatError, OptionError."""
-        if check not in get_args(Check):
-            raise OptionError(Problem("check", f"expected 'full', 'trusted' or 'none', got {check!r:.40}"))
+        check_choice("check", check, Check)
         if check == "none":
             return
         problems = list(self.tree.check(self.format.order, order=check == "full"))
