@@ -131,8 +131,7 @@ def build(
     with contextlib.ExitStack() as ending:
         folder = ending.enter_context(scratch(place)) if work is None else str(absolute(work))
         there = None if work is None else begun(folder, call)
-        if there is not None and (left := targets.header_left(folder)) is not None:
-            targets.check_unchanged(place, left, folder)
+        if there is not None and targets.finished(place, folder):
             targets.end(Work(folder), running.STAGES)
             return
         if there is None:

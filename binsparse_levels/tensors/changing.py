@@ -397,13 +397,7 @@ def in_order(tensor: Converting) -> Listed:
     """All entries in lexicographic order, the structure expanded."""
     if not tensor.ndim:  # a list of coordinates of rank 0 always has one entry
         return entries(tensor)
-    listed = coordinates(tensor.ndim)
-    if tensor.structure is None:
-        return entries(tensor.without_map(listed))
-    coords, values = expand(tensor.structure, *entries(tensor))
-    unsorted = entries_of(listed, tensor.shape, coords, values, False)
-    tree = packing.pack_entries(listed.levels, unsorted, tensor._pad(), "error", tensor.limits)
-    return tuple(packing.unpack_tree(tree)[0]), tree.values
+    return entries(tensor.without_map(coordinates(tensor.ndim)).expand_structure())
 
 
 def to_dense(tensor: Converting, rest: Any, limits: Limits) -> Array:
