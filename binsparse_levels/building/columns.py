@@ -171,18 +171,8 @@ class TableReader:
 
     def renumbered(self, coords: Sequence[Array], labels: Labels | None) -> list[Array]:
         """The coordinates of entries of a tensor with these labels. Raises ArrayError."""
-        pa, columns = arrow(), {} if labels is None else labels.columns
-        found = []
-        for k, (numbers, x) in enumerate(zip(self._numbers.values(), coords, strict=True)):
-            column = pa.array(x)
-            if labels is not None and labels.dims[k] in columns:
-                there = columns[labels.dims[k]]
-                if len(x) and int(x.max()) >= len(there):
-                    what = "the tensor has coordinates without labels; label all"
-                    raise ArrayError(Problem(f"columns.{numbers.name}", what))
-                column = pa.DictionaryArray.from_arrays(column, arrow_of(there), safe=False)
-            found.append(numbers.of(pa.chunked_array([column])))
-        return found
+        there = zip(self._numbers.values(), labelled(coords, labels), strict=True)
+        return [numbers.of(arrow().chunked_array([column])) for numbers, column in there]
 
     def ascend(self) -> dict[int, Array]:
         """Number the labels that have appeared in ascending order. Returns the new numbers of changed dimensions."""
@@ -363,6 +353,21 @@ def arrow_of(column: Column) -> Any:
         return pa.array(loaded.array(), pa.timestamp(*time.groups()) if time and time[1] != "D" else None)
     items, offsets = (pa.py_buffer(np.ascontiguousarray(x[:])) for x in (loaded.items, loaded.offsets))
     return pa.LargeStringArray.from_buffers(len(loaded), offsets, items)
+
+
+def labelled(coords: Sequence[Array], labels: Labels | None) -> list[Any]:
+    """Coordinates as Arrow columns: categories for a dimension with labels, else integers. Raises ArrayError."""
+    pa = arrow()
+    columns = [pa.array(x) for x in coords]
+    for k, x in enumerate(coords):
+        if labels is None or labels.dims[k] not in labels.columns:
+            continue
+        known = arrow_of(labels.columns[labels.dims[k]])
+        if x.max(initial=-1) >= len(known):
+            what = f"coordinate {x.max()} has none of the {len(known)} labels; label all"
+            raise ArrayError(Problem(f"labels.{labels.dims[k]}", what))
+        columns[k] = pa.DictionaryArray.from_arrays(x, known, safe=False)
+    return columns
 
 
 def file_tables(path: str, dims: Sequence[str]) -> Any:

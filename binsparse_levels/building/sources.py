@@ -15,13 +15,12 @@ from ..containers.objects.bucket import Bucket
 from ..engine.blocks import Block, blocks_of
 from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem
 from ..formats.structure import expand
-from ..io import reading
 from ..io.appending import joined_labels
-from ..io.kinds import StoreLike, name_of
+from ..io.kinds import StoreLike
 from ..io.reading import check_lazy
-from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress
 from ..tensors.labels import TEXT, Column, Labels, stored_type
+from ..tensors.late_imports import reopened
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries, differ
 from ..tensors.views import Mapped
@@ -63,72 +62,57 @@ def changed(place: str) -> ContainerError:
 
 
 class Tensors(Source):
-    """The entries of the tensors at some places, about `rows` at a time.
+    """The entries of opened tensors, about `rows` at a time. named: the name of each, for messages, and the tensor.
 
-    They include the padding of levels, and only one triangle of a structure.
+    They include the padding of levels, and only one triangle of a structure. Processes open the tensors again.
     """
 
-    def __init__(self, places: Sequence[StoreLike], rows: int, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._places, self._rows, self._limits = list(places), rows, limits
-        self._tensors: dict[int, tuple[Tensor, list[Block]]] = {}
-        self.states: list[Any] = [None] * len(places)  # tokens of the places when they were first opened
-        self._ends = np.cumsum([len(self._opened(which)[1]) for which in range(len(places))], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
+    def __init__(self, named: Sequence[tuple[str, Tensor]], rows: int) -> None:
+        self.tensors = [tensor for _, tensor in named]
+        self.states = [tensor._backing.stored.origin for tensor in self.tensors]
+        self._names = [name for name, _ in named]
+        self._blocks: list[tuple[int, Block]] = []  # the number of a tensor, and a block of it
+        for which, (name, tensor) in enumerate(named):
+            check_lazy(tensor._source, name, tensor.format.order)
+            self._blocks += [(which, block) for block in blocks_of(tensor._source, rows)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_tensors": {}}
+        named = zip(self.tensors, self.states, strict=True)
+        return self.__dict__ | {"tensors": [x if origin is None else x._labelled(None) for x, origin in named]}
 
-    def _opened(self, which: int) -> tuple[Tensor, list[Block]]:
-        """A tensor, and the blocks of its entries."""
-        if which not in self._tensors:
-            place = self._places[which]
-            tensor = reading.open(place, limits=self._limits)
-            stored = tensor.stored
-            origin = stored._backing.stored.origin
-            token = None if origin is None else origin.token
-            if self.states[which] not in (None, token):
-                raise changed(name_of(place))
-            self.states[which] = token
-            check_lazy(stored._source, name_of(place), stored.format.order)
-            self._tensors[which] = tensor, list(blocks_of(stored._source, self._rows))
-        return self._tensors[which]
-
-    def tensors(self) -> list[Tensor]:
-        return [self._opened(which)[0] for which in range(len(self._places))]
+    def __len__(self) -> int:
+        return len(self._blocks)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise FormatError for another shape, ArrayError if fill values, structures or labels differ."""
-        tensors, names = self.tensors(), list(map(name_of, self._places))
-        for tensor, name in zip(tensors, names, strict=True):
+        first = self.tensors[0]
+        for tensor, name in zip(self.tensors, self._names, strict=True):
             if tensor.shape != shape:
                 raise FormatError(Problem(name, f"has the shape {tensor.shape}, and {shape} is to be built"))
-            if repr((tensor._pad(), tensor.structure)) != repr((tensors[0]._pad(), tensors[0].structure)):
+            if repr((tensor._pad(), tensor.structure)) != repr((first._pad(), first.structure)):
                 what = "has another fill value or structure than the first tensor; make them equal"
                 raise ArrayError(Problem(name, what))
-        joined_labels(tensors, names, -1)
+        joined_labels(self.tensors, self._names, -1)
 
     def labels(self, plan: Plan) -> Labels | None:
-        return self._opened(0)[0]._metadata.labels if self._places else None
-
-    def _block_of(self, number: int) -> tuple[int, int]:
-        """The number of a tensor, and of a block in it."""
-        which = int(np.searchsorted(self._ends, number, side="right"))
-        return which, number - (int(self._ends[which - 1]) if which else 0)
+        if not self.tensors:
+            return None
+        first, origin = self.tensors[0], self.states[0]
+        labelled: Tensor = first if origin is None else reopened(origin, first.limits)
+        return labelled._metadata.labels
 
     def name(self, number: int) -> str:
-        which, block = self._block_of(number)
-        return f"{name_of(self._places[which])}, block {block}"
+        which, block = self._blocks[number]
+        return f"{self._names[which]}, from position {block.positions.start}"
 
     def read(self, number: int) -> Chunk:
-        which, at = self._block_of(number)
-        tensor, blocks = self._opened(which)
-        listed = tensor._backing.stored.read(blocks[at])
-        return tensor._backing.without_padding(*listed) if isinstance(tensor._backing, Mapped) else listed
+        which, block = self._blocks[number]
+        backing = self.tensors[which]._backing
+        listed = backing.stored.read(block)
+        return backing.without_padding(*listed) if isinstance(backing, Mapped) else listed
 
     def value_type(self) -> np.dtype[Any]:
-        return common_type([tensor.dtype for tensor in self.tensors()], "values")
+        return common_type([tensor.dtype for tensor in self.tensors], "values")
 
 
 def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:

@@ -24,7 +24,7 @@ from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
-from ..io.kinds import StoreLike, in_memory, is_foreign
+from ..io.kinds import StoreLike, in_memory, is_foreign, name_of
 from ..io.writing import check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..progress import Progress, reporter
@@ -128,7 +128,7 @@ def convert(
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
     plan = replace(plan, sorted=ordered, one=one).like(opened)
     with scratch(target) as folder:
-        _write_parts(folder, plan, Tensors([source], plan.rows, limits), target, rest, client)
+        _write_parts(folder, plan, Tensors([(name_of(source), opened)], plan.rows), target, rest, client)
 
 
 def drops_zeros(source: StoreLike, tensor: Tensor, format: Format) -> bool:

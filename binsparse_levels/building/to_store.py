@@ -21,6 +21,7 @@ from ..engine.emission import Duplicates
 from ..errors import ArrayError, OptionError, PathExistsError, Problem, check_choice, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
+from ..io import reading
 from ..io.kinds import KINDS, name_of, target_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..progress import Progress, reporter
@@ -181,7 +182,12 @@ def _given(source: Any, columns: Sequence[str | None] | None, count: int | None,
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
         places = [absolute(x) for x in (source if isinstance(source, list | tuple) else [source])]
         named = [x if isinstance(x, str) else name_of(x) for x in places]
-        return _Given(named, partial(_read, lambda plan: Tensors(places, plan.rows, plan.limits), sizes), named)
+
+        def opened(plan: Plan) -> Tensors:
+            tensors = [reading.open(place, limits=plan.limits) for place in places]
+            return Tensors(list(zip(named, tensors, strict=True)), plan.rows)
+
+        return _Given(named, partial(_read, opened, sizes), named)
     ndim = len(columns) - 1 if sizes is None else len(sizes)
     if None in columns[:-1] or not 2 <= len(columns) == ndim + 1:
         what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
@@ -211,9 +217,9 @@ def _read(
     entries = make(plan)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
     plan = replace(plan.typed(plan.dtype or entries.value_type()), sorted=single)
-    if isinstance(entries, Tensors) and (tensors := entries.tensors()):
+    if isinstance(entries, Tensors) and entries.tensors:
         entries.check(plan.shape)
-        plan = plan.like(tensors[0])
+        plan = plan.like(entries.tensors[0])
     return plan, entries, {"rows": plan.rows}
 
 

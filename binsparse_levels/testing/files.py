@@ -100,7 +100,7 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
 
 def _in_parts(stored: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
     """The coordinates of all entries and their values as strings, read and checked two entries at a time."""
-    entries, rows = Tensors([stored], 2), list[tuple[tuple[int, ...], str]]()
+    entries, rows = Tensors([("stored", open(stored))], 2), list[tuple[tuple[int, ...], str]]()
     for number in range(len(entries)):
         coords, values = entries.read(number)
         assert len(values) <= 2, "a part has more entries than were asked for"
