@@ -1,4 +1,4 @@
-"""What is built: the plan, a frozen record that every step reads; its source; the entries that fit into memory."""
+"""The build plan, a frozen record that every step reads; its source; the number of entries that fit into memory."""
 
 from __future__ import annotations
 

@@ -259,21 +259,13 @@ def columns_of(source: Source, plan: Plan, number: int) -> list[Array]:
 
 def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
     """The columns of a chunk. Raises ArrayError for coordinates out of range, and values that do not fit."""
-    coords, values = list(chunk[0]), np.asarray(chunk[1])
+    coords, values = chunk
     *types, value_type = plan.column_types
-    if len(coords) != len(plan.shape):
-        what = f"{len(coords)} arrays of coordinates for {len(plan.shape)} dimensions"
-        raise ArrayError(Problem("coords", what))
-    if values.ndim == 0:
-        values = np.broadcast_to(values, (len(coords[0]) if coords else values.size,))
     for k, x in enumerate(coords):
-        name = f"coords[{k}]" if plan.names is None else f"columns.{plan.names[k]}"
-        if x.dtype.kind not in "iu" or x.shape != values.shape:
-            what = f"expected integers of shape {values.shape}, got {x.dtype} of shape {x.shape}"
-            raise ArrayError(Problem(name, what))
         if len(x) and (int(x.min()) < 0 or int(x.max()) >= plan.shape[k]):
             row = int(np.argmax((x < 0) | (x >= plan.shape[k])))
             what = f"{x[row]} is outside dimension {k} of size {plan.shape[k]}, in row {row}"
+            name = f"coords[{k}]" if plan.names is None else f"columns.{plan.names[k]}"
             raise ArrayError(Problem(name, f"{what}; pass a larger shape, or leave such rows out"))
     values = _cast(values, value_type, exact=plan.exact)
     if plan.through is not None:
