@@ -25,7 +25,7 @@ from ..levels import Level, places
 from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
-from ..tensors.encoding import Metadata
+from ..tensors.contents import Metadata
 from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (

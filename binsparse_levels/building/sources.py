@@ -10,13 +10,12 @@ from typing import Any, TypeVar
 import numpy as np
 
 from ..arrays import Array
-from ..containers.base import is_url, split_path, wrap_errors
+from ..containers.base import is_url, wrap_errors
 from ..containers.objects.bucket import Bucket
 from ..engine.blocks import Block, blocks_of
 from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem
 from ..formats.structure import expand
 from ..io.appending import joined_labels
-from ..io.kinds import StoreLike
 from ..io.reading import check_lazy
 from ..progress import Progress
 from ..tensors.labels import TEXT, Column, Labels, stored_type
@@ -166,15 +165,6 @@ def pair_of(chunk: Any, ndim: int) -> Chunk:
     coords, values = checked_entries(chunk[0], chunk[1], ndim)
     count = len(coords[0]) if coords else values.size
     return coords, values if values.ndim else np.broadcast_to(values, (count,))
-
-
-def absolute(place: StoreLike) -> StoreLike:
-    """A place as an absolute path, which is valid in other processes."""
-    place = os.fspath(place) if isinstance(place, os.PathLike) else place
-    if not isinstance(place, str) or is_url(place):
-        return place
-    path, group = split_path(place)
-    return os.path.abspath(path) + (f":{group}" if group is not None else "")
 
 
 # Chunks that are read once

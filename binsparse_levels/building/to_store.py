@@ -29,7 +29,7 @@ from ..system import resident
 from . import running
 from .columns import Nulls, names_in
 from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan, Source, planned, refuse_scalar
-from .sources import Blocks, Function, Tensors, absolute, blocks, spilled, state_of
+from .sources import Blocks, Function, Tensors, blocks, spilled, state_of
 from .tables import MIN_DUCKDB_BYTES, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
 from .work import Work, begin, begun, open_work, scratch
 
@@ -130,7 +130,7 @@ def build(
     call = {**options, "format": str(format), "source": given.identity, "shape": shape, "columns": columns}
     call |= {"count": count, "nulls": nulls}
     with contextlib.ExitStack() as ending:
-        folder = ending.enter_context(scratch(place)) if work is None else str(absolute(work))
+        folder = ending.enter_context(scratch(place)) if work is None else _address(work)
         there = None if work is None else begun(folder, call)
         if there is not None and targets.finished(place, folder):
             targets.end(Work(folder), running.STAGES)
@@ -185,8 +185,8 @@ def _given(source: Any, columns: Sequence[str | None] | None, count: int | None,
     if columns is None:
         if in_memory:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
-        places = [absolute(x) for x in (source if isinstance(source, list | tuple) else [source])]
-        named = [x if isinstance(x, str) else name_of(x) for x in places]
+        places = source if isinstance(source, list | tuple) else [source]
+        named = [name_of(x) for x in places]
 
         def opened(plan: Plan) -> Tensors:
             tensors = [reading.open(place, limits=plan.limits) for place in places]
@@ -253,6 +253,11 @@ def _numbered(
     plan = replace(plan, sorted=in_order and plan.map is None)
     kept = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "dtype": plan.column_types[-1].str}
     return plan, entries, {**kept, "blocks": len(entries)}
+
+
+def _address(work: str | os.PathLike[str]) -> str:
+    """The URL or the absolute path of a work folder, which other processes find too."""
+    return str(work) if is_url(str(work)) else os.path.abspath(os.path.expanduser(work))
 
 
 def _target(place: str | os.PathLike[str]) -> str:
