@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
 from typing import Any, Self, TypeVar
 
 import numpy as np
@@ -350,21 +349,15 @@ def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
     own = tensor._backing.own(pad)
     stored = own.stored
     parsed = fitting_format(format, stored.shape, limits, mapped=own.map is not None)
-    order = _order_between(stored.format, parsed)
-    if order is None:
+    if parsed.canonical() == stored.format.canonical():  # both store the same bytes
         return with_tree(tensor, parsed, stored.tree)
+    order = tuple(map(stored.format.order.index, parsed.order))
     if stored.structure is not None:
         raise_if(FormatError, mirror_problems(stored.structure, parsed, pad))
         if stored.format.padded:
             return with_entries(tensor, *entries(tensor), parsed, limits)
     made = packing.convert_tree(stored.tree, parsed.levels, order, pad, limits)
     return with_tree(tensor, parsed, made)
-
-
-@lru_cache(256)
-def _order_between(old: Format, new: Format) -> tuple[int, ...] | None:
-    """The permutation of stored dimensions from one format to another; None if both store the same bytes."""
-    return None if new.canonical() == old.canonical() else tuple(map(old.order.index, new.order))
 
 
 def is_dense(tensor: Contents) -> bool:

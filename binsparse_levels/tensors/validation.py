@@ -45,12 +45,7 @@ def fitting_format(format: FormatLike, sizes: tuple[int, ...], limits: Limits, *
 
 def pad_of(fill: Any, dtype: np.dtype[Any]) -> Any:
     """The value of cells that are not stored: the fill value, or zero if it is None."""
-    return _zero(dtype) if fill is None else fill
-
-
-@lru_cache(64)  # every slice calls it
-def _zero(dtype: np.dtype[Any]) -> Any:
-    return np.zeros((), dtype)[()]
+    return np.zeros((), dtype)[()] if fill is None else fill
 
 
 def differ(values: Array, pad: Any) -> Array:
