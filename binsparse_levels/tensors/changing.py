@@ -20,7 +20,7 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
-from .backing import Listed, TreeBacking, entries_of, one_value, packed
+from .backing import Listed, TreeBacking, one_value, packed
 from .blocks import block_of, blocked, converts, listed
 from .contents import Contents
 from .delegating import Delegating
@@ -250,21 +250,13 @@ class Converting(Delegating):
         >>> lower.expand_structure().to_dense().tolist()
         [[1, 5], [5, 0]]
         """
-        name, format = self.structure, self.format
-        if name is None:
+        if self.structure is None:
             return self
-        tree = self._tree
-        # All mirror images come before or after the entries, in order within each fiber. Only the first stored
-        # dimension has to be sorted.
-        mirrored_first = STRUCTURES[name].lower != (format.order == (0, 1))
-        own = self._backing.entries(self._pad(), index_dtype(self.shape, 2 * len(tree.values)))
-        coords, values = expand(name, *own, mirrored_first=mirrored_first)
+        tree, pad = self._tree, self._pad()
+        listed = self._backing.entries(pad, index_dtype(self.shape, 2 * len(tree.values)))
+        coords, values = expand(self.structure, *listed)
         iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
-        whole = entries_of(format, self.shape, coords, values, iso)
-        if all(level.ordered for level in format.levels):
-            whole = replace(whole, ordered_dims=1, trusted=True)
-        made = packing.pack_entries(format.levels, whole, self._pad(), "error", self.limits)
-        return with_tree(self, format, made, structure=None)
+        return self._of(packed(self.format, self.shape, coords, values, iso, pad, self.limits), self._metadata)
 
     def with_structure(self, structure: str) -> Self:
         """The same matrix with one triangle stored, the inverse of `expand_structure`.
