@@ -32,7 +32,7 @@ from .columns import (
     type_of,
 )
 from .plan import Chunk, Source
-from .sources import Function, changed, common_type, grouped, state_of
+from .sources import Function, changed, common_type, concatenated, grouped, state_of
 from .work import Work
 
 _DECODED_ROWS = 2**16  # that are decoded together from a Parquet file
@@ -59,14 +59,14 @@ class Parquet(Source):
     def __init__(self, files: Sequence[str], columns: Sequence[str | None], rows: int, nulls: Nulls) -> None:
         self._files, self._columns, self._nulls = list(files), list(columns), nulls
         self._states = list(map_concurrently(state_of, self._files))
-        types, pieces = [], list[_RowRange]()
+        self._types, pieces = list[np.dtype[Any]](), list[_RowRange]()
         for which, (schema, groups) in enumerate(map_concurrently(described_parquet, self._files)):
             check_names(schema.names, names_in(columns))
-            types += [] if columns[-1] is None else [type_of(schema.field(columns[-1]).type, columns[-1])]
+            if (values := columns[-1]) is not None:
+                self._types.append(type_of(schema.field(values).type, values))
             for group, size in enumerate(groups):
                 pieces += [_RowRange(which, group, k, min(rows, size - k)) for k in range(0, size, rows)]
         self._chunks = grouped(pieces, lambda piece: piece.rows, min(rows, _MAX_CHUNK_ROWS))
-        self._type = np.dtype(np.int64) if columns[-1] is None else common_type(types, f"columns.{columns[-1]}")
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -76,17 +76,20 @@ class Parquet(Source):
         return f"{self._files[piece.file]}, row group {piece.group}, from row {piece.first}"
 
     def read(self, number: int) -> Chunk:
-        found: list[Any] = []
+        found: list[list[Array]] = []
         for which, pieces in itertools.groupby(self._chunks[number], lambda piece: piece.file):
             path = self._files[which]
             with wrap_errors(path):
                 file = opened_parquet(path)
-                for piece in pieces:
-                    found += self._batches(file, piece)
+                batches = [batch for piece in pieces for batch in self._batches(file, piece)]
             if state_of(path) != self._states[which]:
                 raise changed(path)
-        table = arrow().Table.from_batches(found)
-        return entries_of(table, self._columns, self._nulls, table_of(self._files), count=self._nulls_of)
+            table, place = arrow().Table.from_batches(batches), table_of(self._files)
+            coords, values = entries_of(table, self._columns, self._nulls, place, count=self._nulls_of)
+            # Files may have different types. Numpy has no integers for those of int64 and uint64 together.
+            found.append([*(x.astype(np.int64) if x.dtype == np.uint64 else x for x in coords), values])
+        columns = concatenated(found)
+        return columns[:-1], columns[-1]
 
     def _batches(self, file: Any, piece: _RowRange) -> Iterator[Any]:
         stop, at = piece.first + piece.rows, 0
@@ -102,7 +105,8 @@ class Parquet(Source):
         return sum(batch.column(0).null_count for batch in batches)
 
     def value_type(self) -> np.dtype[Any]:
-        return self._type
+        values = self._columns[-1]
+        return np.dtype(np.int64) if values is None else common_type(self._types, f"columns.{values}")
 
 
 def parquet_files(places: str | Sequence[str]) -> list[str]:
