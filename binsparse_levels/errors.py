@@ -208,6 +208,14 @@ def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
         raise error(faults)
 
 
+def check_choice(name: str, given: Any, choices: Any) -> None:
+    """Raise OptionError for an option that is none of the strings of a Literal."""
+    allowed = typing.get_args(choices)
+    if given not in allowed:
+        *first, last = map(repr, allowed)
+        raise OptionError(Problem(name, f"expected {', '.join(first)} or {last}, got {given!r:.40}"))
+
+
 # Messages of Python and numpy for sizes that overflow their integers. Smaller sizes raise a MemoryError.
 _OVERFLOW_MESSAGES = (
     "array is too big", "Maximum allowed", "iterator is too large", "negative dimensions are not allowed", "C ssize_t",

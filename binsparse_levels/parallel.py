@@ -87,11 +87,7 @@ def shares(count: int, size: int, least: int = 1) -> list[tuple[int, int]]:
 
     size: bytes moved for an item; a cache line for each cache miss. least: the smallest number of items of a range.
     """
-    return split(count, max(min(get_threads(), count * size // GRAIN, count // least), 1))
-
-
-def split(count: int, parts: int) -> list[tuple[int, int]]:
-    """Split 0 … count into this number of ranges."""
+    parts = max(min(get_threads(), count * size // GRAIN, count // least), 1)
     return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
 

@@ -23,6 +23,7 @@ from ..tensors.labels import TEXT, TIMES, Column, Labels, stored_type
 Nulls: TypeAlias = Literal["error", "drop"]
 
 FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
+REMEDY = "fill them, or pass nulls='drop'"  # of nulls
 _BATCH_ROWS = 2**20  # rows whose labels are numbered together
 
 
@@ -31,11 +32,6 @@ def arrow() -> Any:
     with needing("tables"):
         import pyarrow
     return pyarrow
-
-
-def check_nulls(nulls: Any) -> None:
-    if nulls not in ("error", "drop"):
-        raise OptionError(Problem("nulls", f"expected 'error' or 'drop', got {nulls!r:.40}"))
 
 
 def check_names(there: Sequence[str], names: Sequence[str]) -> None:
@@ -82,7 +78,7 @@ def coordinates_of(column: Any, name: str) -> Array:
     return found
 
 
-def refuse_nulls(count: int, name: str, table: str, remedy: str = "fill them, or pass nulls='drop'") -> None:
+def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
     """Raise ArrayError if a column has nulls. table: the name of the table in the query of the message."""
     if count:
         query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
@@ -90,20 +86,27 @@ def refuse_nulls(count: int, name: str, table: str, remedy: str = "fill them, or
 
 
 def entries_of(
-    table: Any, columns: Sequence[str | None], nulls: Nulls, count: Callable[[str], int], place: str
+    table: Any,
+    columns: Sequence[str | None],
+    nulls: Nulls | None,
+    place: str = "table",
+    *,
+    count: Callable[[str], int] | None = None,
+    coordinates: Callable[[Any, str], Array] = coordinates_of,
 ) -> tuple[list[Array], Array]:
     """The coordinates and the values in an Arrow table. If the last of `columns` is None, each value is 1.
 
-    count: returns the number of nulls in a column of the whole source. place: its name in SQL, for messages. Raises
-    ArrayError for columns without numbers, and for nulls.
+    nulls: None if the caller has no such option. place: the name of the source in SQL, for messages. count: returns
+    the number of nulls in a column of the whole source. coordinates: returns those of a column. Raises ArrayError for
+    columns without numbers, and for nulls.
     """
     *dims, values = columns
     if nulls == "drop":
         table = table.drop_null()
-    for name in table.column_names:
-        if table.column(name).null_count:
-            refuse_nulls(count(name), name, place)
-    coords = [coordinates_of(table.column(name), str(name)) for name in dims]
+    for name in names_in(columns):
+        if there := table.column(name).null_count:
+            refuse_nulls(count(name) if count else there, name, place, REMEDY if nulls else "fill or drop them first")
+    coords = parallel.each(lambda name: coordinates(table.column(name), str(name)), dims)
     return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
 
 
@@ -151,57 +154,39 @@ class TableReader:
         nulls: Nulls | None = None,
     ) -> None:
         given = labels or {}
-        self._names = [*dims, *([] if values is None else [values])]
+        self._columns, self._names = [*dims, values], names_in([*dims, values])
         if isinstance(dims, str) or len(set(self._names)) != len(self._names):
             raise OptionError(Problem("dims", f"expected the names of different columns, got {self._names!s:.60}"))
         for name in given:
             if name not in dims:
                 raise OptionError(Problem("labels", f"{name!r:.40} is none of the dimensions {', '.join(dims):.200}"))
         self.dims, self.values, self._nulls = tuple(dims), values, nulls
-        self._numbers = [_Coordinates(name, _different(given[name], name) if name in given else None) for name in dims]
+        known = {name: _different(labels, name) for name, labels in given.items()}
+        self._numbers = {name: _Coordinates(name, known.get(name)) for name in dims}
 
     def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
         """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
-        remedy = ("fill or drop them first",) if self._nulls is None else ()
         for part in _parts(table, self._names):
-            if self._nulls == "drop":
-                part = part.drop_null()
-            for name in self._names:
-                refuse_nulls(part.column(name).null_count, name, "table", *remedy)
-            coords = parallel.each(lambda numbers: numbers.of(part.column(numbers.name)), self._numbers)  # noqa: B023
-            if self.values is None:
-                yield coords, np.ones(len(part), np.int64)  # so that the sum of duplicates counts rows
-            else:
-                yield coords, numbers_of(part.column(self.values), self.values)
+            yield entries_of(part, self._columns, self._nulls, coordinates=lambda x, name: self._numbers[name].of(x))
 
     def renumbered(self, coords: Sequence[Array], labels: Labels | None) -> list[Array]:
         """The coordinates of entries of a tensor with these labels. Raises ArrayError."""
-        pa, columns = arrow(), {} if labels is None else labels.columns
-        found = []
-        for k, (numbers, x) in enumerate(zip(self._numbers, coords, strict=True)):
-            column = pa.array(x)
-            if labels is not None and labels.dims[k] in columns:
-                there = columns[labels.dims[k]]
-                if len(x) and int(x.max()) >= len(there):
-                    what = "the tensor has coordinates without labels; label all"
-                    raise ArrayError(Problem(f"columns.{numbers.name}", what))
-                column = pa.DictionaryArray.from_arrays(column, arrow_of(there), safe=False)
-            found.append(numbers.of(pa.chunked_array([column])))
-        return found
+        there = zip(self._numbers.values(), labelled(coords, labels), strict=True)
+        return [numbers.of(arrow().chunked_array([column])) for numbers, column in there]
 
     def ascend(self) -> dict[int, Array]:
         """Number the labels that have appeared in ascending order. Returns the new numbers of changed dimensions."""
-        ranks = ((k, one.ascend()) for k, one in enumerate(self._numbers))
+        ranks = ((k, one.ascend()) for k, one in enumerate(self._numbers.values()))
         return {k: rank for k, rank in ranks if rank is not None}
 
     def sizes(self, ends: Sequence[int]) -> list[int]:
         """The size of each dimension: the number of its labels, or its item of `ends` if it has no labels."""
-        known = [one.labels() for one in self._numbers]
+        known = [one.labels() for one in self._numbers.values()]
         return [end if labels is None else len(labels) for labels, end in zip(known, ends, strict=True)]
 
     def labels(self) -> Labels:
         """The labels that have appeared."""
-        found = {one.name: one.labels() for one in self._numbers}
+        found = {name: one.labels() for name, one in self._numbers.items()}
         return Labels(self.dims, {k: x for k, x in found.items() if x is not None}, self.values or "value")
 
 
@@ -221,16 +206,12 @@ class _Coordinates:
         self.name, self.known = name, known
         self._path, self._given, self._seen = f"columns.{name}", known is not None, False
         self._categories = False  # True if the column had categories, whose order is kept
-        self._empty: Any = None  # the type of a column without rows, which is used if no column has rows
+        self._empty: Any = None  # labels of the type of a column without rows, which count if no column has rows
 
     def labels(self) -> Column | None:
         """The labels that have appeared; None for a dimension without labels."""
-        types = arrow().types
-        if self.known is not None or self._seen or self._empty is None:
-            return None if self.known is None else column_of(self.known)
-        if types.is_integer(self._empty) or types.is_floating(self._empty) or types.is_null(self._empty):
-            return None
-        return column_of(arrow().array([], plain_type(self._empty, self._path)))
+        found = self.known if self.known is not None or self._seen else self._empty
+        return None if found is None else column_of(found)
 
     def ascend(self) -> Array | None:
         """Number labels in ascending order, unless they are given or categories. Returns new numbers if any differ."""
@@ -253,7 +234,8 @@ class _Coordinates:
         types = arrow().types
         is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow cannot combine zero dictionaries
         if not len(column) and not is_coded:
-            self._empty = column.type
+            plain = any(known(column.type) for known in (types.is_integer, types.is_floating, types.is_null))
+            self._empty = None if plain else arrow().array([], plain_type(column.type, self._path))
             return np.empty(0, np.int64)
         first, self._seen = not self._seen, True
         if self.known is None:
@@ -302,18 +284,29 @@ def _in_unit(labels: Any, kind: Any) -> Any:
 
 def plain_type(kind: Any, path: str) -> Any:
     """The Arrow type in which labels of a type are stored. Raises ArrayError for types that cannot be stored."""
-    pa = arrow()
-    types = pa.types
-    if types.is_dictionary(kind):
-        return plain_type(kind.value_type, path)
-    if types.is_string(kind) or types.is_string_view(kind) or types.is_large_string(kind) or types.is_decimal(kind):
+    pa, type = arrow(), label_type(kind, path)
+    if type == TEXT:
         return pa.large_string()
+    time = TIMES.fullmatch(type)
+    if not time:
+        return pa.from_numpy_dtype(type)
+    return pa.date32() if time[1] == "D" else pa.timestamp(*time.groups())
+
+
+def label_type(kind: Any, path: str) -> str:
+    """The type of stored labels, such as `text`, for an Arrow type. Raises ArrayError for types that have none."""
+    types = arrow().types
+    if types.is_dictionary(kind):
+        return label_type(kind.value_type, path)
+    if types.is_string(kind) or types.is_string_view(kind) or types.is_large_string(kind) or types.is_decimal(kind):
+        return TEXT
     if types.is_date(kind):
-        return pa.date32()
-    plain = types.is_integer, types.is_boolean, types.is_timestamp, types.is_float32, types.is_float64
-    if not any(fits(kind) for fits in plain):
+        return "datetime64[D]"
+    if types.is_timestamp(kind):
+        return f"datetime64[{kind.unit}{f', {kind.tz}' if kind.tz else ''}]"
+    if not any(fits(kind) for fits in (types.is_integer, types.is_boolean, types.is_float32, types.is_float64)):
         raise ArrayError(Problem(path, f"labels of type {kind} cannot be stored; cast them to text"))
-    return kind
+    return str(np.dtype(kind.to_pandas_dtype()))
 
 
 def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
@@ -341,47 +334,40 @@ def _batches(reader: Any) -> Iterator[Any]:
         raise ArrayError(Problem("table", f"{error}; cast the column to text, or correct the row")) from error
 
 
-def label_type(kind: Any) -> str:
-    """The type of stored labels, such as `text`, for an Arrow type that `plain_type` returns."""
-    types = arrow().types
-    if types.is_large_string(kind):
-        return TEXT
-    if types.is_date(kind):
-        return "datetime64[D]"
-    if types.is_timestamp(kind):
-        return f"datetime64[{kind.unit}{f', {kind.tz}' if kind.tz else ''}]"
-    return str(np.dtype(kind.to_pandas_dtype()))
-
-
 def column_of(labels: Any) -> Column:
     """The stored form of labels, an Arrow array in its plain type."""
-    pa, type = arrow(), label_type(labels.type)
-    if type == TEXT:
+    if (type := label_type(labels.type, "labels")) == TEXT:
         _, ends, raw = labels.buffers()
         every = np.frombuffer(ends, np.int64) if len(labels) else np.zeros(1, np.int64)
         offsets = every[labels.offset : labels.offset + len(labels) + 1]
         items = np.frombuffer(raw or b"", np.uint8)[offsets[0] : offsets[-1]]
         return Column(TEXT, items, offsets - offsets[0])
-    plain = {"bool": pa.uint8(), "datetime64[D]": pa.int32()}.get(type, labels.type)
-    numbers = labels.cast(pa.int64() if pa.types.is_timestamp(labels.type) else plain).to_numpy()
-    return Column(type, numbers.astype(stored_type(type), copy=False))
+    return Column(type, labels.to_numpy(zero_copy_only=False).view(stored_type(type)))
 
 
 def arrow_of(column: Column) -> Any:
     """Stored labels as an Arrow array. Raises ArrayError for damaged ones."""
     pa, loaded = arrow(), column.loaded()
-    items = np.ascontiguousarray(loaded.items[:])
-    if loaded.offsets is not None:
-        offsets = np.ascontiguousarray(loaded.offsets[:])
-        return pa.LargeStringArray.from_buffers(len(loaded), pa.py_buffer(offsets), pa.py_buffer(items))
-    made = pa.array(items)
-    if column.type == "bool":
-        return made.cast(pa.bool_())
-    time = TIMES.fullmatch(column.type)
-    if not time:
-        return made
-    unit, zone = time.groups()
-    return made.cast(pa.int32()).cast(pa.date32()) if unit == "D" else made.cast(pa.timestamp(unit, zone))
+    if loaded.offsets is None:
+        time = TIMES.fullmatch(column.type)
+        return pa.array(loaded.array(), pa.timestamp(*time.groups()) if time and time[1] != "D" else None)
+    items, offsets = (pa.py_buffer(np.ascontiguousarray(x[:])) for x in (loaded.items, loaded.offsets))
+    return pa.LargeStringArray.from_buffers(len(loaded), offsets, items)
+
+
+def labelled(coords: Sequence[Array], labels: Labels | None) -> list[Any]:
+    """Coordinates as Arrow columns: categories for a dimension with labels, else integers. Raises ArrayError."""
+    pa = arrow()
+    columns = [pa.array(x) for x in coords]
+    for k, x in enumerate(coords):
+        if labels is None or labels.dims[k] not in labels.columns:
+            continue
+        known = arrow_of(labels.columns[labels.dims[k]])
+        if x.max(initial=-1) >= len(known):
+            what = f"coordinate {x.max()} has none of the {len(known)} labels; label all"
+            raise ArrayError(Problem(f"labels.{labels.dims[k]}", what))
+        columns[k] = pa.DictionaryArray.from_arrays(x, known, safe=False)
+    return columns
 
 
 def file_tables(path: str, dims: Sequence[str]) -> Any:

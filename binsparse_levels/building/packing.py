@@ -21,9 +21,9 @@ from ..tensors.backing import TreeBacking
 from ..tensors.encoding import encode_pieces
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
-from .entries import concatenated, follow
 from .partitions import Piece, between, gathered, groups_of, points_in
 from .plan import Plan, check_joined
+from .sources import columns_of, concatenated, follow
 from .work import Work, pages_of
 
 
@@ -52,7 +52,7 @@ def pack(work: Work, number: int) -> None:
 def _columns(work: Work, number: int) -> Iterator[list[Array]]:
     """Yield the entries of a partition, in parts if it is too large. Each part reads the whole partition again."""
     if work.plan.sorted:
-        yield work.source.columns(work.plan, number)
+        yield columns_of(work.source, work.plan, number)
         return
     groups = groups_of(work, number)
     for begin, end in itertools.pairwise([None, *points_in(work, groups), None]):

@@ -12,8 +12,8 @@ from .. import kernels, parallel
 from ..arrays import Array
 from ..containers.objects.bucket import map_concurrently
 from ..containers.objects.stores import Range
-from .entries import columns_in, follow, grouped, keys_of
 from .plan import Plan
+from .sources import columns_in, columns_of, follow, grouped, keys_of
 from .work import Work
 
 Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and their checksum
@@ -44,7 +44,7 @@ def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
 
 
 def sample(work: Work, number: int) -> None:
-    *coords, values = work.source.columns(work.plan, sampled(work)[number])
+    *coords, values = columns_of(work.source, work.plan, sampled(work)[number])
     at = np.random.default_rng(number).choice(len(values), min(_KEYS_PER_CHUNK, len(values)), replace=False)
     work.save(f"sample/{number}", keys=keys_of([x[at] for x in coords], work.plan.dims), rows=len(values))
 
@@ -64,7 +64,7 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 
 def partition(work: Work, number: int) -> None:
-    columns = work.source.columns(work.plan, number)
+    columns = columns_of(work.source, work.plan, number)
     keys = keys_of(columns[:-1], work.plan.dims)
     work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
 
@@ -135,10 +135,7 @@ def gathered(work: Work, pieces: Sequence[Piece]) -> list[Array]:
     at = 0
     for block in work.ranges(pieces):
         count = len(block) // row
-        for x, column in zip(made, columns_in(plan, block), strict=True):
+        for x, column in zip(made, columns_in(plan.column_types, block), strict=True):
             x[at : at + count] = column
         at += count
-    for x, size in zip(made, plan.dims, strict=False):  # before a kernel uses them
-        if len(x) and (x.min() < 0 or x.max() >= size):
-            raise work.damaged(pieces[0][0][0])
     return made

@@ -1,12 +1,13 @@
-"""The build plan, a frozen record that every step reads, and the number of entries that fit into memory."""
+"""The build plan, a frozen record that every step reads; its source; the number of entries that fit into memory."""
 
 from __future__ import annotations
 
 import uuid
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -17,17 +18,17 @@ from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates, check_dense
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
-from ..errors import FormatError, LimitError, OptionError, Problem, raise_if
-from ..formats.format import Format, FormatLike, parse_format, with_map
+from ..errors import FormatError, LimitError, OptionError, Problem, check_choice, raise_if
+from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..levels import Level, places
 from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
-from ..tensors.encoding import Metadata
+from ..tensors.contents import Metadata
+from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
-    check_duplicates,
     check_value_type,
     checked_fill,
     checked_format,
@@ -46,6 +47,9 @@ _ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number 
 _POSITION_BYTES = 64  # while a tree is written to a file
 _JOIN_FACTOR = 1.5  # memory of an entry if trees are joined from their entries, relative to that in a step
 DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
+
+
+Chunk: TypeAlias = tuple[Sequence[Array], Array]  # a coordinate array for each dimension, and the values
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,17 @@ class Plan:
         """The types of the columns of an entry: the coordinates by stored dimension, and the value."""
         assert self.dtype is not None
         return [np.dtype(index_dtype(self.dims, 0))] * len(self.dims) + [self.dtype]
+
+    @property
+    def raw(self) -> Plan:
+        """The plan of a list of the entries without the map, in stored order if there is no map."""
+        listed = coordinates(len(self.shape))
+        return replace(self, format=str(in_order(listed.levels, self.order or listed.order)), map=None)
+
+    @property
+    def order(self) -> tuple[int, ...] | None:
+        """The dimensions in stored order; None with a map."""
+        return self.parsed.order if self.map is None else None
 
     @property
     def row_bytes(self) -> int:
@@ -162,6 +177,29 @@ class Plan:
         return made
 
 
+class Source(ABC):
+    """Entries in numbered chunks."""
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def name(self, number: int) -> str:
+        """The name of a chunk, for messages."""
+
+    @abstractmethod
+    def read(self, number: int) -> Chunk:
+        """The coordinates and the values of a chunk."""
+
+    @abstractmethod
+    def value_type(self) -> np.dtype[Any]:
+        """The type of all values, from metadata or a few values. Raises ArrayError, OptionError."""
+
+    def labels(self, plan: Plan) -> Labels | None:
+        """The labels of all coordinates, read on demand."""
+        return None
+
+
 def planned(
     shape: int | Sequence[int],
     format: FormatLike,
@@ -182,7 +220,7 @@ def planned(
     memory, used, pointers: as for `rows_within`, for each process. rows: its result, if it is known. rest: other
     fields of the plan. Raises the errors of `pack`, LimitError for too little memory.
     """
-    check_duplicates(duplicates)
+    check_choice("duplicates", duplicates, Duplicates)
     sizes = checked_sizes(shape)
     format, map = with_map(format, map)
     through = None if map is None else parse_map(map, sizes)
@@ -190,7 +228,7 @@ def planned(
     known = None if dtype is None else checked_type(dtype).newbyteorder("=")
     if rows is None:
         index, value = np.dtype(index_dtype(stored, 0)).itemsize, 8 if known is None else known.itemsize
-        rows = rows_within(memory, len(stored), index, value, used=used, pointers=pointers)
+        rows = rows_within(memory, max(len(sizes), len(stored)), index, value, used=used, pointers=pointers)
     plan = Plan(
         sizes,
         str(parsed),

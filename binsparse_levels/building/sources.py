@@ -1,35 +1,34 @@
-"""The sources of a build: stored tensors, functions, and chunks that are read once."""
+"""The sources of a build: stored tensors, functions, chunks that are read once; their entries as columns."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from ..arrays import Array
-from ..containers.base import is_url, split_path, wrap_errors
+from ..containers.base import is_url, wrap_errors
 from ..containers.objects.bucket import Bucket
-from ..engine.blocks import Block, blocks_of, read_block
-from ..engine.tree import index_dtype
-from ..errors import ArrayError, ContainerError, FormatError, OptionError, Problem, raise_if
-from ..formats.structure import expand, in_triangle, read_problems
-from ..io import reading
+from ..engine.blocks import Block, blocks_of
+from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem
+from ..formats.structure import expand
 from ..io.appending import joined_labels
-from ..io.kinds import StoreLike, name_of
 from ..io.reading import check_lazy
-from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress
 from ..tensors.labels import TEXT, Column, Labels, stored_type
+from ..tensors.late_imports import reopened
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries, differ
 from ..tensors.views import Mapped
-from .entries import Chunk, Source, columns_in, follow, renumbered, represents
-from .plan import Plan
+from .plan import Chunk, Plan, Source
 from .work import Work, open_work, pages_of
+
+Item = TypeVar("Item")
+
+_KEY_BITS = 63
 
 
 def common_type(types: Sequence[np.dtype[Any]], path: str) -> np.dtype[Any]:
@@ -62,83 +61,57 @@ def changed(place: str) -> ContainerError:
 
 
 class Tensors(Source):
-    """The entries of the tensors at some places, about `rows` at a time.
+    """The entries of opened tensors, about `rows` at a time. named: the name of each, for messages, and the tensor.
 
-    They include the padding of levels, and only one triangle of a structure.
+    They include the padding of levels, and only one triangle of a structure. Processes open the tensors again.
     """
 
-    def __init__(self, places: Sequence[StoreLike], rows: int, limits: Limits = DEFAULT_LIMITS) -> None:
-        self._places, self._rows, self._limits = list(places), rows, limits
-        self._tensors: dict[int, tuple[Tensor, list[Block]]] = {}
-        self.states: list[Any] = [None] * len(places)  # tokens of the places when they were first opened
-        self._ends = np.cumsum([len(self._opened(which)[1]) for which in range(len(places))], dtype=np.int64)
-
-    def __len__(self) -> int:
-        return int(self._ends[-1]) if len(self._ends) else 0
+    def __init__(self, named: Sequence[tuple[str, Tensor]], rows: int) -> None:
+        self.tensors = [tensor for _, tensor in named]
+        self.states = [tensor._backing.stored.origin for tensor in self.tensors]
+        self._names = [name for name, _ in named]
+        self._blocks: list[tuple[int, Block]] = []  # the number of a tensor, and a block of it
+        for which, (name, tensor) in enumerate(named):
+            check_lazy(tensor._source, name, tensor.format.order)
+            self._blocks += [(which, block) for block in blocks_of(tensor._source, rows)]
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"_tensors": {}}
+        named = zip(self.tensors, self.states, strict=True)
+        return self.__dict__ | {"tensors": [x if origin is None else x._labelled(None) for x, origin in named]}
 
-    def _opened(self, which: int) -> tuple[Tensor, list[Block]]:
-        """A tensor, and the blocks of its entries."""
-        if which not in self._tensors:
-            place = self._places[which]
-            tensor = reading.open(place, limits=self._limits)
-            stored = tensor.stored
-            origin = stored._backing.stored.origin
-            token = None if origin is None else origin.token
-            if self.states[which] not in (None, token):
-                raise changed(name_of(place))
-            self.states[which] = token
-            check_lazy(stored._source, name_of(place), stored.format.order)
-            self._tensors[which] = tensor, list(blocks_of(stored._source, self._rows))
-        return self._tensors[which]
-
-    def tensors(self) -> list[Tensor]:
-        return [self._opened(which)[0] for which in range(len(self._places))]
+    def __len__(self) -> int:
+        return len(self._blocks)
 
     def check(self, shape: tuple[int, ...]) -> None:
         """Raise FormatError for another shape, ArrayError if fill values, structures or labels differ."""
-        tensors, names = self.tensors(), list(map(name_of, self._places))
-        for tensor, name in zip(tensors, names, strict=True):
+        first = self.tensors[0]
+        for tensor, name in zip(self.tensors, self._names, strict=True):
             if tensor.shape != shape:
                 raise FormatError(Problem(name, f"has the shape {tensor.shape}, and {shape} is to be built"))
-            if repr((tensor._pad(), tensor.structure)) != repr((tensors[0]._pad(), tensors[0].structure)):
+            if repr((tensor._pad(), tensor.structure)) != repr((first._pad(), first.structure)):
                 what = "has another fill value or structure than the first tensor; make them equal"
                 raise ArrayError(Problem(name, what))
-        joined_labels(tensors, names, -1)
+        joined_labels(self.tensors, self._names, -1)
 
     def labels(self, plan: Plan) -> Labels | None:
-        return self._opened(0)[0]._metadata.labels if self._places else None
-
-    def _block_of(self, number: int) -> tuple[int, int]:
-        """The number of a tensor, and of a block in it."""
-        which = int(np.searchsorted(self._ends, number, side="right"))
-        return which, number - (int(self._ends[which - 1]) if which else 0)
+        if not self.tensors:
+            return None
+        first, origin = self.tensors[0], self.states[0]
+        labelled: Tensor = first if origin is None else reopened(origin, first.limits)
+        return labelled._metadata.labels
 
     def name(self, number: int) -> str:
-        which, block = self._block_of(number)
-        return f"{name_of(self._places[which])}, block {block}"
+        which, block = self._blocks[number]
+        return f"{self._names[which]}, from position {block.positions.start}"
 
     def read(self, number: int) -> Chunk:
-        which, at = self._block_of(number)
-        tensor, blocks = self._opened(which)
-        return without_padding(tensor, *stored_entries(tensor.stored, blocks[at]))
+        which, block = self._blocks[number]
+        backing = self.tensors[which]._backing
+        listed = backing.stored.read(block)
+        return backing.without_padding(*listed) if isinstance(backing, Mapped) else listed
 
     def value_type(self) -> np.dtype[Any]:
-        return common_type([tensor.dtype for tensor in self.tensors()], "values")
-
-
-def stored_entries(stored: Tensor, block: Block) -> Chunk:
-    """The stored entries in a block of a tensor without a map; one triangle of a structure."""
-    tree = stored._source
-    columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
-    coords = [columns[stored.format.order.index(k)] for k in range(stored.ndim)]
-    if stored.structure is not None:
-        raise_if(ArrayError, read_problems(stored.structure, coords, values, padded=tree.padded))
-        inside = in_triangle(stored.structure, coords)
-        coords, values = [x[inside] for x in coords], values[inside]
-    return coords, values
+        return common_type([tensor.dtype for tensor in self.tensors], "values")
 
 
 def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
@@ -147,25 +120,13 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
     A view is loaded whole. Any other tensor in a file is read in blocks.
     """
     tensor = tensor.load() if tensor._backing.viewed else tensor
-    stored = tensor.stored
-    tree, pad = stored._source, tensor._pad()
-    check_lazy(tree, "the tensor", stored.format.order)
-    for block in blocks_of(tree, max(rows // 2, 1)):
-        coords, values = stored_entries(stored, block)
+    tree, pad = tensor._source, tensor._pad()
+    check_lazy(tree, "the tensor", tensor.format.order)
+    for coords, values in tensor._backing.blocks(pad, max(rows // 2, 1)):
         if tree.padded:
             kept = differ(values, pad)
-            coords, values = [x[kept] for x in coords], values[kept]
-        if stored.structure is not None:
-            both, values = expand(stored.structure, coords, values)
-            coords = list(both)
-        yield without_padding(tensor, coords, values)
-
-
-def without_padding(tensor: Tensor, coords: Sequence[Array], values: Array) -> Chunk:
-    """Convert stored entries to entries of the tensor. Those at padding of its index map are left out."""
-    if isinstance(mapped := tensor._backing, Mapped):
-        coords, values = mapped.without_padding(coords, values)
-    return list(coords), values
+            coords, values = tuple(x[kept] for x in coords), values[kept]
+        yield (coords, values) if tensor.structure is None else expand(tensor.structure, coords, values)
 
 
 # Functions
@@ -206,26 +167,18 @@ def pair_of(chunk: Any, ndim: int) -> Chunk:
     return coords, values if values.ndim else np.broadcast_to(values, (count,))
 
 
-def absolute(place: StoreLike) -> StoreLike:
-    """A place as an absolute path, which is valid in other processes."""
-    place = os.fspath(place) if isinstance(place, os.PathLike) else place
-    if not isinstance(place, str) or is_url(place):
-        return place
-    path, group = split_path(place)
-    return os.path.abspath(path) + (f":{group}" if group is not None else "")
-
-
 # Chunks that are read once
 
 
 class Blocks(Source):
-    """Blocks of entries in a work folder, as columns of the plan `written`.
+    """Blocks of entries in a work folder, as they came.
 
-    count: the number of blocks. known: labels that are not in the folder. ranks: new coordinates, by dimension.
+    raw: the plan with which they were written. count: the number of blocks. known: labels that are not in the folder.
+    ranks: new coordinates, by dimension.
     """
 
-    def __init__(self, address: str, written: Plan, count: int = 0) -> None:
-        self._address, self._written, self.count = address, written, count
+    def __init__(self, address: str, raw: Plan, count: int = 0) -> None:
+        self._address, self._raw, self.count = address, raw, count
         self.known: Labels | None = None
         self.ranks: Mapping[int, Array] = {}
 
@@ -235,9 +188,12 @@ class Blocks(Source):
     def name(self, number: int) -> str:
         return f"block {number} of the chunks"
 
-    def columns(self, plan: Plan, number: int) -> list[Array]:
-        columns = columns_in(self._written, Work(self._address).get(f"rows/{number}"))
-        return renumbered(self._written, plan, columns, self.ranks)
+    def read(self, number: int) -> Chunk:
+        columns = columns_in(self._raw.column_types, Work(self._address).get(f"rows/{number}"))
+        return ranked(self._raw, columns, self.ranks)
+
+    def value_type(self) -> np.dtype[Any]:
+        return self._raw.column_types[-1]
 
     def labels(self, plan: Plan) -> Labels | None:
         if self.known is not None or plan.names is None:
@@ -250,8 +206,14 @@ class Blocks(Source):
         return Labels(tuple(dims), columns, values) if columns else None
 
 
-def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Progress | None) -> tuple[Plan, Blocks]:
-    """Write blocks into the work folder. Returns the plan, with `sorted` set if they ascend, and a source."""
+def ranked(raw: Plan, columns: Sequence[Array], ranks: Mapping[int, Array]) -> Chunk:
+    """The columns of a raw plan as a chunk. ranks: new coordinates, by dimension."""
+    coords = [columns[raw.parsed.order.index(k)] for k in range(len(raw.shape))]
+    return [ranks[k][x] if k in ranks else x for k, x in enumerate(coords)], columns[-1]
+
+
+def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Progress | None) -> tuple[Blocks, bool]:
+    """Write blocks of a raw plan into the work folder. Returns a source, and True if all their entries ascend."""
     kept, entries = Blocks(folder, plan), 0
     in_order = True
     last: list[Array] = []  # the last coordinates of the block before
@@ -266,4 +228,150 @@ def spilled(folder: str, plan: Plan, blocks: Iterable[list[Array]], progress: Pr
             entries += len(columns[-1])
             if progress is not None:
                 progress("rows", entries, entries)
-    return replace(plan, sorted=in_order), kept
+    return kept, in_order
+
+
+# Entries as columns: coordinates by stored dimension, and values, checked and in the types of the plan
+
+
+def columns_of(source: Source, plan: Plan, number: int) -> list[Array]:
+    """The columns of a chunk, checked."""
+    name = source.name(number)
+    try:
+        return checked_columns(plan, source.read(number))
+    except ArrayError as error:
+        raise named(error, name) from None
+    except Exception as error:
+        if not isinstance(error, BinsparseError):
+            error.add_note(name)
+        raise
+
+
+def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
+    """The columns of a chunk. Raises ArrayError for coordinates out of range, and values that do not fit."""
+    coords, values = chunk
+    *types, value_type = plan.column_types
+    for k, x in enumerate(coords):
+        if len(x) and (int(x.min()) < 0 or int(x.max()) >= plan.shape[k]):
+            row = int(np.argmax((x < 0) | (x >= plan.shape[k])))
+            what = f"{x[row]} is outside dimension {k} of size {plan.shape[k]}, in row {row}"
+            name = f"coords[{k}]" if plan.names is None else f"columns.{plan.names[k]}"
+            raise ArrayError(Problem(name, f"{what}; pass a larger shape, or leave such rows out"))
+    values = _cast(values, value_type, exact=plan.exact)
+    if plan.through is not None:
+        coords = list(plan.through.forward(coords))
+    stored = [np.ascontiguousarray(coords[k], dtype) for k, dtype in zip(plan.parsed.order, types, strict=True)]
+    return [*stored, np.ascontiguousarray(values)]
+
+
+def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
+    """Return True if a type represents every value of another exactly.
+
+    >>> represents(np.dtype(float), np.dtype("int32")), represents(np.dtype(float), np.dtype("int64"))
+    (True, False)
+    """
+    if not np.can_cast(narrow, wide, "safe"):
+        return False
+    if narrow.kind not in "iu" or wide.kind not in "fc":
+        return True
+    return 8 * narrow.itemsize - (narrow.kind == "i") <= np.finfo(wide).nmant + 1
+
+
+def _cast(values: Array, dtype: np.dtype[Any], *, exact: bool) -> Array:
+    """Cast values to the type of the tensor. Raises ArrayError if one of them does not fit.
+
+    exact: True if the caller has not chosen the type. Floats that would be rounded are then an error too.
+    """
+    if not values.size or represents(dtype, values.dtype):
+        return values.astype(dtype, copy=False)
+    if not np.can_cast(values.dtype, dtype, "same_kind"):
+        what = f"values of type {values.dtype}, but the first were {dtype}; pass dtype="
+        raise ArrayError(Problem("values", what))
+    with np.errstate(over="ignore", invalid="ignore"):
+        made = values.astype(dtype)
+    if dtype.kind in "iu":
+        fits = values.min() >= np.iinfo(dtype).min and values.max() <= np.iinfo(dtype).max
+    elif exact:
+        back = (made if values.dtype.kind == "c" else made.real).astype(values.dtype)
+        fits = np.array_equal(back, values, equal_nan=values.dtype.kind in "fc")
+    else:
+        fits = bool((np.isfinite(made) | ~np.isfinite(values)).all())
+    if not fits:
+        raise ArrayError(Problem("values", f"exceed the type {dtype}; pass dtype={values.dtype.name!r}"))
+    return made
+
+
+def keys_of(columns: Sequence[Array], dims: Sequence[int]) -> Array:
+    """A sort key for each entry: the first 63 bits of its coordinates. Entries in order have ascending keys."""
+    keys, left = np.zeros(len(columns[0]) if columns else 0, np.int64), _KEY_BITS
+    for x, size in zip(columns, dims, strict=True):
+        width = max(size - 1, 0).bit_length()
+        bits = min(width, left)
+        left -= bits
+        if bits:
+            keys <<= bits
+            keys |= x >> (width - bits)
+    return keys
+
+
+def follow(first: Sequence[Array], last: Sequence[Array]) -> Array:
+    """A mask of the entries of `first` that come after those of `last` in lexicographic order."""
+    later = np.zeros(len(first[0]), bool)
+    for a, b in zip(first[::-1], last[::-1], strict=True):
+        later = (a > b) | ((a == b) & later)
+    return later
+
+
+def columns_in(types: Sequence[np.dtype[Any]], block: Array) -> list[Array]:
+    """The columns of entries, as views of the bytes in which they are concatenated. types: of the columns."""
+    count, begin, found = len(block) // sum(dtype.itemsize for dtype in types), 0, []
+    for dtype in types:
+        end = begin + count * dtype.itemsize
+        found.append(block[begin:end].view(dtype))
+        begin = end
+    return found
+
+
+def grouped(items: Iterable[Item], size: Callable[[Item], int], most: int) -> list[list[Item]]:
+    """Consecutive items in groups of at most `most` in total size, unless an item alone is larger."""
+    groups: list[list[Item]] = []
+    room = 0
+    for item in items:
+        if not groups or size(item) > room:
+            groups.append([])
+            room = most
+        groups[-1].append(item)
+        room -= size(item)
+    return groups
+
+
+def concatenated(blocks: list[list[Array]]) -> list[Array]:
+    """The concatenated columns of blocks. The list of blocks is emptied."""
+    columns = blocks[0] if len(blocks) == 1 else [np.concatenate(x) for x in zip(*blocks, strict=True)]
+    blocks.clear()
+    return columns
+
+
+def blocks(plan: Plan, chunks: Iterable[Chunk]) -> Iterator[list[Array]]:
+    """The columns of entries, in blocks of half the entries that fit: a block is made while another is written."""
+    pending: list[list[Array]] = []
+    most = room = max(plan.rows // 2, 1)
+    for number, chunk in enumerate(chunks):
+        try:
+            columns = checked_columns(plan, chunk)
+        except ArrayError as error:
+            raise named(error, f"chunk {number}") from None
+        while len(columns[-1]):
+            pending.append([x[:room] for x in columns])
+            columns = [x[room:] for x in columns]
+            room -= len(pending[-1][-1])
+            if not room:
+                yield concatenated(pending)
+                room = most
+    if pending:
+        yield concatenated(pending)
+
+
+def named(error: ArrayError, chunk: str) -> ArrayError:
+    """The same problems, prefixed by the name of the chunk."""
+    return ArrayError([Problem(f"{chunk}: {x.path}", x.message) for x in error.problems])

@@ -17,6 +17,7 @@ from ..errors import PathMissingError, Problem, needing
 from ..parallel import get_threads
 from ..tensors.labels import TEXT, Column
 from .columns import (
+    REMEDY,
     Nulls,
     arrow,
     check_names,
@@ -30,8 +31,8 @@ from .columns import (
     refuse_nulls,
     type_of,
 )
-from .entries import Chunk, Source, grouped
-from .sources import Function, changed, common_type, state_of
+from .plan import Chunk, Source
+from .sources import Function, changed, common_type, concatenated, grouped, state_of
 from .work import Work
 
 _DECODED_ROWS = 2**16  # that are decoded together from a Parquet file
@@ -58,14 +59,14 @@ class Parquet(Source):
     def __init__(self, files: Sequence[str], columns: Sequence[str | None], rows: int, nulls: Nulls) -> None:
         self._files, self._columns, self._nulls = list(files), list(columns), nulls
         self._states = list(map_concurrently(state_of, self._files))
-        types, pieces = [], list[_RowRange]()
+        self._types, pieces = list[np.dtype[Any]](), list[_RowRange]()
         for which, (schema, groups) in enumerate(map_concurrently(described_parquet, self._files)):
             check_names(schema.names, names_in(columns))
-            types += [] if columns[-1] is None else [type_of(schema.field(columns[-1]).type, columns[-1])]
+            if (values := columns[-1]) is not None:
+                self._types.append(type_of(schema.field(values).type, values))
             for group, size in enumerate(groups):
                 pieces += [_RowRange(which, group, k, min(rows, size - k)) for k in range(0, size, rows)]
         self._chunks = grouped(pieces, lambda piece: piece.rows, min(rows, _MAX_CHUNK_ROWS))
-        self._type = np.dtype(np.int64) if columns[-1] is None else common_type(types, f"columns.{columns[-1]}")
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -75,17 +76,20 @@ class Parquet(Source):
         return f"{self._files[piece.file]}, row group {piece.group}, from row {piece.first}"
 
     def read(self, number: int) -> Chunk:
-        found: list[Any] = []
+        found: list[list[Array]] = []
         for which, pieces in itertools.groupby(self._chunks[number], lambda piece: piece.file):
             path = self._files[which]
             with wrap_errors(path):
                 file = opened_parquet(path)
-                for piece in pieces:
-                    found += self._batches(file, piece)
+                batches = [batch for piece in pieces for batch in self._batches(file, piece)]
             if state_of(path) != self._states[which]:
                 raise changed(path)
-        table = arrow().Table.from_batches(found)
-        return entries_of(table, self._columns, self._nulls, self._nulls_of, table_of(self._files))
+            table, place = arrow().Table.from_batches(batches), table_of(self._files)
+            coords, values = entries_of(table, self._columns, self._nulls, place, count=self._nulls_of)
+            # Files may have different types. Numpy has no integers for those of int64 and uint64 together.
+            found.append([*(x.astype(np.int64) if x.dtype == np.uint64 else x for x in coords), values])
+        columns = concatenated(found)
+        return columns[:-1], columns[-1]
 
     def _batches(self, file: Any, piece: _RowRange) -> Iterator[Any]:
         stop, at = piece.first + piece.rows, 0
@@ -101,7 +105,8 @@ class Parquet(Source):
         return sum(batch.column(0).null_count for batch in batches)
 
     def value_type(self) -> np.dtype[Any]:
-        return self._type
+        values = self._columns[-1]
+        return np.dtype(np.int64) if values is None else common_type(self._types, f"columns.{values}")
 
 
 def parquet_files(places: str | Sequence[str]) -> list[str]:
@@ -159,7 +164,7 @@ def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Func
     def read(number: int) -> Chunk:
         part = parts[number].compute(scheduler="synchronous")
         table = arrow().Table.from_pandas(part, preserve_index=False)
-        return entries_of(table, columns, nulls, lambda name: table.column(name).null_count, "frame")
+        return entries_of(table, columns, nulls, "frame")
 
     return Function(read, len(parts), len(columns) - 1)
 
@@ -219,16 +224,16 @@ class Table:
         schema = self._read("SELECT * FROM rows LIMIT 0").schema
         types = {name: schema.field(name).type for name in names}
         self.dtype = np.dtype(np.int64) if values is None else type_of(types[values], values)
-        self._plain: list[Any] = []  # the types of labels, None for coordinates
+        labels: list[str | None] = []  # the types of labels, None for coordinates
         for name in self._dims:
             if arrow().types.is_floating(types[name]):
                 raise no_label(types[name], f"columns.{name}")
             integer = arrow().types.is_integer(types[name])
-            self._plain.append(None if integer else plain_type(types[name], f"columns.{name}"))
-        self.labels = tuple(None if x is None else label_type(x) for x in self._plain)
+            labels.append(None if integer else label_type(types[name], f"columns.{name}"))
+        self.labels = tuple(labels)
         counts = self._db.execute(f"SELECT {', '.join(f'count(*) - count({quoted(x)})' for x in names)} FROM rows")
         for name, count in zip(names, counts.fetchall()[0], strict=True):
-            refuse_nulls(count, name, self._table)
+            refuse_nulls(count, name, self._table, REMEDY)
 
     def _read(self, query: str) -> Any:
         return self._db.sql(query).to_arrow_reader(_STREAM_ROWS)
@@ -261,7 +266,7 @@ class Table:
     def _labels(self, dimension: int) -> Iterator[Column]:
         """The labels of a dimension in their order, in parts."""
         for batch in self._read(f"SELECT label FROM labels_{dimension} ORDER BY code"):
-            yield column_of(batch.column(0).cast(self._plain[dimension]))
+            yield column_of(batch.column(0).cast(plain_type(batch.schema[0].type, "labels")))
 
     def _offsets(self, dimension: int) -> Iterator[Array]:
         last = np.zeros(1, np.int64)
@@ -282,7 +287,7 @@ class Table:
         selected += [f"rows.{quoted(x)} AS v" for x in self._columns[-1:] if x is not None]
         for batch in self._read(f"SELECT {', '.join(selected)} FROM rows {' '.join(joins)}"):
             table = arrow().Table.from_batches([batch]).rename_columns(names_in(self._columns))
-            yield entries_of(table, self._columns, "error", lambda _: 0, self._table)
+            yield entries_of(table, self._columns, "error")
 
 
 def _reader(files: Sequence[str], names: Sequence[str]) -> Any:

@@ -142,18 +142,16 @@ def _root(target: str) -> bytes | None:
     return None
 
 
-def header_left(folder: str) -> bytes | None:
-    """The header that a finished build has written; None if the build has not finished."""
-    with contextlib.suppress(PathMissingError):
-        return bytes(Work(folder).get("commit/0"))
-    return None
-
-
-def check_unchanged(target: str, left: bytes, folder: str) -> None:
-    """Raise ContainerError if the target has changed since a build finished."""
-    if _root(target) != left:
+def finished(target: str, folder: str) -> bool:
+    """Return True if the build in a folder has finished. Raises ContainerError if the target has changed since."""
+    try:
+        header = bytes(Work(folder).get("commit/0"))
+    except PathMissingError:
+        return False
+    if _root(target) != header:
         what = f"has changed since the build in {folder} was done; remove that folder, or pass another work="
         raise ContainerError(Problem(target, what))
+    return True
 
 
 def end(work: Work, stages: Iterable[str]) -> None:

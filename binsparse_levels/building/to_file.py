@@ -18,13 +18,13 @@ from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims
 from ..engine.tree import Tree
-from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
-from ..io.kinds import StoreLike, in_memory, is_foreign
+from ..io.kinds import StoreLike, in_memory, is_foreign, name_of
 from ..io.writing import check_absent, check_target, write, write_pieces
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..progress import Progress, reporter
@@ -35,10 +35,9 @@ from ..tensors.labels import Labels
 from ..tensors.tensor import Tensor
 from ..tensors.validation import fitting_format, mirror_problems
 from . import packing, running
-from .columns import Nulls, TableReader, check_nulls, is_table
-from .entries import Chunk, Source, blocks, renumbered
-from .plan import Plan, fits_whole, planned, refuse_scalar
-from .sources import Tensors, entries_in_parts, pair_of, spilled
+from .columns import Nulls, TableReader, is_table
+from .plan import Chunk, Plan, Source, fits_whole, planned, refuse_scalar
+from .sources import Tensors, blocks, checked_columns, entries_in_parts, pair_of, ranked, spilled
 from .work import open_work, scratch
 
 # Known after the last chunk: the final plan, the labels, and the new coordinates by dimension
@@ -119,9 +118,9 @@ def convert(
         write(target, made, overwrite=overwrite, limits=limits, **options)
         return
     if blank:
-        plan = replace(plan, fill_value=opened.fill_value).typed(opened.dtype)
+        filled = replace(plan, fill_value=opened.fill_value).typed(opened.dtype)
         cells = entries_in_parts(opened, plan.rows)
-        _write_chunks(plan, cells, target, rest, lambda plan: (plan, opened._metadata.labels, {}))
+        _write_chunks(filled.raw, cells, target, rest, lambda: (filled, opened._metadata.labels, {}))
         return
     check_target(target, overwrite=overwrite, **options)
     kept = map is None and ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
@@ -129,7 +128,7 @@ def convert(
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
     plan = replace(plan, sorted=ordered, one=one).like(opened)
     with scratch(target) as folder:
-        _write_parts(folder, plan, Tensors([source], plan.rows, limits), target, rest, client)
+        _write_parts(folder, plan, Tensors([(name_of(source), opened)], plan.rows), target, rest, client)
 
 
 def drops_zeros(source: StoreLike, tensor: Tensor, format: Format) -> bool:
@@ -209,7 +208,7 @@ def write_from(
     else:
         plan = planned(sizes, format, map=map, memory=memory, **common)
     check_target(path, overwrite=overwrite, **options)
-    check_nulls(nulls)
+    check_choice("nulls", nulls, Nulls)
     rows, ends = _reader(plan, dims, values, labels, nulls), [0] * len(plan.shape)
     stream = _measured(_chunks(chunks, plan, rows), ends)
     first: list[Chunk] = []
@@ -220,18 +219,18 @@ def write_from(
     names = None if rows is None else (*rows.dims, str(rows.values))
     plan = replace(plan.typed(first[-1][1].dtype if first else np.dtype(float)), names=names)
 
-    def finished(plan: Plan) -> _Finished:
+    def finished() -> _Finished:
         """The final plan. Labels become ascending, so that ranges of them can be selected."""
         ranks, known = ({}, None) if rows is None else (rows.ascend(), rows.labels())
-        if open_ended:
-            measured = ends if rows is None else rows.sizes(ends)
-            found = [end if size is None else size for size, end in zip(sizes, measured, strict=True)]
-            sized = planned(found, format, map=map, rows=plan.rows, names=names, **common)
-            plan = sized.typed(plan.column_types[-1])
-        return plan, known, ranks
+        if not open_ended:
+            return plan, known, ranks
+        measured = ends if rows is None else rows.sizes(ends)
+        found = [end if size is None else size for size, end in zip(sizes, measured, strict=True)]
+        sized = planned(found, format, map=map, rows=plan.rows, names=names, **common)
+        return sized.typed(plan.column_types[-1]), known, ranks
 
     rest = {"progress": reporter(progress), "overwrite": overwrite, "limits": limits, **options}
-    _write_chunks(plan, itertools.chain(first, stream), path, rest, finished)
+    _write_chunks(plan.raw, itertools.chain(first, stream), path, rest, finished)
 
 
 def _measured(chunks: Iterable[Chunk], ends: list[int]) -> Iterator[Chunk]:
@@ -270,34 +269,32 @@ def _convert_text(
                 raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
             yield coords, values
 
-    _write_chunks(plan, chunks(), target, rest, lambda plan: (plan, stream.labels, {}))
+    _write_chunks(plan.raw, chunks(), target, rest, lambda: (plan, stream.labels, {}))
 
 
 def _write_chunks(
-    plan: Plan,
-    chunks: Iterable[Chunk],
-    path: StoreLike,
-    rest: Mapping[str, Any],
-    finish: Callable[[Plan], _Finished],
+    raw: Plan, chunks: Iterable[Chunk], path: StoreLike, rest: Mapping[str, Any], finish: Callable[[], _Finished]
 ) -> None:
     """Write the entries of all chunks. rest: `progress`, options of `write`. finish: called after the last chunk."""
-    found = blocks(plan, chunks)
+    found = blocks(raw, chunks)
     begun = [x for x in (next(found, None), next(found, None)) if x is not None]
-    finished = finish(plan) if len(begun) < 2 else None
+    finished = finish() if len(begun) < 2 else None
     options = {name: x for name, x in rest.items() if name != "progress"}
     if finished is not None and fits_whole(finished[0]):
-        final, labels, ranks = finished
-        (columns,) = begun or [[np.empty(0, dtype) for dtype in plan.column_types]]
-        write(path, packing.whole(final, renumbered(plan, final, columns, ranks))._labelled(labels), **options)
+        plan, labels, ranks = finished
+        (columns,) = begun or [[np.empty(0, dtype) for dtype in raw.column_types]]
+        write(
+            path, packing.whole(plan, checked_columns(plan, ranked(raw, columns, ranks)))._labelled(labels), **options
+        )
         return
     options.pop("limits")
     check_target(path, **options)
-    refuse_scalar(plan)
+    refuse_scalar(raw)
     with scratch(path) as folder:
         every = itertools.chain((begun.pop(0) for _ in range(len(begun))), found)  # frees each block after use
-        plan, kept = spilled(folder, plan, every, rest["progress"])
-        plan, kept.known, kept.ranks = finished or finish(plan)
-        plan = replace(plan, sorted=plan.sorted and not kept.ranks)
+        kept, in_order = spilled(folder, raw, every, rest["progress"])
+        plan, kept.known, kept.ranks = finished or finish()
+        plan = replace(plan, sorted=in_order and plan.order == raw.order and not kept.ranks)
         _write_parts(folder, plan, kept, path, rest, None)
 
 

@@ -8,7 +8,7 @@ import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import partial
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -18,18 +18,18 @@ from ..containers.objects.bucket import map_concurrently
 from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates
-from ..errors import ArrayError, OptionError, PathExistsError, Problem, within_memory
+from ..errors import ArrayError, OptionError, PathExistsError, Problem, check_choice, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
+from ..io import reading
 from ..io.kinds import KINDS, name_of, target_at
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..progress import Progress, reporter
 from ..system import resident
 from . import running
-from .columns import Nulls, check_nulls, names_in
-from .entries import Source, blocks
-from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan, planned, refuse_scalar
-from .sources import Blocks, Function, Tensors, absolute, spilled, state_of
+from .columns import Nulls, names_in
+from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan, Source, planned, refuse_scalar
+from .sources import Blocks, Function, Tensors, blocks, spilled, state_of
 from .tables import MIN_DUCKDB_BYTES, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
 from .work import Work, begin, begun, open_work, scratch
 
@@ -119,21 +119,20 @@ def build(
     place, report = _target(target), reporter(progress)
     if work is None and is_url(place):
         raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
-    check_nulls(nulls)
+    check_choice("nulls", nulls, Nulls)
     storage = Storage(compression, chunks, shards)
     storage.refuse("a build", but=("compression", "chunks", "shards"), compressions=CODECS)
-    given = _given(source, columns, count, shape, nulls)
+    sizes = shape if shape is None or isinstance(shape, Sequence) else [shape]
+    given = _given(source, columns, count, sizes, nulls)
     options: dict[str, Any] = {"format": format, "map": map, "duplicates": duplicates, "dtype": dtype}
-    options["fill_value"] = fill_value
-    options |= {"attributes": attributes, "limits": limits, "storage": storage, "target": place, "overwrite": overwrite}
+    options |= {"fill_value": fill_value, "attributes": attributes, "limits": limits}
+    options |= {"storage": storage, "target": place, "overwrite": overwrite}
     call = {**options, "format": str(format), "source": given.identity, "shape": shape, "columns": columns}
-    call["count"] = count
-    call["nulls"] = nulls
+    call |= {"count": count, "nulls": nulls}
     with contextlib.ExitStack() as ending:
-        folder = ending.enter_context(scratch(place)) if work is None else str(absolute(work))
+        folder = ending.enter_context(scratch(place)) if work is None else _address(work)
         there = None if work is None else begun(folder, call)
-        if there is not None and (left := targets.header_left(folder)) is not None:
-            targets.check_unchanged(place, left, folder)
+        if there is not None and targets.finished(place, folder):
             targets.end(Work(folder), running.STAGES)
             return
         if there is None:
@@ -143,66 +142,74 @@ def build(
         options |= {"id": id, "staging": targets.staging_of(place, folder, id, kept=work is not None)}
         options |= running.bounds(memory, client) | ({} if there is None else {"rows": there["rows"]})
         options["names"] = None if columns is None else (*names_in(columns[:-1]), columns[-1] or "count")
-        plan, entries, kept = given.prepare(options, folder, there, report)
+        kept: dict[str, Any] = {} if there is None else there
+        if given.make is not None:
+            plan, entries = _read(given.make, sizes, options)
+        elif "table" in kept:
+            plan, entries = _again(folder, kept["table"], options)
+        else:
+            table = partial(Table, given.places or source, columns or (), nulls)
+            plan, entries, kept["table"] = _numbered(table, sizes, options, folder, report)
         if work is not None:
-            begin(folder, {**call, "the state of the source": getattr(entries, "states", None)}, {"id": id, **kept})
+            call["the state of the source"] = getattr(entries, "states", None)
+            begin(folder, call, {**kept, "id": id, "rows": plan.rows})
         sent = not running.in_this_process(client)
         made = ending.enter_context(open_work(folder, plan, entries, sent=sent))
         running.run(made, client, report)
         targets.end(made, running.STAGES)
 
 
-_Prepared: TypeAlias = tuple[Plan, Source, dict[str, Any]]  # the dictionary is kept for a repeated call
-
-
 class _Given(NamedTuple):
     """The source of a build, as the call names it.
 
-    identity: differs for any other source. prepare: returns the plan and the entries. places: paths that workers read.
+    identity: differs for any other source. make: returns the entries; None for a table with labels. places: paths that
+    workers read.
     """
 
     identity: Any
-    prepare: Callable[..., _Prepared]
+    make: Callable[[Plan], Source] | None = None
     places: Sequence[str] = ()
 
 
-def _given(source: Any, columns: Sequence[str | None] | None, count: int | None, shape: Any, nulls: Nulls) -> _Given:
+def _given(source: Any, columns: Sequence[str | None] | None, count: int | None, sizes: Any, nulls: Nulls) -> _Given:
     """Recognise the source. Raises OptionError for unsuitable options, ArrayError for a wrong number of columns."""
-    sizes = shape if shape is None or isinstance(shape, Sequence) else [shape]
     if callable(source):
         number = as_integer(count)
         if number is None or number < 0 or columns is not None:
             raise OptionError(Problem("count", f"a function needs a number of chunks, got count={count!r:.40}"))
         name = getattr(source, "__qualname__", type(source).__name__)
-        return _Given(name, partial(_read, lambda plan: Function(source, number, len(plan.shape)), sizes))
+        return _Given(name, lambda plan: Function(source, number, len(plan.shape)))
     if count is not None:
         raise OptionError(Problem("count", "only a function needs a number of chunks; leave it out"))
     in_memory = is_relation(source) or hasattr(source, "to_delayed")
     if columns is None:
         if in_memory:
             raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
-        places = [absolute(x) for x in (source if isinstance(source, list | tuple) else [source])]
-        named = [x if isinstance(x, str) else name_of(x) for x in places]
-        return _Given(named, partial(_read, lambda plan: Tensors(places, plan.rows, plan.limits), sizes), named)
+        places = source if isinstance(source, list | tuple) else [source]
+        named = [name_of(x) for x in places]
+
+        def opened(plan: Plan) -> Tensors:
+            tensors = [reading.open(place, limits=plan.limits) for place in places]
+            return Tensors(list(zip(named, tensors, strict=True)), plan.rows)
+
+        return _Given(named, opened, named)
     ndim = len(columns) - 1 if sizes is None else len(sizes)
     if None in columns[:-1] or not 2 <= len(columns) == ndim + 1:
         what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
         raise ArrayError(Problem("columns", what))
     if is_relation(source):
-        return _Given(source.columns, partial(_numbered, source, columns, nulls, sizes))
+        return _Given(source.columns)
     if in_memory:
         identity = list(source.columns), source.npartitions
-        return _Given(identity, partial(_read, lambda plan: dask_chunks(source, columns, nulls), sizes))
+        return _Given(identity, lambda plan: dask_chunks(source, columns, nulls))
     files = parquet_files(source)
     states = list(zip(files, map_concurrently(state_of, files), strict=True))
     if sizes is None or None in sizes or needs_sql(files, columns):
-        return _Given(states, partial(_numbered, files, columns, nulls, sizes), files)
-    return _Given(states, partial(_read, lambda plan: Parquet(files, columns, plan.rows, nulls), sizes), files)
+        return _Given(states, None, files)
+    return _Given(states, lambda plan: Parquet(files, columns, plan.rows, nulls), files)
 
 
-def _read(
-    make: Callable[[Plan], Source], sizes: Any, options: dict[str, Any], folder: str, there: Any, report: Any
-) -> _Prepared:
+def _read(make: Callable[[Plan], Source], sizes: Any, options: Mapping[str, Any]) -> tuple[Plan, Source]:
     """A source that is read in chunks."""
     if sizes is None or None in sizes:
         raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables contain them"))
@@ -213,44 +220,44 @@ def _read(
     entries = make(plan)
     single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
     plan = replace(plan.typed(plan.dtype or entries.value_type()), sorted=single)
-    if isinstance(entries, Tensors) and (tensors := entries.tensors()):
+    if isinstance(entries, Tensors) and entries.tensors:
         entries.check(plan.shape)
-        plan = plan.like(tensors[0])
-    return plan, entries, {"rows": plan.rows}
+        plan = plan.like(entries.tensors[0])
+    return plan, entries
+
+
+def _again(folder: str, kept: Mapping[str, Any], options: Mapping[str, Any]) -> tuple[Plan, Source]:
+    """A table whose rows and labels an earlier call has written. kept: what `_numbered` returned."""
+    plan = planned(kept["shape"], labels=tuple(kept["labels"]), sorted=kept["sorted"], **options)
+    plan = plan.typed(np.dtype(kept["dtype"]))
+    return plan, Blocks(folder, plan.raw, kept["blocks"])
 
 
 def _numbered(
-    source: Any,
-    columns: Sequence[str | None],
-    nulls: Nulls,
-    sizes: Any,
-    options: dict[str, Any],
-    folder: str,
-    there: Any,
-    report: Progress | None,
-) -> _Prepared:
-    """A table. This process numbers the labels, and writes the rows and labels, unless an earlier call has."""
-    if there is not None:
-        kept = there["table"]
-        plan = planned(kept["shape"], labels=tuple(kept["labels"]), sorted=kept["sorted"], **options)
-        plan = plan.typed(np.dtype(kept["dtype"]))
-        return plan, Blocks(folder, plan, kept["blocks"]), there
+    make: Callable[..., Table], sizes: Any, options: Mapping[str, Any], folder: str, report: Progress | None
+) -> tuple[Plan, Source, dict[str, Any]]:
+    """A table whose labels this process numbers. It writes rows and labels, and returns what a repeated call needs."""
     used = max(resident(), LOADED_BYTES)
     memory = used + DEFAULT_BYTES if options.get("memory") is None else options["memory"]
     share = max((memory - used) // 2, MIN_DUCKDB_BYTES)
     with contextlib.ExitStack() as ending:
         spare = ending.enter_context(scratch(folder)) if is_url(folder) else os.path.join(folder, "spare")
-        table = Table(source, columns, nulls, memory=share, folder=spare)
-        ending.enter_context(contextlib.closing(table))
+        table = ending.enter_context(contextlib.closing(make(memory=share, folder=spare)))
         found = table.sizes()
         if sizes is not None:
             found = [here if size is None else size for here, size in zip(found, sizes, strict=True)]
         plan = planned(found, labels=table.labels, **{**options, "memory": memory, "used": used + share})
         plan = plan.typed(table.dtype)
         table.keep_labels(folder)
-        plan, entries = spilled(folder, plan, blocks(plan, table.chunks()), report)
+        entries, in_order = spilled(folder, plan.raw, blocks(plan.raw, table.chunks()), report)
+    plan = replace(plan, sorted=in_order and plan.map is None)
     kept = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "dtype": plan.column_types[-1].str}
-    return plan, entries, {"rows": plan.rows, "table": {**kept, "blocks": len(entries)}}
+    return plan, entries, {**kept, "blocks": len(entries)}
+
+
+def _address(work: str | os.PathLike[str]) -> str:
+    """The URL or the absolute path of a work folder, which other processes find too."""
+    return str(work) if is_url(str(work)) else os.path.abspath(os.path.expanduser(work))
 
 
 def _target(place: str | os.PathLike[str]) -> str:

@@ -26,8 +26,7 @@ from ..containers.objects.stores import Range, Store
 from ..containers.replacing import part_of, real_path, remove
 from ..errors import ContainerError, OptionError, PathMissingError, Problem, refuse_memory
 from ..io.kinds import StoreLike, split_place
-from .entries import Source
-from .plan import Plan
+from .plan import Plan, Source
 
 _TAIL_BYTES = 2**14  # at the end of an object, which are read first
 _REMOVE_ATTEMPTS = 50  # to remove a folder, one every 0.1 s

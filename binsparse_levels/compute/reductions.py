@@ -15,12 +15,12 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArrayError, LimitError, OptionError, Problem, within_memory
+from ..errors import ArrayError, LimitError, OptionError, Problem, check_choice, within_memory
 from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
+from ..tensors.contents import Dimension, dimension_of
 from ..tensors.foreign import as_tensor
 from ..tensors.late_imports import late_import
-from ..tensors.naming import Dimension, dimension_of
 from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import walks
@@ -295,8 +295,7 @@ def _reduced(
     memory: int | None,
     limits: Limits | None,
 ) -> list[Any]:
-    if cells not in ("all", "stored"):
-        raise OptionError(Problem("cells", f"expected 'all' or 'stored', got {cells!r:.40}"))
+    check_choice("cells", cells, Cells)
     reduced = _checked_axes(axis, tensor)
     own, stored_type = tensor.shape, number_type(tensor.dtype, "values")
     axes = tuple([k for k in range(len(own)) if k not in reduced])

@@ -36,29 +36,15 @@ class Block(NamedTuple):
         return len(self.positions if self.entries is None else self.entries)
 
 
-def blocks_of(tree: Tree, size: int, most: int | None = None) -> Iterator[Block]:
-    """All entries of a tree in blocks of at most `size`. The arrays of levels that share positions are read.
-
-    most: if the tree has more entries, yield only every k-th block, with about `most` entries in total.
-    """
-    each = max(-(-_count(tree, size) // most), 1) if most is not None else 1
-    starts = range(0, len(tree.values), size)
-    for start in starts if tree.shares else starts[::each]:
+def blocks_of(tree: Tree, size: int) -> Iterator[Block]:
+    """All entries of a tree in blocks of at most `size`. The arrays of levels that share positions are read."""
+    for start in range(0, len(tree.values), size):
         positions = range(start, min(start + size, len(tree.values)))
         if not tree.shares:
             yield Block(positions)
             continue
         count = int(_entry_counts(_owners(tree, positions)).sum())
-        yield from (Block(positions, range(k, min(k + size, count))) for k in range(0, count, size)[::each])
-
-
-def _count(tree: Tree, size: int) -> int:
-    """The number of entries; that of positions if no entries share a position."""
-    if not tree.shares:
-        return len(tree.values)
-    starts = range(0, len(tree.values), size)
-    blocks = (range(start, min(start + size, len(tree.values))) for start in starts)
-    return sum(int(_entry_counts(_owners(tree, block)).sum()) for block in blocks)
+        yield from (Block(positions, range(k, min(k + size, count))) for k in range(0, count, size))
 
 
 def read_block(tree: Tree, block: Block, dtype: Any = np.int64) -> tuple[list[Array], Array]:

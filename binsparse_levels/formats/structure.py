@@ -83,12 +83,10 @@ def read_problems(name: str, coords: Sequence[Array], values: Array, *, padded: 
     yield from diagonal_problems(name, coords, values) if padded else triangle_problems(name, coords)
 
 
-def expand(
-    name: str, coords: Sequence[Array], values: Array, *, mirrored_first: bool = False
-) -> tuple[tuple[Array, ...], Array]:
+def expand(name: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Array, ...], Array]:
     """All entries of the matrix: the entries of the stored triangle and, in the same order, their mirror images.
 
-    Entries outside the triangle are dropped. mirrored_first: the mirror images come first.
+    Entries outside the triangle are dropped.
     """
     kept = in_triangle(name, coords)
     if not kept.all():
@@ -97,8 +95,7 @@ def expand(
     off = np.flatnonzero(i != j)
     mirror = ((i, j), values) if len(off) == len(i) else ((i[off], j[off]), values[off])
     (upper, left), mirrored = mirror[0], STRUCTURES[name].mirrored(mirror[1])
-    pairs = [(i, left), (j, upper), (values, mirrored)]
-    i, j, values = (np.concatenate(pair[::-1] if mirrored_first else pair) for pair in pairs)
+    i, j, values = map(np.concatenate, ((i, left), (j, upper), (values, mirrored)))
     return (i, j), values
 
 

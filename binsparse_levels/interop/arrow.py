@@ -12,7 +12,7 @@ from ..building import columns as tables
 from ..building.columns import arrow as arrow_module
 from ..engine.emission import Duplicates
 from ..engine.tree import index_dtype
-from ..errors import ArrayError, FormatError, OptionError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..limits import DEFAULT_LIMITS, Limits
@@ -129,19 +129,10 @@ def to_table(
         raise OptionError(Problem("dims", f"expected {tensor.ndim} different names, got {names[:-1]!s:.60}"))
     whole = expanded(tensor)
     coords, stored = entries(whole, dtype, index_dtype(whole.shape, 0))
-    columns = []
-    for name, x in zip(own, coords, strict=True):
-        if known is None or name not in known.columns:
-            columns.append(arrow.array(x))
-            continue
-        labels = tables.arrow_of(known.columns[name])
-        if x.max(initial=-1) >= len(labels):
-            raise ArrayError(
-                Problem(name, f"coordinate {x.max()} has none of the {len(labels)} labels; write them again")
-            )
-        texts = known.columns[name].offsets is not None
-        column = arrow.DictionaryArray.from_arrays(x, labels, safe=False) if texts else labels.take(arrow.array(x))
-        columns.append(column)
+    columns = tables.labelled(coords, known)
+    for k, name in enumerate(own):
+        if known is not None and name in known.columns and known.columns[name].offsets is None:
+            columns[k] = columns[k].dictionary_decode()
     try:
         columns.append(arrow.array(np.ascontiguousarray(stored)))
     except (arrow.ArrowInvalid, arrow.ArrowNotImplementedError) as error:

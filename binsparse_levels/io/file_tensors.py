@@ -19,7 +19,7 @@ from ..formats.index_map import IndexMap
 from ..formats.structure import structure_problems
 from ..limits import INT64_MAX, Limits
 from ..tensors.backing import Check, TreeBacking
-from ..tensors.encoding import Metadata
+from ..tensors.contents import Metadata
 from ..tensors.labels import Labels
 from ..tensors.packing import in_order
 from ..tensors.tensor import Tensor

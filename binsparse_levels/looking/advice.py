@@ -18,8 +18,8 @@ from ..formats.index_map import parse_map
 from ..io import read
 from ..levels import LEVELS, canonical, full, listing, places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
+from ..tensors.contents import Dimension, dimension_of
 from ..tensors.foreign import as_tensor
-from ..tensors.naming import Dimension, dimension_of
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_sizes

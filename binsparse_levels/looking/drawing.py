@@ -16,7 +16,7 @@ from ..engine import packing
 from ..engine.tree import Tree
 from ..errors import OptionError, Problem
 from ..levels.positions import Array, as_array, cells, items_at
-from ..tensors.naming import Dimension, dimension_of
+from ..tensors.contents import Dimension, dimension_of
 from ..tensors.tensor import Tensor
 from .tables import LONGEST, clipped, escaped
 

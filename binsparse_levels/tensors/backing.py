@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any, Literal, TypeAlias, get_args
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +20,16 @@ from ..engine import packing
 from ..engine.blocks import Block, blocks_of, read_block
 from ..engine.packing import Entries
 from ..engine.selection import View, locate_in
-from ..engine.tree import Tree
+from ..engine.tree import Tree, index_dtype
 from ..engine.views import Item, Selection, all_of
-from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
+from ..errors import ArrayError, FormatError, Problem, check_choice, raise_if
 from ..formats.format import Format, in_order
 from ..formats.index_map import DimensionMap, IndexMap
 from ..formats.structure import (
     STRUCTURES,
     diagonal_problems,
     in_triangle,
+    read_problems,
     structure_problems,
     transposed,
     triangle_problems,
@@ -78,14 +79,11 @@ class Backing(ABC):
         dtype: of the coordinates; None for the narrowest. A map returns 64 bits for every type but None.
         """
 
-    def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
-        """`entries`, about `size` at a time. A lazy tree is read one block at a time.
-
-        most: a tree with more entries is split into parts of this number.
-        """
+    def blocks(self, pad: Any, size: int) -> Iterator[Listed]:
+        """`entries`, about `size` at a time. A lazy tree is read one block at a time."""
         coords, values = self.entries(pad)
         for start in range(0, max(len(values), 1), size):
-            yield [x[start : start + size] for x in coords], values[start : start + size]
+            yield tuple([x[start : start + size] for x in coords]), values[start : start + size]
 
     def count(self, pad: Any) -> int:
         """The number of stored entries."""
@@ -197,8 +195,7 @@ class TreeBacking(Backing):
 
     def check(self, check: Check) -> None:
         """Check a tree in memory and its structure. Raises ArrayError, FormatError, OptionError."""
-        if check not in get_args(Check):
-            raise OptionError(Problem("check", f"expected 'full', 'trusted' or 'none', got {check!r:.40}"))
+        check_choice("check", check, Check)
         if check == "none":
             return
         problems = list(self.tree.check(self.format.order, order=check == "full"))
@@ -229,14 +226,20 @@ class TreeBacking(Backing):
             return tuple(x[kept] for x in coords), values[kept]
         return tuple(coords), values
 
-    def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
-        if self.structure is not None and self.format.padded:
-            yield from super().blocks(pad, size, most)
-            return
-        tree, stored_at = self.sound(), np.argsort(self.format.order)
-        for block in blocks_of(tree, size, most) if len(tree.values) else [Block(range(0))]:
-            columns, values = read_block(tree, block)
-            yield [columns[k] for k in stored_at], values
+    def blocks(self, pad: Any, size: int) -> Iterator[Listed]:
+        tree = self.sound()
+        for block in blocks_of(tree, size) if len(tree.values) else [Block(range(0))]:
+            yield self.read(block)
+
+    def read(self, block: Block) -> Listed:
+        """The stored entries in a block; one triangle of a structure. Raises ArrayError."""
+        columns, values = read_block(self.tree, block, index_dtype(self.tree.dims, 0))
+        coords = [columns[k] for k in np.argsort(self.format.order)]
+        if self.structure is not None:
+            raise_if(ArrayError, read_problems(self.structure, coords, values, padded=self.tree.padded))
+            inside = in_triangle(self.structure, coords)
+            coords, values = [x[inside] for x in coords], values[inside]
+        return tuple(coords), values
 
     def count(self, pad: Any) -> int:
         if self.structure is not None and self.format.padded:

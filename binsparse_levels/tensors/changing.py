@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import replace
-from functools import lru_cache
-from typing import Any, TypeVar
+from typing import Any, Self, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,20 +13,22 @@ import numpy.typing as npt
 from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.dense import scatter_tree
-from ..engine.tree import Tree, index_dtype, same
-from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
+from ..engine.tree import Tree, index_dtype
+from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
-from .backing import Listed, TreeBacking, entries_of, one_value, packed
+from .backing import Listed, TreeBacking, one_value, packed
 from .blocks import block_of, blocked, converts, listed
-from .contents import Contents, labels_of
+from .contents import Contents
+from .delegating import Delegating
 from .validation import (
     check_value_type,
     checked_fill,
     checked_format,
+    checked_type,
     checked_values,
     differ,
     fitting_format,
@@ -36,6 +37,262 @@ from .validation import (
 from .views import Mapped, around
 
 T = TypeVar("T", bound=Contents)
+C = TypeVar("C", bound="Converting")
+
+
+@within_memory
+class Converting(Delegating):
+    """The methods of a tensor that convert it: its format, map, structure, type and values."""
+
+    __slots__ = ()
+
+    def convert(self, format: FormatLike, *, map: MapLike | None = None, limits: Limits | None = None) -> Self:
+        """The same entries in another format.
+
+        Formats with the same order of dimensions share the values, and the indices that list every entry. A format that
+        stores cells without entries, such as one that ends with a dense level, is padded with the fill value, or zero.
+        The padding counts as entries afterwards; `drop_fill` removes it.
+
+        Parameters
+        ----------
+        format : of the stored tensor. `LEVELS through MAP` has a map: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
+        map : an index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map
+            expands the structure.
+        limits : by default those of this tensor.
+
+        Returns
+        -------
+        Tensor of the same shape.
+
+        Raises
+        ------
+        FormatError : the format cannot represent the tensor.
+        LimitError : the arrays would be too large.
+
+        >>> from binsparse_levels import pack_dense
+        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
+        >>> tensor.convert("CSC").values.tolist(), tensor.convert("sparse", map="(1 0)").values.tolist()
+        ([3, 2], [3, 2])
+        """
+        (format, map), limits = with_map(format, map), self.limits if limits is None else limits
+        if map is None:
+            return _of_stored(self, format, limits)
+        target, whole = parse_map(map, self.shape), expanded(self)
+        parsed = fitting_format(format, target.stored_shape, limits)
+        if whole.map is None and (block := block_of(parsed, target)) and converts(whole.format, whole._tree):
+            stored = TreeBacking(parsed, blocked(whole._tree, parsed, block, self._pad(), limits), limits)
+            return self._of(Mapped(stored, target), whole._metadata)
+        coords, values = entries(whole)
+        shape = target.stored_shape
+        return with_entries(whole, target.forward(coords), values, format, limits, shape=shape, map=target)
+
+    def with_map(self, map: IndexMap) -> Self:
+        """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
+
+        Parameters
+        ----------
+        map : its `stored_shape` is the shape of this tensor. If this tensor has a map too, the result has one map that
+            composes both. Values stored at padding are not entries.
+
+        Returns
+        -------
+        Tensor of shape `map.shape`.
+
+        Raises
+        ------
+        FormatError : the shapes differ, this tensor has a structure, or the maps cannot be composed.
+
+        >>> from binsparse_levels import IndexMap, pack
+        >>> stored = pack([[1, 2]], [2, 3], 4, "CVEC", fill_value=0)
+        >>> stored.with_map(IndexMap.grouping((2, 2), (0, 1), ())).to_dense().tolist()
+        [[0, 2], [3, 0]]
+        """
+        stored, own = self.stored, self.map
+        whole = map if own is None else map.then(own)
+        made = Mapped(stored._backing, whole)
+        if whole.stored_shape != stored.shape:
+            what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"
+            raise FormatError(Problem("map", what))
+        return self._of(made, replace(stored._metadata, labels=None))
+
+    def without_map(self, format: FormatLike | None = None, *, limits: Limits | None = None) -> Self:
+        """The same entries without a map.
+
+        Parameters
+        ----------
+        format : by default a list of coordinates; a tensor without a map is returned unchanged.
+        limits : by default those of this tensor.
+
+        Returns
+        -------
+        Tensor of the same shape.
+
+        Raises
+        ------
+        FormatError, LimitError : as for `convert`.
+
+        >>> from binsparse_levels import pack_dense
+        >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").without_map("CSR").format)
+        'CSR'
+        """
+        limits = self.limits if limits is None else limits
+        if self.map is None:
+            return self if format is None else _of_stored(self, format, limits)
+        if format is None:  # a list of coordinates of rank 0 always has one entry
+            format = self.format if self.ndim == self.format.rank == 0 else coordinates(self.ndim)
+        stored, (rows, _) = self.stored, checked_format(format, self.shape, limits)
+        plain = not self._backing.viewed and stored.structure is None
+        if plain and block_of(stored.format, self.map) and converts(rows, stored._tree):
+            return self._of(TreeBacking(rows, listed(stored._tree, rows), limits), self._metadata)
+        return with_entries(self, *entries(self), format, limits)
+
+    def drop_fill(self) -> Self:
+        """A tensor of the same format without the entries that equal the fill value, or zero if it is None.
+
+        A format that ends with a dense level stores them again; convert it first.
+
+        Returns
+        -------
+        Tensor of the same shape.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [0, 2], 3, "CVEC").drop_fill().values.tolist()
+        [2]
+        """
+        pad = self._pad()
+        stored = self._backing.own(pad).stored
+        coords, values = stored.entries(pad)
+        left = differ(values, pad)
+        if left.all():
+            return self
+        kept = [x[left] for x in coords]
+        made = packed(stored.format, stored.shape, kept, values[left], self.iso, pad, stored.limits)
+        return with_tree(self, stored.format, made.tree)
+
+    def astype(self, dtype: npt.DTypeLike) -> Self:
+        """The same tensor with values of another type, cast by numpy's rules. The other arrays are shared.
+
+        Parameters
+        ----------
+        dtype : a numpy dtype.
+
+        Returns
+        -------
+        Tensor of the same shape.
+
+        Raises
+        ------
+        ArrayError : tensors do not support the type.
+        FormatError : this structure does not support the type, or the mirror images would differ.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0, 2]], [1.5, 2.5], 3, "CVEC").astype("int8").values.tolist()
+        [1, 2]
+        """
+        dtype = checked_type(dtype)
+        stored = self._backing.own(self._pad()).stored
+        tree = stored.tree.blanked()
+        check_value_type(dtype)
+        raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype) if stored.structure else ())
+        cast = tree.values.astype(dtype) if not tree.iso else one_value(tree.values).reshape(1).astype(dtype)
+        if stored.structure is not None:
+            mirrored = STRUCTURES[stored.structure].mirrored
+            both = mirrored(tree.values[: len(cast)]).astype(dtype), mirrored(cast)[: len(tree.values)]
+            if not np.array_equal(*both, equal_nan=dtype.kind in "fc"):
+                what = f"{stored.structure} does not survive a cast to {dtype}; call expand_structure() first"
+                raise FormatError(Problem("structure", what))
+        values = repeat_one(cast, len(tree.values)) if tree.iso else cast
+        fill = None if self.fill_value is None else self.fill_value.astype(dtype)
+        return with_tree(self, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
+
+    def with_values(self, values: npt.ArrayLike, *, fill_value: Any = None) -> Self:
+        """The same entries with other values, such as a function of `values`. The other arrays are shared.
+
+        Parameters
+        ----------
+        values : an array of the length of `values`, or a scalar for all.
+        fill_value : by default that of this tensor.
+
+        Returns
+        -------
+        Tensor of the same shape, with the type of `values`.
+
+        Raises
+        ------
+        ArrayError : the length differs, or tensors do not support the type.
+        FormatError : this structure does not support the type.
+
+        >>> from binsparse_levels import pack
+        >>> tensor = pack([[0, 2]], [4.0, 9.0], 3, "CVEC")
+        >>> tensor.with_values(np.sqrt(tensor.values)).to_dense().tolist()
+        [2.0, 0.0, 3.0]
+        """
+        tree, stored = self._tree, self._backing.own(self._pad()).stored
+        new = checked_values(values)
+        if new.ndim and len(new) != len(tree.values):
+            raise ArrayError(Problem("values", f"expected a scalar or {len(tree.values)} values, got {len(new)}"))
+        raise_if(FormatError, structure_problems(stored.structure, stored.shape, new.dtype) if stored.structure else ())
+        whole = new if new.ndim else repeat_one(new.reshape(1), len(tree.values))
+        fill = checked_fill(self.fill_value if fill_value is None else fill_value, new.dtype)
+        made = with_tree(self, stored.format, tree.with_values(whole, not new.ndim), fill_value=fill)
+        raise_if(ArrayError, made._backing.stored.diagonal_problems())
+        return made
+
+    def expand_structure(self) -> Self:
+        """The same matrix without a structure: it stores the entries of both triangles in the same format.
+
+        Returns
+        -------
+        Tensor of the same shape.
+
+        >>> from binsparse_levels import pack
+        >>> lower = pack([[0, 1], [0, 0]], [1, 5], (2, 2), "CSR", structure="symmetric_lower")
+        >>> lower.expand_structure().to_dense().tolist()
+        [[1, 5], [5, 0]]
+        """
+        if self.structure is None:
+            return self
+        tree, pad = self._tree, self._pad()
+        listed = self._backing.entries(pad, index_dtype(self.shape, 2 * len(tree.values)))
+        coords, values = expand(self.structure, *listed)
+        iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
+        return self._of(packed(self.format, self.shape, coords, values, iso, pad, self.limits), self._metadata)
+
+    def with_structure(self, structure: str) -> Self:
+        """The same matrix with one triangle stored, the inverse of `expand_structure`.
+
+        Parameters
+        ----------
+        structure : one of the six structures of Binsparse, such as "symmetric_lower".
+
+        Returns
+        -------
+        Tensor of the same shape.
+
+        Raises
+        ------
+        ArrayError : the triangles contradict each other. The error says where.
+        FormatError : structures do not support the shape, the type or the map.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[1, 5], [5, 0]], "CSR").with_structure("symmetric_lower").number_of_stored_values
+        2
+        """
+        if self.map is not None:
+            raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))
+        whole = self.expand_structure()
+        raise_if(FormatError, structure_problems(structure, whole.shape, whole.dtype))
+        raise_if(FormatError, mirror_problems(structure, whole.format, whole._pad()))
+        coords, values = in_order(whole)
+        if whole.format.padded:
+            coords, values = _without_padding(coords, values, whole._pad())
+        raise_if(ArrayError, symmetry_problems(structure, coords, values))
+        kept = in_triangle(structure, coords)
+        half = with_entries(whole, [x[kept] for x in coords], values[kept], whole.format)
+        return with_tree(half, half.format, half._tree, structure=structure)
+
+
+# Parts of these methods
 
 
 def with_tree(tensor: T, format: Format, tree: Tree, **changes: Any) -> T:
@@ -72,55 +329,10 @@ def entries(tensor: Contents, dtype: str | None = None, own: npt.DTypeLike = np.
     return tensor._backing.entries(tensor._pad(), own if dtype is None else None)
 
 
-def permuted(tensor: T, order: Sequence[int]) -> T:
-    """`Tensor.permute`."""
-    labels = tensor._metadata.labels
-    kept = None if labels is None else labels.permuted(order)
-    return tensor._of(tensor._backing.permuted(order), replace(tensor._metadata, labels=kept))
-
-
-def seen_through(tensor: T, map: IndexMap) -> T:
-    """`Tensor.with_map`."""
-    stored, own = tensor.stored, tensor.map
-    whole = map if own is None else map.then(own)
-    made = Mapped(stored._backing, whole)
-    if whole.stored_shape != stored.shape:
-        what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"
-        raise FormatError(Problem("map", what))
-    return tensor._of(made, replace(stored._metadata, labels=None))
-
-
-def without_map(tensor: T, format: FormatLike | None, limits: Limits | None) -> T:
-    """`Tensor.without_map`."""
-    limits = tensor.limits if limits is None else limits
-    if tensor.map is None:
-        return tensor if format is None else _of_stored(tensor, format, limits)
-    if format is None:  # a list of coordinates of rank 0 always has one entry
-        format = tensor.format if tensor.ndim == tensor.format.rank == 0 else coordinates(tensor.ndim)
-    stored, (rows, _) = tensor.stored, checked_format(format, tensor.shape, limits)
-    plain = not tensor._backing.viewed and stored.structure is None
-    if plain and block_of(stored.format, tensor.map) and converts(rows, stored._tree):
-        return tensor._of(TreeBacking(rows, listed(stored._tree, rows), limits), tensor._metadata)
-    return with_entries(tensor, *entries(tensor), format, limits)
-
-
-def reformatted(tensor: T, format: FormatLike) -> T:
+def reformatted(tensor: C, format: FormatLike) -> C:
     """The same entries in a format, whose notation may include a map."""
     levels, map = with_map(format, None)
-    return without_map(tensor, levels, None) if map is None else converted(tensor, levels, map, tensor.limits)
-
-
-def converted(tensor: T, format: FormatLike, map: MapLike | None, limits: Limits) -> T:
-    """`Tensor.convert`."""
-    if map is None:
-        return _of_stored(tensor, format, limits)
-    target, whole = parse_map(map, tensor.shape), expanded(tensor)
-    parsed = fitting_format(format, target.stored_shape, limits)
-    if whole.map is None and (block := block_of(parsed, target)) and converts(whole.format, whole._tree):
-        stored = TreeBacking(parsed, blocked(whole._tree, parsed, block, tensor._pad(), limits), limits)
-        return tensor._of(Mapped(stored, target), whole._metadata)
-    coords, values = entries(whole)
-    return with_entries(whole, target.forward(coords), values, format, limits, shape=target.stored_shape, map=target)
+    return tensor.without_map(levels) if map is None else tensor.convert(levels, map=map)
 
 
 def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
@@ -129,9 +341,9 @@ def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
     own = tensor._backing.own(pad)
     stored = own.stored
     parsed = fitting_format(format, stored.shape, limits, mapped=own.map is not None)
-    order = _order_between(stored.format, parsed)
-    if order is None:
+    if parsed.canonical() == stored.format.canonical():  # both store the same bytes
         return with_tree(tensor, parsed, stored.tree)
+    order = tuple(map(stored.format.order.index, parsed.order))
     if stored.structure is not None:
         raise_if(FormatError, mirror_problems(stored.structure, parsed, pad))
         if stored.format.padded:
@@ -140,105 +352,15 @@ def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
     return with_tree(tensor, parsed, made)
 
 
-@lru_cache(256)
-def _order_between(old: Format, new: Format) -> tuple[int, ...] | None:
-    """The permutation of stored dimensions from one format to another; None if both store the same bytes."""
-    return None if new.canonical() == old.canonical() else tuple(map(old.order.index, new.order))
-
-
-def astype(tensor: T, dtype: np.dtype[Any]) -> T:
-    """`Tensor.astype`."""
-    stored = tensor._backing.own(tensor._pad()).stored
-    tree = stored.tree.blanked()
-    check_value_type(dtype)
-    raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype) if stored.structure else ())
-    cast = tree.values.astype(dtype) if not tree.iso else one_value(tree.values).reshape(1).astype(dtype)
-    if stored.structure is not None:
-        mirrored = STRUCTURES[stored.structure].mirrored
-        both = mirrored(tree.values[: len(cast)]).astype(dtype), mirrored(cast)[: len(tree.values)]
-        if not np.array_equal(*both, equal_nan=dtype.kind in "fc"):
-            what = f"{stored.structure} does not survive a cast to {dtype}; call expand_structure() first"
-            raise FormatError(Problem("structure", what))
-    values = repeat_one(cast, len(tree.values)) if tree.iso else cast
-    fill = None if tensor.fill_value is None else tensor.fill_value.astype(dtype)
-    return with_tree(tensor, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
-
-
-def with_values(tensor: T, values: Any, fill_value: Any) -> T:
-    """`Tensor.with_values`."""
-    tree, stored = tensor._tree, tensor._backing.own(tensor._pad()).stored
-    given = checked_values(values)
-    if given.ndim and len(given) != len(tree.values):
-        raise ArrayError(Problem("values", f"expected a scalar or {len(tree.values)} values, got {len(given)}"))
-    raise_if(FormatError, structure_problems(stored.structure, stored.shape, given.dtype) if stored.structure else ())
-    whole = given if given.ndim else repeat_one(given.reshape(1), len(tree.values))
-    fill = checked_fill(tensor.fill_value if fill_value is None else fill_value, given.dtype)
-    made = with_tree(tensor, stored.format, tree.with_values(whole, not given.ndim), fill_value=fill)
-    raise_if(ArrayError, made._backing.stored.diagonal_problems())
-    return made
-
-
 def is_dense(tensor: Contents) -> bool:
     """Return True if all cells are stored, as in a numpy array."""
     return tensor.ndim > 0 and not tensor._source.arrays
 
 
-def drop_fill(tensor: T) -> T:
-    """`Tensor.drop_fill`."""
-    pad = tensor._pad()
-    stored = tensor._backing.own(pad).stored
-    coords, values = stored.entries(pad)
-    left = differ(values, pad)
-    if left.all():
-        return tensor
-    kept = [x[left] for x in coords]
-    made = packed(stored.format, stored.shape, kept, values[left], tensor.iso, pad, stored.limits)
-    return with_tree(tensor, stored.format, made.tree)
-
-
-# Structures
-
-
-def without_structure(tensor: T) -> T:
-    """`Tensor.expand_structure`."""
-    name, format = tensor.structure, tensor.format
-    if name is None:
-        return tensor
-    tree = tensor._tree
-    # All mirror images come before or after the entries, in order within each fiber. Only the first stored
-    # dimension has to be sorted.
-    mirrored_first = STRUCTURES[name].lower != (format.order == (0, 1))
-    limits = tensor.limits
-    listed = tensor._backing.entries(tensor._pad(), index_dtype(tensor.shape, 2 * len(tree.values)))
-    coords, values = expand(name, *listed, mirrored_first=mirrored_first)
-    iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
-    whole = entries_of(format, tensor.shape, coords, values, iso)
-    if all(level.ordered for level in format.levels):
-        whole = replace(whole, ordered_dims=1, trusted=True)
-    made = packing.pack_entries(format.levels, whole, tensor._pad(), "error", limits)
-    return with_tree(tensor, format, made, structure=None)
-
-
-def expanded(tensor: T) -> T:
+def expanded(tensor: C) -> C:
     """The same matrix without a structure, as a list of coordinates if its format may refuse the mirrored entries."""
     refuses = tensor.structure is not None and any(level.refuses for level in tensor.format.levels)
-    return without_structure(_of_stored(tensor, coordinates(tensor.ndim), tensor.limits) if refuses else tensor)
-
-
-def with_structure(tensor: T, structure: str) -> T:
-    """`Tensor.with_structure`."""
-    if tensor.map is not None:
-        raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))
-    whole = without_structure(tensor)
-    raise_if(FormatError, structure_problems(structure, whole.shape, whole.dtype))
-    raise_if(FormatError, mirror_problems(structure, whole.format, whole._pad()))
-    coords, values = in_order(whole)
-    if whole.format.padded:
-        coords, values = _without_padding(coords, values, whole._pad())
-    raise_if(ArrayError, symmetry_problems(structure, coords, values))
-    kept = in_triangle(structure, coords)
-    half = with_entries(whole, [x[kept] for x in coords], values[kept], whole.format)
-    return with_tree(half, half.format, half._tree, structure=structure)
+    return (tensor.convert(coordinates(tensor.ndim)) if refuses else tensor).expand_structure()
 
 
 def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> tuple[tuple[Array, ...], Array]:
@@ -253,47 +375,17 @@ def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> t
     return (i[kept], j[kept]), values[kept]
 
 
-# Order
+# Entries in order, and cells
 
 
-def in_order(tensor: Contents) -> Listed:
+def in_order(tensor: Converting) -> Listed:
     """All entries in lexicographic order, the structure expanded."""
     if not tensor.ndim:  # a list of coordinates of rank 0 always has one entry
         return entries(tensor)
-    listed = coordinates(tensor.ndim)
-    if tensor.structure is None:
-        return entries(without_map(tensor, listed, None))
-    coords, values = expand(tensor.structure, *entries(tensor))
-    unsorted = entries_of(listed, tensor.shape, coords, values, False)
-    tree = packing.pack_entries(listed.levels, unsorted, tensor._pad(), "error", tensor.limits)
-    return tuple(packing.unpack_tree(tree)[0]), tree.values
+    return entries(tensor.without_map(coordinates(tensor.ndim)).expand_structure())
 
 
-def _alike(a: Array, b: Array) -> bool:
-    """Return True if all items are equal. NaN equals NaN."""
-    return len(a) == len(b) and bool(np.all((a == b) | ((a != a) & (b != b))))
-
-
-def equal(a: Contents, b: Contents) -> bool:
-    """`Tensor.equals`."""
-    if a.shape != b.shape:
-        return False
-    try:
-        with np.errstate(invalid="ignore"):  # a NaN may be signaling
-            if not same(a._pad(), b._pad()):
-                return False
-            (mine, values), (others, other_values) = in_order(a), in_order(b)
-            columns = zip(*([labels_of(tensor, k) for k in range(tensor.ndim)] for tensor in (a, b)), strict=True)
-            return (
-                all(map(np.array_equal, mine, others))
-                and _alike(values, other_values)
-                and all(x is None or y is None or _alike(x.array(), y.array()) for x, y in columns)
-            )
-    except TypeError:  # numpy does not compare some types
-        return False
-
-
-def to_dense(tensor: Contents, rest: Any, limits: Limits) -> Array:
+def to_dense(tensor: Converting, rest: Any, limits: Limits) -> Array:
     """`Tensor.to_dense`. rest: the value of cells that are not stored."""
     backing = tensor._backing
     shape, dtype, size = backing.shape, backing.dtype, math.prod(backing.shape)
@@ -301,9 +393,9 @@ def to_dense(tensor: Contents, rest: Any, limits: Limits) -> Array:
         raise LimitError(Problem("shape", f"numpy does not support arrays of {len(shape)} dimensions; slice it"))
     limits.hold("dense_bytes", size * dtype.itemsize, "shape", "the size in bytes of the dense array")
     if backing.map is not None:
-        tensor = without_map(tensor, None, limits)
+        tensor = tensor.without_map(limits=limits)
     if backing.structure is not None:
-        tensor = without_structure(converted(tensor, coordinates(2), None, tensor.limits))
+        tensor = tensor.convert(coordinates(2)).expand_structure()
     stored = tensor._backing.own(tensor._pad()).stored
     tree, order = stored.tree, stored.format.order
     if not tree.arrays and len(tree.values) == size:

@@ -21,7 +21,6 @@ from ..levels.positions import Array
 from ..limits import Limits
 from .backing import Backing
 from .labels import Column, Labels, column_of
-from .refusing import Refusals
 from .validation import checked_dimension, checked_json, checked_places, pad_of
 
 Dimension: TypeAlias = int | str  # a number, counted from 0 or from -1 backwards, or a name
@@ -42,7 +41,7 @@ class Metadata:
 
 
 @within_memory
-class Contents(Refusals):
+class Contents:
     """Entries and metadata. Tensor adds the operations, which are functions of the other files of this folder."""
 
     __slots__ = ("__weakref__", "_backing", "_file", "_metadata")

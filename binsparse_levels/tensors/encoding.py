@@ -22,8 +22,7 @@ from ..formats.json import checked_text
 from ..levels.base import Array
 from ..limits import Limits
 from . import labels
-from .contents import Contents
-from .contents import Metadata as Metadata
+from .contents import Contents, Metadata
 
 _LABELS_PER_PIECE = 2**20  # items of a lazy array of labels that are copied together
 

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from ..engine.dense import gather_tree
 from ..engine.emission import Duplicates
 from ..engine.packing import RepeatedError, pack_entries, repeated
-from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, Problem, check_choice, raise_if, within_memory
 from ..formats.dtypes import sound_booleans
 from ..formats.format import FormatLike, with_map
 from ..formats.index_map import MapLike, parse_map
@@ -22,7 +22,6 @@ from .changing import with_tree
 from .contents import Dimension, Metadata
 from .tensor import Tensor
 from .validation import (
-    check_duplicates,
     check_value_type,
     checked_array,
     checked_entries,
@@ -82,7 +81,7 @@ def pack(
     >>> pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()
     [[0.0, 0.0, 2.5], [1.5, 0.0, 0.0]]
     """
-    check_duplicates(duplicates)
+    check_choice("duplicates", duplicates, Duplicates)
     format, map = with_map(format, map)
     if map is not None:
         through = parse_map(map, checked_sizes(shape))

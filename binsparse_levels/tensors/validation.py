@@ -5,13 +5,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping, Sequence
 from functools import lru_cache
-from typing import Any, get_args
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from ..arrays import repeat_one
-from ..engine.emission import Duplicates
 from ..engine.tree import Tree, count_positions, same
 from ..errors import ArrayError, DescriptorError, FormatError, OptionError, Problem, raise_if
 from ..formats.descriptor import NAMESPACE, array_classes
@@ -22,8 +21,6 @@ from ..formats.shapes import checked_shape, range_problems
 from ..formats.structure import STRUCTURES
 from ..levels.base import Array, wrong_type
 from ..limits import Limits, as_integer
-
-_DUPLICATES = get_args(Duplicates)
 
 
 def checked_format(format: FormatLike, shape: int | Sequence[int], limits: Limits) -> tuple[Format, tuple[int, ...]]:
@@ -46,21 +43,9 @@ def fitting_format(format: FormatLike, sizes: tuple[int, ...], limits: Limits, *
     return parsed
 
 
-def check_duplicates(duplicates: Duplicates) -> None:
-    """Raise OptionError unless the option is one of those of `pack`."""
-    if duplicates not in _DUPLICATES:
-        what = f"expected 'error', 'sum', 'first' or 'last', got {duplicates!r:.40}"
-        raise OptionError(Problem("duplicates", what))
-
-
 def pad_of(fill: Any, dtype: np.dtype[Any]) -> Any:
     """The value of cells that are not stored: the fill value, or zero if it is None."""
-    return _zero(dtype) if fill is None else fill
-
-
-@lru_cache(64)  # every slice calls it
-def _zero(dtype: np.dtype[Any]) -> Any:
-    return np.zeros((), dtype)[()]
+    return np.zeros((), dtype)[()] if fill is None else fill
 
 
 def differ(values: Array, pad: Any) -> Array:

@@ -68,8 +68,8 @@ class Mapped(Backing):
                 return tuple(x[kept] for x in coords), values[kept]
         return coords, values
 
-    def blocks(self, pad: Any, size: int, most: int | None = None) -> Iterator[tuple[Sequence[Array], Array]]:
-        for coords, values in self.base.blocks(pad, size, most):
+    def blocks(self, pad: Any, size: int) -> Iterator[Listed]:
+        for coords, values in self.base.blocks(pad, size):
             yield self.without_padding(coords, values)
 
     def count(self, pad: Any) -> int:

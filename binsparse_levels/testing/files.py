@@ -1,4 +1,4 @@
-"""The laws of containers and of damaged files: tensors are returned unchanged, and all readers agree."""
+"""The laws of tensors and of files: loops, walks with another tensor, indices; readers agree, also of damaged files."""
 
 from __future__ import annotations
 
@@ -10,12 +10,21 @@ from typing import Any
 import numpy as np
 
 from ..building.sources import Tensors
-from ..errors import BinsparseError
-from ..formats.format import coordinates
+from ..compute.cursors import is_walked
+from ..compute.merging import merged
+from ..compute.reductions import reduce
+from ..errors import BinsparseError, FormatError, needing
+from ..formats.format import Format, coordinates
 from ..formats.structure import in_triangle
-from ..io import open, read, write
+from ..io import append, concatenate, open, read, write
+from ..levels import Dense, Level, Sparse
 from ..levels.positions import Array
+from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
+
+with needing("test"):
+    from hypothesis import assume
+    from hypothesis import strategies as st
 
 
 def check_same(again: Tensor, tensor: Tensor) -> None:
@@ -91,7 +100,7 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
 
 def _in_parts(stored: Mapping[str, Any]) -> list[tuple[tuple[int, ...], str]]:
     """The coordinates of all entries and their values as strings, read and checked two entries at a time."""
-    entries, rows = Tensors([stored], 2), list[tuple[tuple[int, ...], str]]()
+    entries, rows = Tensors([("stored", open(stored))], 2), list[tuple[tuple[int, ...], str]]()
     for number in range(len(entries)):
         coords, values = entries.read(number)
         assert len(values) <= 2, "a part has more entries than were asked for"
@@ -147,14 +156,102 @@ def _dense(selected: Any) -> Any:
 
 
 def _keys(shape: Sequence[int]) -> Iterator[Any]:
-    """Keys of single values, of each coordinate, of slices with a step, and of nothing."""
+    """Keys of single values, of each coordinate, of slices with a step, of an array, and of nothing."""
     if all(shape):
         yield from {(0,) * len(shape), tuple(size - 1 for size in shape), tuple(size // 2 for size in shape)}
     for k, size in enumerate(shape):
-        for item in (*range(size), slice(0, 0), slice(1, None), slice(None, None, 2), slice(None, None, -1)):
+        slices = slice(0, 0), slice(1, None), slice(None, None, 2), slice(None, None, -1)
+        for item in (*range(size), *slices, np.arange(size)[::-1]):
             yield (*[slice(None)] * k, item, ...)
 
 
 def rows_of(coords: Sequence[Array], count: int) -> list[tuple[int, ...]]:
     """The coordinates of `count` entries, as a tuple for each."""
     return list(zip(*(x.tolist() for x in coords), strict=True)) if coords else [()] * count
+
+
+# The laws of a level kind within tensors
+
+
+@st.composite
+def tensors_with(draw: st.DrawFn, level: Level, *, below: bool = True) -> Tensor:
+    """Tensors of small shapes with this level only, or above or below others."""
+    chains = [(level,), (Dense(), level), (Sparse(), level)]
+    chains += [(level, Sparse()), (Dense(), level, Sparse()), (level, level), (level, Dense())] if below else []
+    format = Format(draw(st.sampled_from(chains)))
+    shape = tuple(draw(st.lists(st.integers(1, 4), min_size=format.rank, max_size=format.rank)))
+    chosen = draw(st.lists(st.sampled_from(list(np.ndindex(*shape))), unique=True, max_size=9))
+    table = np.array(chosen, np.int64).reshape(len(chosen), len(shape))
+    values = draw(st.lists(st.integers(1, 3), min_size=len(chosen), max_size=len(chosen)))
+    try:
+        return pack(table.T, np.array(values, float), shape, format)
+    except FormatError:  # a kind may refuse a tensor
+        assume(False)
+        raise
+
+
+def check_compiled(tensor: Tensor) -> None:
+    """Compiled loops over the tensor give the sums of numpy, in memory and from a file."""
+    stored: dict[str, Any] = {}
+    write(stored, tensor)
+    dense = tensor.to_dense()
+    for axis in (None, 0) if tensor.ndim else (None,):
+        for source in (tensor, open(stored)):
+            assert np.array_equal(reduce(source, axis, "sum"), dense.sum(axis)), "a compiled sum is wrong; see loop"
+
+
+def check_merged(tensor: Tensor) -> None:
+    """Sums and products with another tensor, and with one without entries, equal those of numpy, in both orders.
+
+    Walks are interpreted. Formats without a walk are converted first.
+    """
+    if not tensor.ndim:  # a scalar has no levels to walk
+        return
+    every = np.indices(tensor.shape).reshape(tensor.ndim, -1)
+    some = every[:, every.sum(0) % 2 == 0]
+    listed = Format((Dense(), *[Sparse()] * (tensor.ndim - 1)) if tensor.ndim > 1 else (Sparse(),))
+    for coords in (some, some[:, :0]):
+        other = pack(coords, np.full(coords.shape[1], 2.0), tensor.shape, listed)
+        for a, b in ((tensor, other), (other, tensor)):
+            for function in (np.multiply, np.add):
+                cells, name = function(a.to_dense(), b.to_dense()), function.__name__
+                if all(is_walked(level, not d) for x in (a, b) for d, level in enumerate(x.format.levels)):
+                    zeros = np.zeros(()), np.zeros(())
+                    tree, _ = merged(a._tree, b._tree, name, function is np.add, zeros, compiled=False)
+                    found: Any = Tensor(Format(tree.levels), tensor.shape, tree.arrays, tree.values)
+                else:
+                    found = function(a, b)
+                assert np.array_equal(found.to_dense(), cells), f"numpy.{name} of two tensors is wrong; see loop"
+
+
+def check_read(tensor: Tensor) -> None:
+    """Every reader of a file returns the tensor that was written."""
+    stored: dict[str, Any] = {}
+    write(stored, tensor)
+    assert check_stored(stored), "read refuses the result of write"
+
+
+def check_damage(tensor: Tensor) -> None:
+    """Copies of a file with a changed item or array length are refused, or read equally by every reader."""
+    stored: dict[str, Any] = {}
+    write(stored, tensor)
+    for changed in damaged(stored, most=2):
+        check_stored(changed)
+
+
+def check_joined(tensor: Tensor) -> None:
+    """Two halves, appended or concatenated, equal the whole."""
+    if not tensor.ndim:  # a scalar has no halves
+        return
+    middle, halves = tensor.shape[0] // 2, list[dict[str, Any]]()
+    for piece in (slice(0, middle), slice(middle, None)):
+        try:
+            halves.append({})
+            write(halves[-1], tensor[piece].convert(tensor.format))
+        except FormatError:  # a kind may refuse a part of a tensor that it accepts
+            assume(False)
+    whole: dict[str, Any] = {}
+    concatenate(halves, whole)
+    append(halves[0], read(halves[1]))
+    for joined in map(read, (whole, halves[0])):
+        assert np.array_equal(joined.to_dense(), tensor.to_dense()), "the halves are not the whole"

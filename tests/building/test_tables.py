@@ -69,6 +69,21 @@ def test_labels_are_in_their_order(tmp_path, kind):
     assert bl.read(tmp_path / "b.zarr").shape == (500, whole.shape[1], 60)
 
 
+def test_files_of_several_types_are_one_source(tmp_path):
+    columns = {"i": ["uint64", "int64"], "v": ["int32", "float64"]}
+    for k in range(2):
+        types = {name: pa.array(np.arange(2, dtype=kinds[k]) + 2 * k) for name, kinds in columns.items()}
+        pq.write_table(pa.table(types), tmp_path / f"{k}.parquet")
+    bl.build(str(tmp_path), tmp_path / "a.zarr", (5,), "CVEC", columns=["i", "v"])
+    built = bl.read(tmp_path / "a.zarr")
+    assert (built.dtype, built.to_dense().tolist()) == (np.dtype(float), [0, 1, 2, 3, 0])
+    pq.write_table(pa.table({"i": [4], "v": [4]}), tmp_path / "2.parquet")
+    with pytest.raises(bl.ArrayError, match="no type represents all values"):
+        bl.build(str(tmp_path), tmp_path / "b.zarr", (5,), "CVEC", columns=["i", "v"])
+    bl.build(str(tmp_path), tmp_path / "b.zarr", (5,), "CVEC", columns=["i", "v"], dtype=float)
+    assert bl.read(tmp_path / "b.zarr").to_dense().tolist() == [0, 1, 2, 3, 4]
+
+
 @pytest.mark.parametrize("shape", [None, (None, 500, None)])
 @pytest.mark.parametrize("size", [500, 10**6])
 @pytest.mark.parametrize("format", ["CSF", "sparse, dense, sparse @ 2, 0, 1"])

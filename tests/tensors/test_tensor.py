@@ -21,7 +21,7 @@ from binsparse_levels import (
     pack_dense,
     testing,
 )
-from binsparse_levels.tensors.refusing import _REPLACEMENTS
+from binsparse_levels.tensors.delegating import _REPLACEMENTS
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 
