@@ -38,19 +38,20 @@ def of_loop(nest: Nest, stored: Sequence[Any], parts: int, *, whole: bool = True
     return [Part(a, a, b, b) for a, b in pairwise(sorted({extent.start, *ends, extent.stop}))]
 
 
-_known: WeakKeyDictionary[Tree, dict[int, list[Part]]] = WeakKeyDictionary()
+_known: WeakKeyDictionary[Tree, dict[tuple[int, bool], list[Part]]] = WeakKeyDictionary()
 _NONE = 2**64 - 1  # no counter
 
 
-def of_entries(tree: Tree, nest: Nest, stored: Sequence[Any], parts: int) -> list[Part]:
+def of_entries(tree: Tree, nest: Nest, stored: Sequence[Any], parts: int, *, whole: bool) -> list[Part]:
     """Parts with about the same number of entries, or of fibers of the first level whose loop has no `counters`.
 
-    Parts end between first coordinates, except in a coordinate with all entries of a part. Cached as long as the tree.
+    whole: parts end between first coordinates, except in a coordinate with all entries of a part. Otherwise these may
+    be in any order. Cached as long as the tree.
     """
     known = _known.setdefault(tree, {})
-    if parts in known:
-        return known[parts]
-    names, first = counters(tree.levels), nest.first
+    if (parts, whole) in known:
+        return known[parts, whole]
+    names, first = counters(tree.levels), nest.first if whole else None
     extent = range(*map(int, nest.extent(*stored)))
 
     def find(search: Callable[..., int], row: int, counter: int) -> int:
@@ -71,11 +72,12 @@ def of_entries(tree: Tree, nest: Nest, stored: Sequence[Any], parts: int) -> lis
             starts.append((begin, begin, none, row))
             ends.append((begin, begin, none))
     ends.append((extent.stop, extent.stop, none))
-    known[parts] = []
+    made = []
     for (begin, own, path, row), (last, end, upto) in zip(starts, ends, strict=True):
         own = min(own, end)
-        known[parts].append(Part(begin, own, max(last, own), end, (*path, *upto), row))
-    return known[parts]
+        made.append(Part(begin, own, max(last, own), end, (*path, *upto), row))
+    known[parts, whole] = made
+    return made
 
 
 def _path(tree: Tree, names: Sequence[Sequence[str]], position: int) -> tuple[int, list[int]]:
@@ -88,11 +90,11 @@ def _path(tree: Tree, names: Sequence[Sequence[str]], position: int) -> tuple[in
     return found["x0"], [found[name] for own in names for name in own]
 
 
-def are_uneven(tree: Tree, nest: Nest, stored: Sequence[Any]) -> bool:
-    """Return True if ranges of the outermost loop have very different numbers of entries: a quarter of them begins far
-    from a quarter of the iterations, or two quarters begin at the same coordinate.
+def are_uneven(tree: Tree, nest: Nest, stored: Sequence[Any], *, whole: bool) -> bool:
+    """Return True if ranges of the outermost loop have very different numbers of entries: a quarter of the entries does
+    not begin near a quarter of the iterations, or, if parts are `whole`, two quarters share a coordinate.
     """
     begin, end = map(int, nest.extent(*stored))
-    quarters = of_entries(tree, nest, stored, 4)[1:]
+    quarters = of_entries(tree, nest, stored, 4, whole=whole)[1:]
     far = (abs(8 * (x.begin - begin) + 4 - 2 * k * (end - begin)) for k, x in enumerate(quarters, 1))
-    return len({x.row for x in quarters}) < len(quarters) or max(far, default=0) > end - begin
+    return max(far, default=0) > end - begin or (whole and any(x.own > x.begin for x in quarters))

@@ -97,7 +97,7 @@ def run(
     by_row = False
     if work >= _MIN_PART_ENTRIES:
         merges = merge is not None and walk.whole
-        uneven = (alone or merges) and are_uneven(tree, nest, stored[:-1])
+        uneven = (alone or merges) and are_uneven(tree, nest, stored[:-1], whole=shared)
         by_row = uneven and shared and (walk.seen.as_stored or {}).get(f"c{leaf.rows}") == "x0"
         items = (x for out in outs for x in (out if isinstance(out, tuple) else (out,)))
         size = sum(x[0].size if by_row else x.size for x in items if isinstance(x, np.ndarray))
@@ -106,7 +106,7 @@ def run(
         number = min(_MAX_PARTS if alone else copies, 2 * work // _MIN_PART_ENTRIES) if uneven else 1
         workers = parallel.get_threads() if threads is None else threads
         if number > 1:
-            parts = of_entries(tree, nest, stored[:-1], number)
+            parts = of_entries(tree, nest, stored[:-1], number, whole=shared)
         elif not shared:
             parts = of_loop(nest, stored[:-1], min(copies, entries // _MIN_PART_ENTRIES), whole=False)
         elif workers > 1:
