@@ -77,7 +77,7 @@ class Leaf(NamedTuple):
     position of the value) and the names. kept: the dimensions that determine where the statements write. around:
     statements with a `yield` in place of consecutive entries with the same coordinates in these dimensions. totals: the
     variables of `around`, if the statements change nothing else. rows: the dimension of the first axis of the arrays
-    that the statements change; None for another index.
+    that the statements change; -1 for another index.
     """
 
     names: tuple[str, ...]
@@ -85,7 +85,7 @@ class Leaf(NamedTuple):
     kept: frozenset[int]
     around: str = "yield"
     totals: tuple[str, ...] = ()
-    rows: int | None = None
+    rows: int = -1
 
     @property
     def used(self) -> frozenset[int]:
@@ -108,15 +108,14 @@ def counters(levels: tuple[Level, ...]) -> tuple[tuple[str, ...], ...]:
     found: list[tuple[str, ...]] = []
     for d, place in enumerate(places(levels, [1] * _rank(levels))):
         loops = [x for piece in _pieces(place, d) if isinstance(x := piece.text[0], ast.For) and _has_ends(x)]
-        own, coords = (
-            tuple(ast.unparse(x.target) for x in loops),
-            tuple(f"x{place.depth + k}" for k in range(place.level.rank)),
-        )
-        told = own if own == coords else own[:1] if own[:1] == (f"q{d}",) else ()
-        parted = not levels[d - 1].shares if d else bool(told) and _is_cut(loops[0], place.level)
-        if not told or not parted or not place.level.ascending:
+        own = tuple(ast.unparse(x.target) for x in loops)
+        own = own[:1] if own[:1] == (f"q{d}",) else own
+        coords = tuple(f"x{place.depth + k}" for k in range(place.level.rank))
+        if not own or own not in ((f"q{d}",), coords) or not place.level.ascending:
             break
-        found.append(told)
+        if levels[d - 1].shares if d else not _is_cut(loops[0], place.level):
+            break
+        found.append(own)
     return tuple(found)
 
 
@@ -328,9 +327,10 @@ def _has_ends(loop: ast.For) -> bool:
 def _from_path_to_path(loop: ast.For, path: Sequence[str], j: int) -> list[ast.stmt]:
     """Loop j of a path, which begins and ends there if the loops around it are at their first or last counter."""
     *begin, end = map(ast.unparse, loop.iter.args)  # type: ignore[attr-defined]
+    around = (f"first{j - 1} and ", f"last{j - 1} and ") if j > 1 else ("", "")
     lines = [
-        f"{name}{j} = {f'{name}{j - 1} and ' if j > 1 else ''}{path[j - 1]} == {number}{j - 1}"
-        for name, number in (("first", "from"), ("last", "upto"))
+        f"first{j} = {around[0]}{path[j - 1]} == from{j - 1}",
+        f"last{j} = {around[1]}{path[j - 1]} == upto{j - 1}",
     ]
     ends = f"from{j} if first{j} else {begin[0] if begin else 'u8(0)'}, upto{j} + u8(1) if last{j} else {end}"
     loop.iter = ast.parse(f"range({ends})", mode="eval").body

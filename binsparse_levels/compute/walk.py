@@ -37,6 +37,7 @@ _FIBER_COST, _ENTRY_COST = 8, 4  # the time of a fiber, and of an entry that is 
 _PARTS_PER_THREAD = 4  # if parts share a result; they are uneven, because fibers differ
 _MAX_PARTS, _MAX_COPIES = 16, 8  # parts of entries, and of a tree whose parts have separate copies of the result
 _COPY_COST = 8  # entries of a part in the time of a copied and merged item
+_RESERVED = 2**32  # bytes of copies of which only a row is used
 
 _arguments: WeakKeyDictionary[Tree, tuple[tuple[Any, ...], int]] = WeakKeyDictionary()
 
@@ -91,17 +92,17 @@ def run(
     nest = compiled(*given)
     begin, end = nest.extent(*stored[:-1])
     work = entries * (1 if leaf.totals else _ENTRY_COST) + _FIBER_COST * fibers
-    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have the same first coordinate
-    alone = len(leaf.kept) == len(walk.seen.known)  # no two entries change the same item
     parts: list[Part] = []
-    by_row = False
     if work >= _MIN_PART_ENTRIES:
+        first = walk.seen.first
+        shared = first is not None and first <= leaf.kept  # parts with different first coordinates share outs
+        alone = len(leaf.kept) == len(walk.seen.known)  # no two entries change the same item
         merges = merge is not None and walk.whole
         uneven = (alone or merges) and are_uneven(tree, nest, stored[:-1], whole=shared)
         by_row = uneven and shared and (walk.seen.as_stored or {}).get(f"c{leaf.rows}") == "x0"
-        items = (x for out in outs for x in (out if isinstance(out, tuple) else (out,)))
-        size = sum(x[0].size if by_row else x.size for x in items if isinstance(x, np.ndarray))
-        most = _MAX_PARTS if by_row else _MAX_COPIES
+        items = [x for out in outs for x in (out if isinstance(out, tuple) else (out,)) if isinstance(x, np.ndarray)]
+        size = sum(x[0].size if by_row else x.size for x in items)
+        most = min(_MAX_PARTS, _RESERVED // sum(x.nbytes for x in items)) if by_row else _MAX_COPIES
         copies = min(most, entries // max(_COPY_COST * size, 1)) if merges else 1
         number = min(_MAX_PARTS if alone else copies, 2 * work // _MIN_PART_ENTRIES) if uneven else 1
         workers = parallel.get_threads() if threads is None else threads
@@ -140,7 +141,7 @@ def _copied(outs: tuple[Any, ...], row: int | None) -> tuple[Any, ...]:
     """A copy of outs, or of one row of each: memory for the other rows is reserved, but not used."""
     if row is None:
         return copy.deepcopy(outs)
-    made = tuple(np.empty_like(x) for x in outs)
+    made = tuple(map(np.empty_like, outs))
     for x, y in zip(made, outs, strict=True):
         x[row] = y[row]
     return made
