@@ -109,7 +109,7 @@ def run(
         if number > 1:
             parts = of_entries(tree, nest, stored[:-1], number, whole=shared)
         elif not shared:
-            parts = of_loop(nest, stored[:-1], min(copies, entries // _MIN_PART_ENTRIES), whole=False)
+            parts = of_loop(nest, stored[:-1], min(copies, work // _MIN_PART_ENTRIES), whole=False)
         elif workers > 1:
             parts = of_loop(nest, stored[:-1], _PARTS_PER_THREAD * workers)
     if len(parts) < 2:
