@@ -59,12 +59,13 @@ def of_entries(tree: Tree, nest: Nest, stored: Sequence[Any], parts: int, *, who
 
     total = [*(n for *_, n in tree.walk()), len(tree.values)][len(names)] if names else 0
     cuts = sorted({total * k // parts for k in range(1, parts)} - {0})
-    paths = [(_path(tree, names, x - 1), _path(tree, names, x)) for x in cuts]
-    rows = [row for _, (row, _) in paths]
+    paths = [_path(tree, names, x) for x in cuts]
+    rows = [row for row, _ in paths]
     none = [_NONE] * sum(map(len, names))
     starts, ends = [(extent.start, extent.start, none, 0)], []
-    for (before, upto), (row, path) in paths:
-        if before == row and rows.count(row) > 1:
+    for x, (row, path) in zip(cuts, paths, strict=True):
+        before, upto = _path(tree, names, x - 1) if rows.count(row) > 1 else (-1, none)
+        if before == row:
             starts.append((path[0], find(bisect_right, row, path[0] + 1), path, row))
             ends.append((upto[0] + (len(upto) == 1), upto[0] + 1, upto))
         else:
