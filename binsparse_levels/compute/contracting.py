@@ -32,9 +32,10 @@ from .arithmetic import combined
 from .cursors import indented
 from .nest import Leaf
 from .operands import in_parts, is_large, parts_of, plain, shared_labels
+from .parts import of_loop
 from .seeing import walk_of
 from .store import compiled
-from .walk import arguments, cuts_of
+from .walk import arguments
 
 # The most rows and columns of a matrix, as a number per entry plus a constant. A larger matrix has only those rows or
 # columns that have entries.
@@ -284,7 +285,7 @@ def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Ma
     count, add = (compiled(tree.levels, walk.seen, leaf, tree.iso, False) for leaf in leaves)
     workers = parallel.get_threads() if first else 1
     parts = max(1, min(_PARTS_PER_THREAD * workers, entries // _MIN_PART_ENTRIES)) if workers > 1 else 1
-    cuts = cuts_of(count, stored[:-1], parts) if entries else []
+    cuts = [(np.uint64(x.begin), np.uint64(x.end)) for x in of_loop(count, stored[:-1], parts)] if entries else []
     dtype = index_dtype((*rows.shape, matrix.width), 0)
     known = np.empty(0, np.uint64) if matrix.rows is None else matrix.rows.astype(np.uint64)
     given = matrix.pointers, matrix.indices, matrix.values, matrix.strides, known
@@ -295,7 +296,7 @@ def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Ma
         return _Rows(columns, values, np.empty(most, np.int64), np.empty((len(first), most), dtype))
 
     def run(k: int) -> _Rows:
-        ends, bound = np.zeros(2, np.uint64), (cuts[k], cuts[k + 1], *stored, *walk.arguments, *given)
+        ends, bound = np.zeros(2, np.uint64), (*cuts[k], *stored, *walk.arguments, *given)
         count.function(*bound, *[none] * len(_BITMAPS), np.empty(0, work), *results(0, 0), ends)
         products, most = map(int, ends)
         found = results(products if first else min(products, matrix.width), most)
@@ -305,7 +306,7 @@ def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Ma
         end, met = map(int, ends)
         return _Rows(found.columns[:end], found.values[:end], found.counts[:met], found.places[:, :met])
 
-    made = parallel.each(run, range(len(cuts) - 1)) or [results(0, 0)]
+    made = parallel.each(run, range(len(cuts))) or [results(0, 0)]
     return made[0] if len(made) == 1 else _concatenated(made)
 
 

@@ -16,7 +16,10 @@ a file becomes text. The nest of CSR and a leaf that sums rows is
         out[c0] = total
 
 Index maps, padding and views add statements in between; see `seeing`. All integers are unsigned with 64 bits, because
-a signed index costs a test at every access. Only the outermost loop is cut into parts for threads.
+a signed index costs a test at every access.
+
+Threads run parts of a nest: ranges of the outermost loop, or ranges of entries. Such a range goes from one path, the
+counters of the loops at an entry, to another: at the first path, a loop inside begins at its counter of that path.
 """
 
 from __future__ import annotations
@@ -73,7 +76,8 @@ class Leaf(NamedTuple):
     names: its arguments. entry: statements that use `c0`, `c1` … (the coordinates in the tensor), `value`, `q` (the
     position of the value) and the names. kept: the dimensions that determine where the statements write. around:
     statements with a `yield` in place of consecutive entries with the same coordinates in these dimensions. totals: the
-    variables of `around`, if the statements change nothing else.
+    variables of `around`, if the statements change nothing else. rows: the dimension of the first axis of the arrays
+    that the statements change; -1 for another index.
     """
 
     names: tuple[str, ...]
@@ -81,6 +85,7 @@ class Leaf(NamedTuple):
     kept: frozenset[int]
     around: str = "yield"
     totals: tuple[str, ...] = ()
+    rows: int = -1
 
     @property
     def used(self) -> frozenset[int]:
@@ -94,19 +99,42 @@ def have_loops(levels: tuple[Level, ...]) -> bool:
     return all(place.level.loop(not place.depth) is not None for place in places(levels, [1] * _rank(levels)))
 
 
-def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str:
+@functools.lru_cache(1024)
+def counters(levels: tuple[Level, ...]) -> tuple[tuple[str, ...], ...]:
+    """The counters of the loops of the first levels, as far as the position of an entry determines them.
+
+    A counter is a position `q0`, `q1` …, or a coordinate `x0`, `x1` … of the tree.
+    """
+    found: list[tuple[str, ...]] = []
+    for d, place in enumerate(places(levels, [1] * _rank(levels))):
+        loops = [x for piece in _pieces(place, d) if isinstance(x := piece.text[0], ast.For) and _has_ends(x)]
+        own = tuple(ast.unparse(x.target) for x in loops)
+        own = own[:1] if own[:1] == (f"q{d}",) else own
+        coords = tuple(f"x{place.depth + k}" for k in range(place.level.rank))
+        if not own or own not in ((f"q{d}",), coords) or not place.level.ascending:
+            break
+        if levels[d - 1].shares if d else not _is_cut(loops[0], place.level):
+            break
+        found.append(own)
+    return tuple(found)
+
+
+def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split: bool = False) -> str:
     """The text of Python functions over a tree of these levels: `nest`, `extent` and, if needed, `first`.
 
     nest(begin, end, numbers, arrays…, values, names…) runs the leaf on a part of the outermost loop. extent(numbers,
     arrays…) returns both ends of that loop. first(at, numbers, arrays…) returns the first coordinate of an iteration,
     if several iterations can have the same. numbers: the sizes of the dimensions, then the number of child positions of
     each level. names: those of `seen`, then those of the leaf.
+
+    split: the part is a range of entries; the numbers end with the `counters` of its first and of its last entry.
     """
     chain = places(levels, [1] * _rank(levels))
     last = f"q{len(chain) - 1}" if chain else "0"
     around = Wrap(max((seen.known[k] for k in leaf.kept), default=0), leaf.around)
     left = sorted([*seen.wraps, around], key=lambda wrap: wrap.known)
     loops = [piece for d, place in enumerate(chain) for piece in _pieces(place, d)]
+    path = [x for told in counters(tuple(levels)) for x in told] if split else []
     outermost = loops[0].text[0] if loops else None
     begin, end, first = "u8(0)", "u8(1)", None
     if isinstance(outermost, ast.For) and _is_cut(outermost, chain[0].level):
@@ -114,6 +142,9 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str
         begin, end = bounds if len(bounds) == 2 else ("u8(0)", *bounds)
         first = _first_coordinate(outermost) if chain[0].level.rank > 1 else None
         outermost.iter = ast.parse("range(begin, end)", mode="eval").body
+    for piece in loops:
+        if isinstance(loop := piece.text[0], ast.For) and (name := ast.unparse(loop.target)) in path[1:]:
+            piece.text[:1] = _from_path_to_path(loop, path, path.index(name))
 
     body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
 
@@ -127,6 +158,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool) -> str
 
     names = [f"{role}_{d}" for d, place in enumerate(chain) for role in place.arrays]
     sizes = [f"size{k}" for k in range(_rank(levels))] + [f"n{d}" for d in range(len(chain))]
+    sizes += [f"{end}{j}" for end in ("from", "upto") for j in range(len(path))]
     constants = {f"size{k}": f"u8({size})" for k, size in seen.fixed}
     taken = "\n".join(f"    {name} = {constants.get(name, f'numbers[{k}]')}" for k, name in enumerate(sizes))
     stored = "".join(f", {name}" for name in names)
@@ -287,13 +319,31 @@ def _counts(loop: ast.For, name: str) -> bool:
     return isinstance(loop.target, ast.Name) and loop.target.id == name
 
 
+def _has_ends(loop: ast.For) -> bool:
+    """Return True if a part of the loop has other ends; a part of a stepped range may begin between items."""
+    return len(loop.iter.args) < 3  # type: ignore[attr-defined]
+
+
+def _from_path_to_path(loop: ast.For, path: Sequence[str], j: int) -> list[ast.stmt]:
+    """Loop j of a path, which begins and ends there if the loops around it are at their first or last counter."""
+    *begin, end = map(ast.unparse, loop.iter.args)  # type: ignore[attr-defined]
+    around = (f"first{j - 1} and ", f"last{j - 1} and ") if j > 1 else ("", "")
+    lines = [
+        f"first{j} = {around[0]}{path[j - 1]} == from{j - 1}",
+        f"last{j} = {around[1]}{path[j - 1]} == upto{j - 1}",
+    ]
+    ends = f"from{j} if first{j} else {begin[0] if begin else 'u8(0)'}, upto{j} + u8(1) if last{j} else {end}"
+    loop.iter = ast.parse(f"range({ends})", mode="eval").body
+    return [*ast.parse("\n".join(lines)).body, loop]
+
+
 def _is_cut(loop: ast.For, level: Level) -> bool:
     """Return True if the outermost loop can be cut between different first coordinates.
 
     A level of rank 1 lists no coordinate twice. A level of a higher rank must count the first coordinate, or assign it
     in ascending order.
     """
-    if len(loop.iter.args) > 2:  # type: ignore[attr-defined]  # a part of a stepped range may begin between items
+    if not _has_ends(loop):
         return False
     if level.rank < 2 or _counts(loop, "x0"):
         return True

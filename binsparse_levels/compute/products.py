@@ -359,7 +359,8 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
     names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
     kept = frozenset(stored.index(letter) for letter in stored if at_positions or letter in parsed.out)
     around = f"total = {target}\nyield\n{target} = total" if local else "yield"
-    return Leaf(names, "\n".join(lines), kept, around, ("total",) if local and not inner else ())
+    totals = ("total",) if local and not inner else ()
+    return Leaf(names, "\n".join(lines), kept, around, totals, rows=stored.find(parsed.out[:1]))
 
 
 def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan) -> Tensor:

@@ -423,7 +423,8 @@ def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], t
     after = [f"out{k}{_cell(axes)} = s{k}" for k in range(len(steps))]
     names = tuple(f"out{k}" for k in range(len(steps)))
     totals = tuple(f"s{k}" for k in range(len(steps)))
-    return Leaf(names, "\n".join(lines), frozenset(axes), "\n".join([*before, "yield", *after]), totals)
+    around = "\n".join([*before, "yield", *after])
+    return Leaf(names, "\n".join(lines), frozenset(axes), around, totals, rows=min(axes, default=-1))
 
 
 @functools.lru_cache(1024)
@@ -432,7 +433,8 @@ def _distances(axes: tuple[int, ...], kind: str) -> Leaf:
     square = "apart.real ** 2 + apart.imag ** 2" if kind == "c" else "apart ** 2"
     at = _cell(axes)
     around = f"m = mean{at}\ns = out{at}\nyield\nout{at} = s"
-    return Leaf(("mean", "out"), f"apart = value - m\ns += {square}", frozenset(axes), around)
+    entry = f"apart = value - m\ns += {square}"
+    return Leaf(("mean", "out"), entry, frozenset(axes), around, rows=min(axes, default=-1))
 
 
 def _checked_chosen(how: str, extremes: Array, number: Any, cells: Cells) -> Array:

@@ -32,13 +32,15 @@ class Nest(NamedTuple):
 
 
 @functools.lru_cache(1024)
-def compiled(levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long: bool, kept: bool = True) -> Nest:
-    """The nest of these levels with this leaf. kept: cache its machine code on disk.
+def compiled(
+    levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long: bool, kept: bool = True, split: bool = False
+) -> Nest:
+    """The nest of these levels with this leaf. kept: cache its machine code on disk. split: as for `nest_text`.
 
     long: fibers of the last level are long, and sums may be reordered, so that they run in vectors. The order does not
     depend on threads.
     """
-    text, reordered = nest_text(levels, seen, leaf, iso), long or not leaf.totals
+    text, reordered = nest_text(levels, seen, leaf, iso, split), long or not leaf.totals
     text += "# sums are reordered\n" if reordered else ""  # the text identifies its machine code
     space = _space(helpers_of(levels))
     path = place_text(text) if kept else None

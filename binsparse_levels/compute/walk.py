@@ -1,14 +1,13 @@
 """Runs a leaf over the entries of any tensor.
 
-Results do not depend on the number of threads: only the size of a tree determines its parts, and the results of parts
-are merged in order.
+Results do not depend on the number of threads. If parts change the same item of a result, they depend only on the tree,
+and are merged in order.
 """
 
 from __future__ import annotations
 
 import copy
 import inspect
-from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from typing import Any, TypeAlias
 from weakref import WeakKeyDictionary
@@ -24,8 +23,9 @@ from ..limits import as_integer
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from .nest import Leaf
+from .parts import Part, are_uneven, of_entries, of_loop
 from .seeing import Walk, walks, without_unused_levels
-from .store import Nest, compiled
+from .store import compiled
 from .types import number_type
 
 Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
@@ -35,7 +35,9 @@ _MIN_PART_ENTRIES = 2**20  # such a part runs for at least 0.5 ms, a hundred tim
 _MIN_LONG_FIBER = 64  # entries; for longer fibers, vectorized and unrolled loops are faster
 _FIBER_COST, _ENTRY_COST = 8, 4  # the time of a fiber, and of an entry that is not only summed, in sums of an entry
 _PARTS_PER_THREAD = 4  # if parts share a result; they are uneven, because fibers differ
-_MAX_PARTS, _MAX_COPIES = 64, 8  # parts of a tree, and of a tree whose parts have separate copies of the result
+_MAX_PARTS, _MAX_COPIES = 16, 8  # parts of entries, and of a tree whose parts have separate copies of the result
+_COPY_COST = 8  # entries of a part in the time of a copied and merged item
+_RESERVED = 2**32  # bytes of copies of which only a row is used
 
 _arguments: WeakKeyDictionary[Tree, tuple[tuple[Any, ...], int]] = WeakKeyDictionary()
 
@@ -75,8 +77,8 @@ def run(
 ) -> tuple[Any, ...]:
     """Run a leaf over a tree, and return `outs`, which it changes. The arguments of the leaf are inputs and outs.
 
-    merge: joins the outs of two parts. It requires neutral outs for a whole tree, because each part begins with a copy.
-    Without it, a tree is cut only if parts can share the outs. kept: as for `compiled`.
+    merge: joins the outs of two parts, or a row of each. It requires neutral outs for a whole tree, because each part
+    begins with a copy. Without it, a tree is cut only if parts can share the outs. kept: as for `compiled`.
     """
     if not len(walk.tree.values):
         return outs
@@ -86,45 +88,74 @@ def run(
     shares = bool(tree.levels) and tree.levels[-1].shares
     fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
     each = (entries if shares else len(tree.values)) / fibers
-    nest = compiled(tree.levels, walk.seen, leaf, tree.iso, each >= _MIN_LONG_FIBER, kept)
+    given = tree.levels, walk.seen, leaf, tree.iso, each >= _MIN_LONG_FIBER, kept
+    nest = compiled(*given)
     begin, end = nest.extent(*stored[:-1])
-    parts = min(_MAX_PARTS, entries // _MIN_PART_ENTRIES)
-    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have the same first coordinate
-    if shared and merge is not None and parts > 1 and nest.first is not None:  # one coordinate may have most entries
-        ends = cuts_of(nest, stored[:-1], _MAX_COPIES)
-        shared = 2 * max(map(int, np.diff(ends))) <= int(end) - int(begin)
-    if shared:
+    work = entries * (1 if leaf.totals else _ENTRY_COST) + _FIBER_COST * fibers
+    parts: list[Part] = []
+    if work >= _MIN_PART_ENTRIES:
+        first = walk.seen.first
+        shared = first is not None and first <= leaf.kept  # parts with different first coordinates share outs
+        alone = len(leaf.kept) == len(walk.seen.known)  # no two entries change the same item
+        merges = merge is not None and walk.whole
+        uneven = (alone or merges) and are_uneven(tree, nest, stored[:-1], whole=shared)
+        by_row = uneven and shared and (walk.seen.as_stored or {}).get(f"c{leaf.rows}") == "x0"
+        items = [x for out in outs for x in (out if isinstance(out, tuple) else (out,)) if isinstance(x, np.ndarray)]
+        size = sum(x[0].size if by_row else x.size for x in items)
+        most = min(_MAX_PARTS, _RESERVED // sum(x.nbytes for x in items)) if by_row else _MAX_COPIES
+        copies = min(most, entries // max(_COPY_COST * size, 1)) if merges else 1
+        number = min(_MAX_PARTS if alone else copies, 2 * work // _MIN_PART_ENTRIES) if uneven else 1
         workers = parallel.get_threads() if threads is None else threads
-        sums = entries * (1 if leaf.totals else _ENTRY_COST) + _FIBER_COST * fibers
-        parts = _PARTS_PER_THREAD * workers if workers > 1 and sums >= _MIN_PART_ENTRIES else 1
-    elif parts > 1:
-        items = (x for out in outs for x in (out if isinstance(out, tuple) else (out,)))
-        size = sum(x.size for x in items if isinstance(x, np.ndarray))
-        parts = min(_MAX_COPIES, parts, entries // (8 * max(size, 1))) if merge is not None and walk.whole else 1
-    if parts < 2:
+        if number > 1:
+            parts = of_entries(tree, nest, stored[:-1], number, whole=shared)
+        elif not shared:
+            parts = of_loop(nest, stored[:-1], min(copies, work // _MIN_PART_ENTRIES), whole=False)
+        elif workers > 1:
+            parts = of_loop(nest, stored[:-1], _PARTS_PER_THREAD * workers)
+    if len(parts) < 2:
         nest.function(begin, end, *stored, *walk.arguments, *inputs, *outs)
         return outs
-    cuts = cuts_of(nest, stored[:-1], parts, whole=shared)
-    own = [outs, *(outs if shared else copy.deepcopy(outs) for _ in cuts[2:])]
+    ends = compiled(*given, split=True) if len(parts[0].path) > 2 else nest
+    copied = [
+        None if alone or (x.own == x.begin if shared else not k) else _copied(outs, x.row if by_row else None)
+        for k, x in enumerate(parts)
+    ]
 
     def call(k: int) -> None:
-        nest.function(cuts[k], cuts[k + 1], *stored, *walk.arguments, *inputs, *own[k])
+        begin, own, last, end, path, _ = parts[k]
+        numbers = np.array([*stored[0], *path], np.uint64)
+        mine = copied[k] or outs
+        rest = outs if shared else mine
+        for a, b, part, changed in (begin, own, ends, mine), (own, last, nest, rest), (last, end, ends, rest):
+            if a < b:
+                part.function(np.uint64(a), np.uint64(b), numbers, *stored[1:], *walk.arguments, *inputs, *changed)
 
-    parallel.each(call, range(len(cuts) - 1), threads)
-    for other in own[1:] if not shared else ():
-        outs = merge(outs, other)  # type: ignore[misc]
+    parallel.each(call, range(len(parts)), threads)
+    for part, other in zip(parts, copied, strict=True):
+        if other is not None and merge is not None:
+            outs = _merged(merge, outs, other, part.row if by_row else None)
     return outs
 
 
-def cuts_of(nest: Nest, stored: Sequence[Any], parts: int, *, whole: bool = True) -> list[np.uint64]:
-    """The ends of parts of the outermost loop. whole: no two parts have the same first coordinate."""
-    begin, end = map(int, nest.extent(*stored))
-    extent = range(begin, end)
-    ends = [begin + len(extent) * k // parts for k in range(1, parts)]
-    first = nest.first
-    if whole and first is not None:
-        ends = [begin + bisect_left(extent, first(x, *stored), key=lambda at: first(at, *stored)) for x in ends]
-    return [np.uint64(x) for x in sorted({begin, *ends, end})]
+def _copied(outs: tuple[Any, ...], row: int | None) -> tuple[Any, ...]:
+    """A copy of outs, or of one row of each: memory for the other rows is reserved, but not used."""
+    if row is None:
+        return copy.deepcopy(outs)
+    made = tuple(map(np.empty_like, outs))
+    for x, y in zip(made, outs, strict=True):
+        x[row] = y[row]
+    return made
+
+
+def _merged(merge: Merge, outs: tuple[Any, ...], other: tuple[Any, ...], row: int | None) -> tuple[Any, ...]:
+    """The merged outs of two parts, or outs with one row merged."""
+    if row is None:
+        made: tuple[Any, ...] = merge(outs, other)
+        return made
+    at = slice(row, row + 1)
+    for x, y in zip(outs, merge(tuple(x[at] for x in outs), tuple(x[at] for x in other)), strict=True):
+        x[at] = y
+    return outs
 
 
 def _checked_threads(threads: Any) -> int | None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
@@ -180,7 +181,7 @@ def bisect(column: Any, target: int, low: int, high: int, disorder: Problem) -> 
                 low = middle + 1
             else:
                 high = middle
-    return low + int(np.searchsorted(column[low:high], target))
+    return low + bisect_left(column[low:high], target)  # numpy would convert all items to the type of the target
 
 
 def is_short(low: int, high: int) -> bool:

@@ -30,7 +30,6 @@ from binsparse_levels import (
 from binsparse_levels.compute import seeing, store, walk
 from binsparse_levels.compute.reductions import REDUCTIONS
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.parallel import using_threads
 
 HOWS = list(REDUCTIONS)
 CELLS = st.sampled_from(["all", "stored"])
@@ -57,14 +56,15 @@ def nests(interpreted=True, grain=None, block=None):
 
         return called
 
-    before = store._fast, walk._MIN_PART_ENTRIES, seeing.BLOCK
+    before = store._fast, walk._MIN_PART_ENTRIES, walk._COPY_COST, seeing.BLOCK
     store._fast = plain if interpreted else store._fast
-    walk._MIN_PART_ENTRIES, seeing.BLOCK = grain or walk._MIN_PART_ENTRIES, block or seeing.BLOCK
+    walk._MIN_PART_ENTRIES, walk._COPY_COST = (grain, 0) if grain else before[1:3]
+    seeing.BLOCK = block or seeing.BLOCK
     forget()
     try:
         yield
     finally:
-        store._fast, walk._MIN_PART_ENTRIES, seeing.BLOCK = before
+        store._fast, walk._MIN_PART_ENTRIES, walk._COPY_COST, seeing.BLOCK = before
         forget()
 
 
@@ -337,24 +337,6 @@ def test_results_of_many_entries_do_not_depend_on_threads(format):
     bl.set_threads(before)
     assert found[0] == found[1] == found[2]
     np.testing.assert_allclose(bare.T @ vector, vector @ bare.to_dense())
-
-
-@pytest.mark.slow
-def test_the_entries_of_one_coordinate_are_cut_into_parts(monkeypatch):
-    """Most entries in one row: two parts share it, and the result is the same on any number of threads."""
-    generator = np.random.default_rng(0)
-    rows = np.where(generator.random(3_000_000) < 0.9, 3, generator.integers(0, 50, 3_000_000))
-    coords = [rows, *generator.integers(0, 3000, (2, 3_000_000))]
-    tensor = pack(coords, np.ones(3_000_000), (50, 3000, 3000), "COO", duplicates="first")
-    cuts, parts, found = walk.cuts_of, [], []
-    monkeypatch.setattr(walk, "cuts_of", lambda *args, **options: parts.append(cuts(*args, **options)) or parts[-1])
-    for threads in (1, 2):
-        with using_threads(threads):
-            found.append(einsum("ijk,j->i", tensor, np.arange(3000.0)))
-        assert max(map(int, np.diff(parts[-1]))) <= tensor.nnz // 2 + 1
-    np.testing.assert_array_equal(*found)
-    (i, j, _), _ = tensor.unpack()
-    np.testing.assert_array_equal(found[0], np.bincount(i, j, 50))
 
 
 def listed(state, *entry):
