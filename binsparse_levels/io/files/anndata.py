@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -57,8 +58,10 @@ _AXES: dict[str, Axes] = {
     "var": ("var", None),
 }
 
-_TABLES = ("obs", "var")
 _FOLDERS = ("layers", "obsp", "varp", "obsm", "varm", "uns")
+_NAME = r"(?!\.|zarr\.json(/|$))[^/]+"
+_COLUMNS = re.compile(f"(obs|var)/{_NAME}")
+_MATRICES = re.compile(f"X|(layers|obsp|varp|obsm|varm)/{_NAME}|uns(/{_NAME})+")
 _DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 _ROOT = {"encoding-type": "anndata", "encoding-version": "0.1.0"}
 _CELLS = {"encoding-type": "array", "encoding-version": "0.2.0"}
@@ -231,24 +234,25 @@ def write(
     """
     place = f"{path}:{group or 'X'}"
     *folders, name = parts = (group or "X").split("/")
-    odd = any(not part or part.startswith(".") or part == "zarr.json" for part in parts)
-    if tensor.ndim == 1:
-        if odd or parts[0] not in _TABLES or len(parts) != 2:
-            raise FormatError(Problem(place, "AnnData stores vectors in obs/NAME and var/NAME; write to one of these"))
-    elif parts != ["X"] and (
-        odd or parts[0] not in _FOLDERS or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")
-    ):
+    is_column = tensor.ndim == 1  # of a table
+    if is_column and not _COLUMNS.fullmatch(group or "X"):
+        raise FormatError(Problem(place, "AnnData stores vectors in obs/NAME and var/NAME; write to one of these"))
+    if not is_column and not _MATRICES.fullmatch(group or "X"):
         places = ", ".join(["X", *(f"{folder}/NAME" for folder in _FOLDERS)])
         raise ContainerError(Problem(place, f"AnnData stores matrices in {places}; write to one of these"))
     axes, shape = axes_of(parts), tensor.shape
-    _check_type(tensor, place)
+    if tensor.ndim not in (1, 2):
+        what = f"AnnData stores sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
+        raise FormatError(Problem(place, what))
+    type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # the types of scipy
+    check_representable(tensor, "AnnData", place, type_fits=type_fits)
     if len(shape) == 2 and axes[0] == axes[1] is not None and shape[0] != shape[1]:
         raise FormatError(Problem("shape", f"expected a square matrix, got {shape}"))
     names: dict[str, list[str]] = {}
     for k, axis in enumerate(axes[: tensor.ndim]):
         if axis is not None:
             names[axis] = to_write(tensor, k) or names.get(axis, [])
-    arrays, attributes = _column(tensor) if parts[0] in _TABLES else _matrix(tensor)
+    arrays, attributes = ({}, _CELLS) if is_column else _matrix(tensor)
     storage.check_names(arrays)
     with wrap_errors(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
         if len(root) or len(root.attrs):
@@ -257,42 +261,26 @@ def write(
             _make_file(root, shape, axes, names)
         parent = root
         for folder in folders:
-            parent = _folder(parent, folder, "dataframe" if parts[0] in _TABLES else "dict")
+            parent = _folder(parent, folder, "dataframe" if is_column else "dict")
         if name == parent.attrs.get("_index"):
             raise ContainerError(Problem(place, "is the index of the table; choose another name"))
         if name in parent.keys():  # noqa: SIM118 (`in parent` follows links)
             if not overwrite:
                 raise PathExistsError(Problem(place, "already exists; pass overwrite=True"))
             del parent[name]
-        if parts[0] in _TABLES:
-            writer_of(parent).write(name, one_piece(arrays[""]))
+        if is_column:
+            writer_of(parent).write(name, one_piece(tensor.to_dense(0)))
             order = [x for x in parent.attrs["column-order"] if x != name]
             parent.attrs["column-order"] = [*order, name]
         else:
-            made = parent.create_group(name)
+            writer = writer_of(parent.create_group(name))
             for key, array in arrays.items():
-                writer_of(made).write(key, one_piece(array))
+                writer.write(key, one_piece(array))
         parent[name].attrs.update(attributes)
 
 
-_Encoded: TypeAlias = tuple[dict[str, Array], dict[str, Any]]  # arrays by name, and attributes
-
-
-def _check_type(tensor: Tensor, place: str) -> None:
-    """Raise FormatError for a tensor that AnnData cannot represent."""
-    if tensor.ndim not in (1, 2):
-        what = f"AnnData stores sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
-        raise FormatError(Problem(place, what))
-    type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # the types of scipy
-    check_representable(tensor, "AnnData", place, type_fits=type_fits)
-
-
-def _column(tensor: Tensor) -> _Encoded:
-    return {"": tensor.to_dense(0)}, _CELLS
-
-
-def _matrix(tensor: Tensor) -> _Encoded:
-    """The matrix as CSR, or as CSC if it is stored by columns."""
+def _matrix(tensor: Tensor) -> tuple[dict[str, Array], dict[str, Any]]:
+    """The arrays and attributes of the matrix as CSR, or as CSC if it is stored by columns."""
     by_columns = tensor.format.order == (1, 0)
     matrix = tensor.convert("CSC" if by_columns else "CSR")
     small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max
