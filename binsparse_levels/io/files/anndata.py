@@ -46,7 +46,6 @@ Axes: TypeAlias = tuple[str | None, str | None]
 _Matrix: TypeAlias = tuple[Compression, tuple[int, int], Labels | None]  # its format, shape and names
 
 _FORMATS: dict[str, Compression] = {"csr_matrix": "CSR", "csc_matrix": "CSC", "csr": "CSR", "csc": "CSC"}
-_ARRAYS = ("indptr", "indices", "data")
 _AXES: dict[str, Axes] = {
     "X": ("obs", "var"),
     "layers": ("obs", "var"),
@@ -90,9 +89,7 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     source = at("/".join(parts) or None)
     tenx = source.has("shape")
     format, shape, labels = _tenx(source, at, parts) if tenx else _anndata(source, at, parts)
-    pointers, indices, data = _ARRAYS
-    entries = source.integers(indices), source.numbers(data)
-    return compressed(format, shape, source.integers(pointers), _ARRAYS, labels, lambda _: entries)
+    return compressed(format, shape, source.compressed(), labels)
 
 
 def claims(group: Any) -> bool:

@@ -151,16 +151,15 @@ def _matrix(source: _Source) -> FileTensor:
     rows, columns = map(int, sizes[:])
     labels = labelled(("row", "column"), [source.labels(*x) for x in zip(_NAMES, (rows, columns), strict=True)])
     pointers = source.typed("idxptr", "uint32" if version == 1 else "uint64")
+    count = int(pointers[-1:].max(initial=0))
 
-    def entries(count: int) -> tuple[Sliceable, Sliceable]:
-        def numbers(name: str, codec: int, dtype: str) -> Sliceable:
-            if is_packed and dtype == "uint32":
-                return _stream(source, name, codec, count, version)
-            return source.typed(name, dtype)
+    def numbers(name: str, codec: int, dtype: str) -> Sliceable:
+        if is_packed and dtype == "uint32":
+            return _stream(source, name, codec, count, version)
+        return source.typed(name, dtype)
 
-        return numbers("index", ZIGZAG, "uint32"), numbers("val", LESS_ONE, _VALUES[value_type])
-
-    return compressed(_FORMATS[order], (rows, columns), pointers, ("idxptr", "index", "val"), labels, entries)
+    indices, values = numbers("index", ZIGZAG, "uint32"), numbers("val", LESS_ONE, _VALUES[value_type])
+    return compressed(_FORMATS[order], (rows, columns), {"idxptr": pointers, "index": indices, "val": values}, labels)
 
 
 def _version(text: str) -> tuple[bool, str, int]:

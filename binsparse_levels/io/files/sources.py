@@ -119,6 +119,10 @@ class Group:
     def integers(self, name: str) -> LazyArray:
         return self.numbers(name, "iu", "integers")
 
+    def compressed(self, kinds: str = "biuf") -> dict[str, LazyArray]:
+        """The arrays of a compressed matrix in the names of scipy. kinds: of the values."""
+        return {x: self.integers(x) for x in ("indptr", "indices")} | {"data": self.numbers("data", kinds)}
+
     def cells(self, name: str) -> tuple[LazyArray, tuple[int, ...]]:
         """The numbers of an array of any rank as one dimension in C order, and its shape. Raises ArrayError."""
         checked = self.array(name)
