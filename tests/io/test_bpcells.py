@@ -572,7 +572,7 @@ def test_anndata_faults(tmp_path):
 
     broken(lambda file: file["X/indptr"].__setitem__(3, 99), r"indptr\[")
     broken(lambda file: file["X/indices"].__setitem__(3, -1), r"indices\[3\]")
-    broken(lambda file: file["X"].attrs.__setitem__("shape", [7]), "shape: expected 2 sizes")
-    broken(lambda file: file["X"].attrs.__setitem__("shape", [7.0, 5.0]), "shape: expected integers")
+    broken(lambda file: file["X"].attrs.__setitem__("shape", [7]), "shape: expected 2 integers")
+    broken(lambda file: file["X"].attrs.__setitem__("shape", [7.0, 5.0]), "shape: expected 2 integers")
     broken(lambda file: file["X"].attrs.__setitem__("encoding-type", "array"), "expected csr_matrix or csc_matrix")
     broken(lambda file: file["X"].__delitem__("data"), "data: /X has no such array")

@@ -115,7 +115,7 @@ def _anndata(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
         what = f"expected csr_matrix or csc_matrix, got {word!r:.60}; list_tensors names them"
         raise ContainerError(Problem("encoding-type", what))
     name = "shape" if source.attribute("h5sparse_shape") is None else "h5sparse_shape"
-    shape = _sizes(source.attribute_numbers(name), name)
+    shape = _sizes(source.attribute(name), name)
     return _FORMATS[word], shape, _names(at, parts, shape)
 
 
@@ -147,9 +147,9 @@ def _tenx(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
     return format, shape, labelled(("feature" if newer else "gene", "barcode"), [genes, barcodes])
 
 
-def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:
-    if len(shape) != 2 or min(shape) < 0:
-        raise ContainerError(Problem(name, f"expected 2 sizes, got {shape!r:.60}"))
+def _sizes(shape: Any, name: str) -> tuple[int, int]:
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size >= 0 for size in shape):
+        raise ContainerError(Problem(name, f"expected 2 integers of at least 0, got {shape!r:.60}"))
     return shape[0], shape[1]
 
 

@@ -69,13 +69,6 @@ class Group:
             raise ContainerError(Problem(name, what))
         return as_text(text, name)
 
-    def attribute_numbers(self, name: str) -> list[int]:
-        """An attribute that is a list of integers. Raises ContainerError."""
-        numbers = self.attribute(name)
-        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-            raise ContainerError(Problem(name, f"expected integers, got {numbers!r:.60}"))
-        return numbers
-
     # Arrays
 
     def has(self, name: str) -> bool:
