@@ -43,7 +43,10 @@ class Loading:
         header, self._sums = checksums.unsealed(reader.read_header())
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
-        self.labels = self._parse_labels() if labels.KEY in self.descriptor.extra else None
+        self.labels: Labels | None = None
+        if labels.KEY in self.descriptor.extra:
+            shape = (self.descriptor.map or self.descriptor).shape
+            self.labels = parse_labels(self.descriptor.extra[labels.KEY], shape, self._label_array)
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # used for their metadata only
         self._stored_arrays: dict[str, LazyArray] = {}  # of the container
@@ -51,11 +54,6 @@ class Loading:
         self._compare()
 
     # Metadata
-
-    def _parse_labels(self) -> Labels:
-        """The labels of the tensor, read on demand. Raises DescriptorError, ArrayError."""
-        shape = (self.descriptor.map or self.descriptor).shape
-        return parse_labels(self.descriptor.extra[labels.KEY], shape, self._label_array)
 
     def _label_array(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
         """An array of labels. Raises ArrayError if it is missing, or of another type."""
