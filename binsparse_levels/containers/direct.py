@@ -19,7 +19,7 @@ from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
 from ..parallel import each
 from ..system import MAX_READ_BYTES, is_link, read_at
-from .base import raise_wrapped
+from .base import wrap_errors
 
 DIRECT = hasattr(os, "preadv")  # without preadv, the libraries read the files
 _BYTE = np.dtype(np.uint8)
@@ -106,12 +106,10 @@ def parts_of(handle: int | IO[bytes], at: int, dtype: np.dtype[Any], name: str, 
         size = (stop - start) * item
         if size > limits.array_bytes:
             limits.hold("array_bytes", size, name, "the size in bytes")
-        try:
+        with wrap_errors(name):
             array = np.empty(stop - start, dtype)
             (read_in_steps if size > STEP else read_into)(handle, array, at + start * item)
             return array
-        except Exception as error:
-            raise_wrapped(error, name)
 
     return read
 

@@ -17,7 +17,7 @@ from ..errors import ContainerError, PathExistsError, PathMissingError, Problem,
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import shared_lock
-from .base import DEFAULT_STORAGE, Storage, bounded_chunk, grown_chunk, named_by, names_in, raise_wrapped, wrap_errors
+from .base import DEFAULT_STORAGE, Storage, bounded_chunk, grown_chunk, named_by, names_in, wrap_errors
 from .direct import DIRECT, parts_of
 from .hdf5_files import Disk, child_of
 from .hdf5_files import opened as opened
@@ -64,13 +64,11 @@ class HDF5Reader:
         dataset = child_of(self.group, name, h5py.h5d.DatasetID)
         if dataset is None:
             return None
-        try:
+        with wrap_errors(name):
             array = _Dataset(dataset, name, self._limits, self._remote)
             if self._handle is not None:
                 array.read_at_offset(self._handle)
             return array
-        except Exception as error:
-            raise_wrapped(error, name)
 
     @property
     def kind(self) -> str:
@@ -115,7 +113,7 @@ class _Dataset(LazyArray):
 
     def part(self, start: int, stop: int) -> Array:
         self._limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
-        try:
+        with wrap_errors(self._name):
             if not self._checked:
                 bounded_chunk(self._name, self.chunk, len(self), self.dtype.itemsize, self._limits)
                 self._check_chunks(start, stop)
@@ -128,8 +126,6 @@ class _Dataset(LazyArray):
             there.select_hyperslab((start,), (len(items),))
             self._id.read(h5py.h5s.create_simple(items.shape), there, items)
             return items
-        except Exception as error:
-            raise_wrapped(error, self._name)
 
     def read_at_offset(self, handle: int) -> None:
         """Read the items from the open file without the library, if they are contiguous and numpy has their type."""
@@ -159,7 +155,7 @@ class _Dataset(LazyArray):
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
     """An attribute that is a string of any kind, or None without the attribute. Raises ContainerError, LimitError."""
-    try:
+    with wrap_errors(name):
         key = name.encode()
         if not h5py.h5a.exists(group.id, key):
             return None
@@ -170,8 +166,6 @@ def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
             item = np.zeros(shape, attribute.dtype)
             attribute.read(item)
             text = item.item()
-    except Exception as error:
-        raise_wrapped(error, name)
     if not isinstance(text, bytes):
         there = f"values of shape {shape}" if text is None else type(text).__name__
         raise ContainerError(Problem(name, f"expected a string, got {there}"))
