@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import contextlib
 import errno
 import os
 import re
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, NoReturn, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -217,28 +216,27 @@ def write_error(place: str, error: OSError) -> ContainerError:
     return ContainerError(Problem(place, f"cannot be written: {error.strerror}; {remedy} or choose another path"))
 
 
-@contextlib.contextmanager
-def wrap_errors(name: str) -> Iterator[None]:
-    """Raise any exception of a library as ContainerError or LimitError."""
-    try:
-        yield
-    except Exception as error:
-        raise_wrapped(error, name)
+class wrap_errors:
+    """A block that raises any exception of a library as ContainerError or LimitError.
 
-
-def raise_wrapped(error: Exception, name: str) -> NoReturn:
-    """Raise an exception of a library as ContainerError or LimitError.
-
-    `wrap_errors` calls five functions, which takes too long for small arrays.
+    A generator as context manager takes too long for small arrays.
     """
-    if isinstance(error, BinsparseError):
-        raise error
-    refuse_memory(error, name)
-    if isinstance(error, OSError) and error.errno in _DISK_FULL:
-        raise write_error(name, error) from error
-    said = str(error).partition("\n\n")[0]  # after it, a library may print its own objects
-    remedy = "; check the address, the rights and the connection" if "://" in name else ""
-    raise ContainerError(Problem(name, f"cannot be read or written: {said:.600}{remedy}")) from error
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        if not isinstance(error, Exception) or isinstance(error, BinsparseError):
+            return
+        refuse_memory(error, self._name)
+        if isinstance(error, OSError) and error.errno in _DISK_FULL:
+            raise write_error(self._name, error) from error
+        said = str(error).partition("\n\n")[0]  # after it, a library may print its own objects
+        remedy = "; check the address, the rights and the connection" if "://" in self._name else ""
+        raise ContainerError(Problem(self._name, f"cannot be read or written: {said:.600}{remedy}")) from error
 
 
 def bounded_chunk(name: str, chunk: int, length: int, itemsize: int, limits: Limits) -> None:

@@ -17,13 +17,11 @@ import numpy.typing as npt
 from ..arrays import Parts
 from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
-from ..parallel import each
 from ..system import MAX_READ_BYTES, is_link, read_at
-from .base import raise_wrapped
+from .base import wrap_errors
 
 DIRECT = hasattr(os, "preadv")  # without preadv, the libraries read the files
 _BYTE = np.dtype(np.uint8)
-STEP = 2**22  # bytes that a thread reads in a call
 
 
 def refuse_links(root: str, key: str) -> None:
@@ -108,17 +106,10 @@ def parts_of(handle: int | IO[bytes], at: int, dtype: np.dtype[Any], name: str, 
             limits.hold("array_bytes", size, name, "the size in bytes")
         try:
             array = np.empty(stop - start, dtype)
-            (read_in_steps if size > STEP else read_into)(handle, array, at + start * item)
+            read_into(handle, array, at + start * item)
             return array
-        except Exception as error:
-            raise_wrapped(error, name)
+        except Exception:  # entering a block takes too long for small arrays
+            with wrap_errors(name):
+                raise
 
     return read
-
-
-def read_in_steps(handle: int | IO[bytes], array: npt.NDArray[Any], at: int) -> None:
-    """`read_into` with threads: 168 MB in the page cache 14.5 ms → 12.3 ms with two threads; into fresh memory
-    22 ms → 14.7 ms.
-    """
-    raw = array.view(np.uint8)
-    each(lambda begin: read_into(handle, raw[begin : begin + STEP], at + begin), range(0, raw.size, STEP))

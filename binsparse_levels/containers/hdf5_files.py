@@ -13,7 +13,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
-from .base import raise_wrapped
+from .base import wrap_errors
 
 
 class _Stream:
@@ -77,7 +77,7 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order
 
 def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
     """The identifier of a member of that kind, or None. Only hard links are followed."""
-    try:
+    with wrap_errors(name):
         links, key = group.id.links, name.encode()
         try:
             info = links.get_info(key)
@@ -89,8 +89,6 @@ def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
             link = type(group.get(name, getlink=True)).__name__
             raise UnsafeError(Problem(f"{group.name}/{name}", f"a {link} is not followed"))
         child = h5py.h5o.open(group.id, key)
-    except Exception as error:
-        raise_wrapped(error, name)
     if not isinstance(child, kind):
         raise ContainerError(Problem(f"{group.name}/{name}", f"is no {_CALLED[kind]}"))
     return child

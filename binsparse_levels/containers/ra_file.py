@@ -22,7 +22,7 @@ from ..errors import ArrayError, ContainerError, FormatError, OptionError, Probl
 from ..formats.dtypes import of_ml_dtypes
 from ..limits import INT32_MAX, INT64_MAX, Limits, as_integer
 from .base import wrap_errors
-from .direct import parts_of, read_in_steps
+from .direct import parts_of, read_into
 from .ra_codecs import Bytes, expand_leb128, expand_lz4, lz4_can_expand, most_leb128
 
 Order: TypeAlias = Literal["F", "C"]
@@ -222,7 +222,7 @@ class ArrayFile(LazyArray):
     def _bytes(self, count: int) -> Bytes:
         """The first bytes after the header. Raises EOFError for a truncated file."""
         raw = np.empty(count, np.uint8)
-        read_in_steps(self._file.fileno(), raw, self.header.offset)
+        read_into(self._file.fileno(), raw, self.header.offset)
         return raw
 
 

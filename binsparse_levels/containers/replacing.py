@@ -161,7 +161,11 @@ replacing_folder = functools.partial(replacing, folder=True)
 def _begin(part: str, old: str | None, folder: bool) -> None:
     """Create an empty file or folder, or a copy of an old one."""
     if folder and old is not None:
-        shutil.copytree(old, part, symlinks=True, copy_function=_link)
+        try:
+            shutil.copytree(old, part, symlinks=True, copy_function=os.link)
+        except OSError:  # the file system has no hard links
+            remove(part)
+            shutil.copytree(old, part, symlinks=True)
     elif folder:
         os.mkdir(part)
     else:
@@ -299,14 +303,6 @@ def signature(path: str) -> tuple[int, ...] | None:
     except FileNotFoundError:
         return None
     return status.st_dev, status.st_ino, status.st_mtime_ns, status.st_size
-
-
-def _link(source: str, target: str) -> None:
-    """Create a hard link, or a copy if the system has no hard links."""
-    try:
-        os.link(source, target, follow_symlinks=False)
-    except OSError:
-        shutil.copy2(source, target)
 
 
 def exchange_folders(a: str, b: str) -> None:

@@ -43,7 +43,10 @@ class Loading:
         header, self._sums = checksums.unsealed(reader.read_header())
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
-        self.labels = self._parse_labels() if labels.KEY in self.descriptor.extra else None
+        self.labels: Labels | None = None
+        if labels.KEY in self.descriptor.extra:
+            shape = (self.descriptor.map or self.descriptor).shape
+            self.labels = parse_labels(self.descriptor.extra[labels.KEY], shape, self._label_array)
         self.repairs = list(self.descriptor.repairs)
         self.infos: dict[str, Sliceable] = {}  # used for their metadata only
         self._stored_arrays: dict[str, LazyArray] = {}  # of the container
@@ -51,11 +54,6 @@ class Loading:
         self._compare()
 
     # Metadata
-
-    def _parse_labels(self) -> Labels:
-        """The labels of the tensor, read on demand. Raises DescriptorError, ArrayError."""
-        shape = (self.descriptor.map or self.descriptor).shape
-        return parse_labels(self.descriptor.extra[labels.KEY], shape, self._label_array)
 
     def _label_array(self, name: str, dtype: np.dtype[Any]) -> LazyArray:
         """An array of labels. Raises ArrayError if it is missing, or of another type."""
@@ -183,7 +181,7 @@ class Loading:
             array = guarded(array, self._unreplaced)
         if array.dtype != dtype:
             array = array.mapped(lambda x: x.astype(dtype), dtype)
-        return _sealed(name, array, self._sums, self._limits) if self._sums else array
+        return _sealed(name, array, self._sums) if self._sums else array
 
     def _array(self, name: str) -> LazyArray:
         """A decoded array, with the additional checks of its predefined format."""
@@ -245,16 +243,14 @@ class Loading:
         return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
-def _sealed(name: str, array: LazyArray, sums: dict[str, int], limits: Limits) -> LazyArray:
+def _sealed(name: str, array: LazyArray, sums: dict[str, int]) -> LazyArray:
     """The same array. A read of the whole array is compared with its checksum."""
     length = len(array)
 
     def part(start: int, stop: int) -> Array:
-        if stop - start < length:
-            return array.part(start, stop)
-        limits.hold("array_bytes", length * array.dtype.itemsize, name, "the size in bytes")
-        items = array.part(0, length)
-        checksums.check_array(name, [items], sums)
+        items = array.part(start, stop)
+        if stop - start == length:
+            checksums.check_array(name, [items], sums)
         return items
 
     def verify() -> None:

@@ -63,37 +63,38 @@ class FileTensor(NamedTuple):
 def compressed(
     format: Compression,
     shape: tuple[int, int],
-    pointers: Sliceable,
-    names: tuple[str, str, str],
-    labels: Labels | None,
-    entries: Callable[[int], tuple[Sliceable, Sliceable]],
+    arrays: Mapping[str, Sliceable],
+    labels: Labels | None = None,
     *,
     cells: int = 1,
     **more: Any,
 ) -> FileTensor:
     """A matrix in a file. Only the number and the ends of its pointers are checked.
 
-    names: of its pointers, indices and values in the file. labels: the names of its rows and columns. entries(n):
-    returns the indices and values, of which the first n are used. cells: the number of values for each index. more:
-    fields of FileTensor. Raises ArrayError.
+    arrays: its pointers, indices and values by their names in the file. Those that are too long are cut. labels: the
+    names of its rows and columns. cells: the number of values for each index. more: fields of FileTensor. Raises
+    ArrayError.
     """
+    names = dict(zip(("pointers_to_1", "indices_1", "values"), arrays, strict=True))
+    pointers, indices, values = arrays.values()
     fibers = shape[format == "CSC"]
     if fibers == 0 and len(pointers) == 2 and not pointers[:].any():  # BPCells writes two pointers for zero fibers
         pointers = cut(pointers, 0, 1)
     if len(pointers) != fibers + 1:
         what = f"expected a length of {fibers + 1} for shape {shape[0]} × {shape[1]}, got {len(pointers)}"
-        raise ArrayError(Problem(names[0], what))
+        raise ArrayError(Problem(names["pointers_to_1"], what))
     first, last = (int(pointers[at : at + 1][0]) for at in (0, fibers))
     if first != 0 or not 0 <= last <= INT64_MAX:
-        raise ArrayError(Problem(names[0], f"goes from {first} to {last}, expected 0 and more"))
-    stored = dict(zip(("indices_1", "values"), entries(last), strict=True))
-    for role, name, count in zip(stored, names[1:], (last, last * cells), strict=False):
-        if len(stored[role]) < count:
-            raise ArrayError(Problem(name, f"expected a length of {count}, got {len(stored[role])}"))
-        stored[role] = stored[role] if len(stored[role]) == count else cut(stored[role], 0, count)
-    named = dict(zip(("pointers_to_1", "indices_1", "values"), names, strict=True))
-    arrays = {"pointers_to_1": pointers, "indices_1": stored["indices_1"]}
-    return FileTensor(format, shape, arrays, stored["values"], {}, named, labels, **more)
+        raise ArrayError(Problem(names["pointers_to_1"], f"goes from {first} to {last}, expected 0 and more"))
+
+    def beginning(array: Sliceable, name: str, count: int) -> Sliceable:
+        if len(array) < count:
+            raise ArrayError(Problem(name, f"expected a length of {count}, got {len(array)}"))
+        return array if len(array) == count else cut(array, 0, count)
+
+    stored = {"pointers_to_1": pointers, "indices_1": beginning(indices, names["indices_1"], last)}
+    values = beginning(values, names["values"], last * cells)
+    return FileTensor(format, shape, stored, values, {}, names, labels, **more)
 
 
 def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 import importlib
 import itertools
 import os
@@ -13,7 +12,6 @@ import zlib
 from builtins import open as open_file
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from types import ModuleType
 from typing import IO, Any, NamedTuple, TypeAlias
 
 from ..containers import remote
@@ -83,7 +81,7 @@ class Kind(NamedTuple):
         - others(path): the rest of a container, which `write` does not replace
         - write_all(path, tensors, …): writes tensors by name, for a `named` kind
         """
-        module = _module(self.module)
+        module = importlib.import_module(self.module, __package__.rpartition(".")[0])
         return getattr(module, name, None) if name in getattr(module, "__all__", (name,)) else None
 
     def marks(self) -> list[object]:
@@ -91,11 +89,6 @@ class Kind(NamedTuple):
         signatures = self.signature if isinstance(self.signature, tuple) else (self.signature,)
         fields = ("folder", "zip", "group", "zarr_group")
         return [*self.suffixes, *signatures, *((mark, field) for field in fields for mark in getattr(self, field))]
-
-
-@functools.cache
-def _module(name: str) -> ModuleType:
-    return importlib.import_module(name, __package__.rpartition(".")[0])
 
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"

@@ -27,7 +27,8 @@ _MIN_CHUNK_BYTES = 64  # the overhead of a chunk is that of many items
 class Cache:
     """The least recently used cache of indexes of shards and decoded chunks. Threads share it.
 
-    A key begins with the number of its owner. The items of an owner are dropped when the owner is deleted.
+    A key is the number of its owner, the name of an array, and the number of a chunk; -1 - k is that of the index of
+    shard k. The items of an owner are dropped when the owner is deleted.
     """
 
     def __init__(self) -> None:
@@ -62,20 +63,13 @@ _owners = itertools.count()
 
 
 class Objects:
-    """The store of a tensor, and the part of the cache that its arrays share."""
+    """The store of a tensor, and the owner of what its arrays have in the cache."""
 
     def __init__(self, store: PartStore, limits: Limits) -> None:
         self.store = store
         self.limits = limits
-        self._owner = next(_owners)
-        weakref.finalize(self, CACHE.drop, self._owner)
-
-    def known(self, name: str, number: int) -> Array | None:
-        """A decoded chunk of an array; for a negative number, the index of a shard."""
-        return CACHE.get((self._owner, name, number))
-
-    def keep(self, name: str, number: int, item: Array) -> None:
-        CACHE.put((self._owner, name, number), item, self.limits.cache_bytes)
+        self.owner = next(_owners)
+        weakref.finalize(self, CACHE.drop, self.owner)
 
 
 class ObjectArray(LazyArray):
@@ -151,7 +145,7 @@ class ObjectArray(LazyArray):
         self._check()
         chunks, objects, missing = self._chunks, self._objects, []
         for number in numbers:
-            known = objects.known(self._name, number)
+            known = CACHE.get((objects.owner, self._name, number))
             if known is None:
                 missing.append(number)
             else:
@@ -171,7 +165,7 @@ class ObjectArray(LazyArray):
                 else:
                     decoded[:] = chunks.fill
             if kept:
-                objects.keep(self._name, number, decoded)
+                CACHE.put((objects.owner, self._name, number), decoded, most)
             if not whole:
                 use(number, decoded)
 
@@ -203,13 +197,14 @@ class ObjectArray(LazyArray):
         """The indexes of the shards of these chunks, by number; None for a missing shard."""
         chunks = self._chunks
         files = dict.fromkeys(number // chunks.per_index for number in numbers)
-        indexes = {file: self._objects.known(self._name, -1 - file) for file in files}
+        owner, most = self._objects.owner, self._objects.limits.cache_bytes
+        indexes = {file: CACHE.get((owner, self._name, -1 - file)) for file in files}
         todo = [file for file, index in indexes.items() if index is None]
 
         def use(k: int, raw: Bytes | None) -> None:
             if raw is not None:
                 indexes[todo[k]] = index = chunks.parse_index(raw)
-                self._objects.keep(self._name, -1 - todo[k], index)
+                CACHE.put((owner, self._name, -1 - todo[k]), index, most)
 
         size = chunks.index_bytes
         self._objects.store.each([Part(f"{chunks.folder}/{file}", -size, size, size) for file in todo], use)

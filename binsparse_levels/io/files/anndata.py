@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeAlias
@@ -45,7 +46,6 @@ Axes: TypeAlias = tuple[str | None, str | None]
 _Matrix: TypeAlias = tuple[Compression, tuple[int, int], Labels | None]  # its format, shape and names
 
 _FORMATS: dict[str, Compression] = {"csr_matrix": "CSR", "csc_matrix": "CSC", "csr": "CSR", "csc": "CSC"}
-_ARRAYS = ("indptr", "indices", "data")
 _AXES: dict[str, Axes] = {
     "X": ("obs", "var"),
     "layers": ("obs", "var"),
@@ -57,8 +57,10 @@ _AXES: dict[str, Axes] = {
     "var": ("var", None),
 }
 
-_TABLES = ("obs", "var")
 _FOLDERS = ("layers", "obsp", "varp", "obsm", "varm", "uns")
+_NAME = r"(?!\.|zarr\.json(/|$))[^/]+"
+_COLUMNS = re.compile(f"(obs|var)/{_NAME}")
+_MATRICES = re.compile(f"X|(layers|obsp|varp|obsm|varm)/{_NAME}|uns(/{_NAME})+")
 _DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 _ROOT = {"encoding-type": "anndata", "encoding-version": "0.1.0"}
 _CELLS = {"encoding-type": "array", "encoding-version": "0.2.0"}
@@ -87,9 +89,7 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     source = at("/".join(parts) or None)
     tenx = source.has("shape")
     format, shape, labels = _tenx(source, at, parts) if tenx else _anndata(source, at, parts)
-    pointers, indices, data = _ARRAYS
-    entries = source.integers(indices), source.numbers(data)
-    return compressed(format, shape, source.integers(pointers), _ARRAYS, labels, lambda _: entries)
+    return compressed(format, shape, source.compressed(), labels)
 
 
 def claims(group: Any) -> bool:
@@ -115,7 +115,7 @@ def _anndata(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
         what = f"expected csr_matrix or csc_matrix, got {word!r:.60}; list_tensors names them"
         raise ContainerError(Problem("encoding-type", what))
     name = "shape" if source.attribute("h5sparse_shape") is None else "h5sparse_shape"
-    shape = _sizes(source.attribute_numbers(name), name)
+    shape = _sizes(source.attribute(name), name)
     return _FORMATS[word], shape, _names(at, parts, shape)
 
 
@@ -147,9 +147,9 @@ def _tenx(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
     return format, shape, labelled(("feature" if newer else "gene", "barcode"), [genes, barcodes])
 
 
-def _sizes(shape: Sequence[int], name: str) -> tuple[int, int]:
-    if len(shape) != 2 or min(shape) < 0:
-        raise ContainerError(Problem(name, f"expected 2 sizes, got {shape!r:.60}"))
+def _sizes(shape: Any, name: str) -> tuple[int, int]:
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size >= 0 for size in shape):
+        raise ContainerError(Problem(name, f"expected 2 integers of at least 0, got {shape!r:.60}"))
     return shape[0], shape[1]
 
 
@@ -231,24 +231,25 @@ def write(
     """
     place = f"{path}:{group or 'X'}"
     *folders, name = parts = (group or "X").split("/")
-    odd = any(not part or part.startswith(".") or part == "zarr.json" for part in parts)
-    if tensor.ndim == 1:
-        if odd or parts[0] not in _TABLES or len(parts) != 2:
-            raise FormatError(Problem(place, "AnnData stores vectors in obs/NAME and var/NAME; write to one of these"))
-    elif parts != ["X"] and (
-        odd or parts[0] not in _FOLDERS or len(parts) < 2 or (len(parts) > 2 and parts[0] != "uns")
-    ):
+    is_column = tensor.ndim == 1  # of a table
+    if is_column and not _COLUMNS.fullmatch(group or "X"):
+        raise FormatError(Problem(place, "AnnData stores vectors in obs/NAME and var/NAME; write to one of these"))
+    if not is_column and not _MATRICES.fullmatch(group or "X"):
         places = ", ".join(["X", *(f"{folder}/NAME" for folder in _FOLDERS)])
         raise ContainerError(Problem(place, f"AnnData stores matrices in {places}; write to one of these"))
     axes, shape = axes_of(parts), tensor.shape
-    _check_type(tensor, place)
+    if tensor.ndim not in (1, 2):
+        what = f"AnnData stores sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
+        raise FormatError(Problem(place, what))
+    type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # the types of scipy
+    check_representable(tensor, "AnnData", place, type_fits=type_fits)
     if len(shape) == 2 and axes[0] == axes[1] is not None and shape[0] != shape[1]:
         raise FormatError(Problem("shape", f"expected a square matrix, got {shape}"))
     names: dict[str, list[str]] = {}
     for k, axis in enumerate(axes[: tensor.ndim]):
         if axis is not None:
             names[axis] = to_write(tensor, k) or names.get(axis, [])
-    arrays, attributes = _column(tensor) if parts[0] in _TABLES else _matrix(tensor)
+    arrays, attributes = ({}, _CELLS) if is_column else _matrix(tensor)
     storage.check_names(arrays)
     with wrap_errors(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
         if len(root) or len(root.attrs):
@@ -257,42 +258,26 @@ def write(
             _make_file(root, shape, axes, names)
         parent = root
         for folder in folders:
-            parent = _folder(parent, folder, "dataframe" if parts[0] in _TABLES else "dict")
+            parent = _folder(parent, folder, "dataframe" if is_column else "dict")
         if name == parent.attrs.get("_index"):
             raise ContainerError(Problem(place, "is the index of the table; choose another name"))
         if name in parent.keys():  # noqa: SIM118 (`in parent` follows links)
             if not overwrite:
                 raise PathExistsError(Problem(place, "already exists; pass overwrite=True"))
             del parent[name]
-        if parts[0] in _TABLES:
-            writer_of(parent).write(name, one_piece(arrays[""]))
+        if is_column:
+            writer_of(parent).write(name, one_piece(tensor.to_dense(0)))
             order = [x for x in parent.attrs["column-order"] if x != name]
             parent.attrs["column-order"] = [*order, name]
         else:
-            made = parent.create_group(name)
+            writer = writer_of(parent.create_group(name))
             for key, array in arrays.items():
-                writer_of(made).write(key, one_piece(array))
+                writer.write(key, one_piece(array))
         parent[name].attrs.update(attributes)
 
 
-_Encoded: TypeAlias = tuple[dict[str, Array], dict[str, Any]]  # arrays by name, and attributes
-
-
-def _check_type(tensor: Tensor, place: str) -> None:
-    """Raise FormatError for a tensor that AnnData cannot represent."""
-    if tensor.ndim not in (1, 2):
-        what = f"AnnData stores sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
-        raise FormatError(Problem(place, what))
-    type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # the types of scipy
-    check_representable(tensor, "AnnData", place, type_fits=type_fits)
-
-
-def _column(tensor: Tensor) -> _Encoded:
-    return {"": tensor.to_dense(0)}, _CELLS
-
-
-def _matrix(tensor: Tensor) -> _Encoded:
-    """The matrix as CSR, or as CSC if it is stored by columns."""
+def _matrix(tensor: Tensor) -> tuple[dict[str, Array], dict[str, Any]]:
+    """The arrays and attributes of the matrix as CSR, or as CSC if it is stored by columns."""
     by_columns = tensor.format.order == (1, 0)
     matrix = tensor.convert("CSC" if by_columns else "CSR")
     small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max

@@ -12,7 +12,7 @@ import os
 import re
 from collections.abc import Mapping
 from itertools import product
-from typing import IO, Any, NamedTuple
+from typing import IO, Any
 
 import h5py
 import numpy as np
@@ -53,17 +53,6 @@ _MEMBERS = {"shape", "idxptr", "storage_order", *_NAMES, *map("".join, product((
 _MAX_UINT32 = 2**32 - 1  # the largest dimension and integer
 _CHUNK_ITEMS = 1024  # of a dataset, as in BPCells itself
 _SUFFIXES = (".h5", ".hdf5", ".h5ad")
-
-
-class Version(NamedTuple):
-    """The parsed version of a matrix."""
-
-    packed: bool
-    values: str
-    number: int
-
-    def __str__(self) -> str:
-        return f"{'packed' if self.packed else 'unpacked'}-{self.values}-matrix-v{self.number}"
 
 
 def look(path: str, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
@@ -152,7 +141,7 @@ class _Folder(_Source):
 
 
 def _matrix(source: _Source) -> FileTensor:
-    version = _version(source.version())
+    is_packed, value_type, version = _version(source.version())
     order = next(iter(source.texts("storage_order")), "")
     if order not in _FORMATS:
         raise ContainerError(Problem("storage_order", f"expected row or col, got {order!r:.40}"))
@@ -161,25 +150,23 @@ def _matrix(source: _Source) -> FileTensor:
         raise ArrayError(Problem("shape", f"expected 2 sizes, got {len(sizes)}"))
     rows, columns = map(int, sizes[:])
     labels = labelled(("row", "column"), [source.labels(*x) for x in zip(_NAMES, (rows, columns), strict=True)])
-    pointers = source.typed("idxptr", "uint32" if version.number == 1 else "uint64")
+    pointers = source.typed("idxptr", "uint32" if version == 1 else "uint64")
+    count = int(pointers[-1:].max(initial=0))
 
-    def entries(count: int) -> tuple[Sliceable, Sliceable]:
-        packed = [version.packed, version.packed and version.values == "uint"]
-        streams = ("index", ZIGZAG, "uint32"), ("val", LESS_ONE, _VALUES[version.values])
-        indices, values = (
-            _stream(source, name, codec, count, version) if is_packed else source.typed(name, dtype)
-            for (name, codec, dtype), is_packed in zip(streams, packed, strict=True)
-        )
-        return indices, values
+    def numbers(name: str, codec: int, dtype: str) -> Sliceable:
+        if is_packed and dtype == "uint32":
+            return _stream(source, name, codec, count, version)
+        return source.typed(name, dtype)
 
-    return compressed(_FORMATS[order], (rows, columns), pointers, ("idxptr", "index", "val"), labels, entries)
+    indices, values = numbers("index", ZIGZAG, "uint32"), numbers("val", LESS_ONE, _VALUES[value_type])
+    return compressed(_FORMATS[order], (rows, columns), {"idxptr": pointers, "index": indices, "val": values}, labels)
 
 
-def _version(text: str) -> Version:
-    match = _VERSION.fullmatch(text)
-    if match:
+def _version(text: str) -> tuple[bool, str, int]:
+    """True for a packed matrix, the type of the values, and the number of the version."""
+    if match := _VERSION.fullmatch(text):
         packed, values, number = filter(None, match.groups())
-        return Version(packed == "packed", values, int(number))
+        return packed == "packed", values, int(number)
     if text.endswith("-matrix-v9999"):
         raise ContainerError(Problem("version", f"{text:.60} is an experiment, which only BPCells itself reads"))
     if "-fragments-" in text:
@@ -188,20 +175,15 @@ def _version(text: str) -> Version:
     raise ContainerError(Problem("version", f"expected {known}, got {text!r:.60}"))
 
 
-def _stream(source: _Source, name: str, codec: int, count: int, version: Version) -> Stream:
+def _stream(source: _Source, name: str, codec: int, count: int, version: int) -> Stream:
     """Packed numbers in the arrays NAME_data, NAME_idx, NAME_idx_offsets and NAME_starts."""
     words = source.typed(f"{name}_data", "uint32", unsigned=True)
     idx = source.typed(f"{name}_idx", "uint32", unsigned=True)
     starts = source.typed(f"{name}_starts", "uint32", unsigned=True) if codec == ZIGZAG else None
-    chunks = -(-count // CHUNK)
-    if len(idx) < chunks + 1:
-        raise ArrayError(Problem(f"{name}_idx", f"expected a length of {chunks + 1}, got {len(idx)}"))
-    if int(idx[:1][0]) != 0:
-        raise ArrayError(Problem(f"{name}_idx[0]", f"expected 0, got {int(idx[:1][0])}"))
-    if starts is not None and len(starts) < chunks:
-        raise ArrayError(Problem(f"{name}_starts", f"expected a length of {chunks}, got {len(starts)}"))
+    if len(idx) < (expected := -(-count // CHUNK) + 1):  # the rest is checked when it is decoded
+        raise ArrayError(Problem(f"{name}_idx", f"expected a length of {expected}, got {len(idx)}"))
     wraps = np.empty(0, np.int64)
-    if version.number > 1:
+    if version > 1:
         wraps = _wraps(source.typed(f"{name}_idx_offsets", "uint64"), f"{name}_idx_offsets", len(idx), len(words))
 
     def offsets(first: int, last: int) -> Array:
@@ -271,19 +253,19 @@ def _contents(path: str, tensor: Tensor, packed: bool, number: int) -> tuple[dic
     texts = {theirs: _names(tensor, k) for k, theirs in enumerate(_NAMES)}
     order = "col" if tensor.format.order == (1, 0) else "row"
     matrix = tensor.convert(_FORMATS[order])
-    version = Version(packed, _value_type(matrix.values, path), number)
-    texts |= {"storage_order": [order], "version": [str(version)]}
+    value_type = _value_type(matrix.values, path)
+    packed_values = packed and value_type == "uint"
+    texts |= {"storage_order": [order], "version": [f"{'un' * (not packed)}packed-{value_type}-matrix-v{number}"]}
     pointers, indices = matrix.arrays["pointers_to_1"], matrix.arrays["indices_1"].astype(np.uint32, copy=False)
     if number == 1 and int(pointers[-1]) > _MAX_UINT32:
         what = f"version 1 stores at most {_MAX_UINT32} entries, got {int(pointers[-1])}; write version 2"
         raise FormatError(Problem("idxptr", what))
-    values = matrix.values.astype(_VALUES[version.values], copy=False)
+    values = matrix.values.astype(_VALUES[value_type], copy=False)
     arrays = {
         "idxptr": pointers.astype(np.uint32 if number == 1 else np.uint64),
         "shape": np.array(matrix.shape, np.uint32),
     }
     arrays |= _packed("index", indices, ZIGZAG, number) if packed else {"index": indices}
-    packed_values = packed and version.values == "uint"
     arrays |= _packed("val", values, LESS_ONE, number) if packed_values else {"val": values}
     return arrays, texts
 

@@ -61,12 +61,6 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
         return column(*texts_of(key), "bins", limits)
 
     names = column(bins, lambda key: texts_of(key)[1](slice(None)), "bins", limits, kept)
-    return compressed(
-        "CSR",
-        (bins, bins),
-        pointers,
-        _ARRAYS,
-        labelled(("bin", "bin"), [names, names]),
-        lambda _: (pixels.integers("bin2_id"), pixels.numbers("count")),
-        structure=_STRUCTURES[mode],
-    )
+    arrays = dict(zip(_ARRAYS, (pointers, pixels.integers("bin2_id"), pixels.numbers("count")), strict=True))
+    labels = labelled(("bin", "bin"), [names, names])
+    return compressed("CSR", (bins, bins), arrays, labels, structure=_STRUCTURES[mode])

@@ -58,21 +58,18 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
         found = _by_scipy(path, limits)
         k = (names := found["names"].tolist()).index(_chosen(names, group))
         rows, columns = found[f"shape{k}"].tolist()
-        pointers, *entries = (found[f"{part}{k}"] for part in ("indptr", "indices", "data"))
-        return compressed("CSC", (rows, columns), pointers, _ARRAYS, None, lambda _: (entries[0], entries[1]))
+        parts = zip(_ARRAYS, ("indptr", "indices", "data"), strict=True)
+        return compressed("CSC", (rows, columns), {name: found[f"{part}{k}"] for name, part in parts})
     group = _chosen(list_groups(path, limits)) if group is None else group
     source = Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
     rows = source.attribute(MARK)
     if type(rows) is not int or not 0 <= rows <= INT64_MAX:
         raise ContainerError(Problem(MARK, f"expected the number of rows, got {rows!r:.40}; choose a sparse matrix"))
     pointers = source.integers("jc")
-
-    def stored(count: int) -> tuple[Sliceable, Sliceable]:
-        if not count and not source.has("ir"):
-            return np.empty(0, np.uint64), np.empty(0, np.float64)
-        return source.integers("ir"), _values(source)
-
-    return compressed("CSC", (rows, max(len(pointers) - 1, 0)), pointers, _ARRAYS, None, stored)
+    arrays: dict[str, Sliceable] = {"jc": pointers, "ir": np.empty(0, np.uint64), "data": np.empty(0)}
+    if source.has("ir"):
+        arrays |= {"ir": source.integers("ir"), "data": _values(source)}
+    return compressed("CSC", (rows, max(len(pointers) - 1, 0)), arrays)
 
 
 def _chosen(names: Sequence[str], group: str | None = None) -> str:

@@ -46,12 +46,8 @@ def _first_column(path: str, size: int, limits: Limits) -> Column:
     """The labels in a table. Raises ArrayError."""
     with text_tables.reading(path) as stream:
         blocks = text_tables.blocks(stream, path, limits, numbers=False)
-        firsts = (_firsts(lines_of(data)) if b"\t" in data else lines_of(data) for data, _ in blocks)
+        firsts = ([line.partition(b"\t")[0] for line in lines_of(data)] for data, _ in blocks)
         texts, offsets = in_bytes(firsts, path, limits)
     if (count := len(offsets) - 1) != size:
         raise ArrayError(Problem(path, f"expected {size} lines, got {count}; use the table of this matrix"))
     return Column(TEXT, texts, offsets)
-
-
-def _firsts(lines: list[bytes]) -> list[bytes]:
-    return [line.partition(b"\t")[0] for line in lines]

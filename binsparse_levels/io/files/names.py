@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...arrays import Array, LazyArray
+from ...arrays import Array, LazyArray, lazy
 from ...errors import ArrayError, FormatError, Problem
 from ...limits import Limits
 from ...tensors.labels import TEXT, Column, Labels
@@ -24,18 +24,14 @@ Read: TypeAlias = Callable[[Any], Sequence[Any]]  # the texts at a slice or at p
 
 @dataclass(frozen=True, eq=False)
 class _Names(Column):
-    """Texts in a file. A selection reads only the selected ones.
+    """Texts in a file. load: returns those at some coordinates, so that a selection reads no others."""
 
-    keep: loads the data from which texts at positions, or at a slice, are made on demand.
-    """
-
-    read: Callable[[Any], Texts] | None = None
-    keep: Callable[[Any], Column] | None = None
+    load: Callable[[Any], Column] = field(kw_only=True)
 
     def loaded(self) -> Column:
-        if self.keep is not None:
-            return self.keep(_key(range(len(self)) if self.at is None else self.at))
-        return super().loaded() if self.at is None or self.read is None else Column(TEXT, *self.read(self.at))
+        if self.offsets is not None:
+            self.offsets[:0]  # refuses if the file is closed
+        return self.load(range(len(self)) if self.at is None else self.at)
 
     def __reduce__(self) -> Any:  # for another process: items are loaded unless that process opens the file
         plain = super().loaded() if isinstance(self.items, LazyArray) else self
@@ -49,36 +45,24 @@ def _key(at: range | Array) -> slice | Array:
     return np.asarray(at, np.int64)
 
 
-class _Part(LazyArray):
-    """The bytes of texts, or their offsets. Only the number of the offsets is known before the texts are read."""
+class _Bytes(LazyArray):
+    """The bytes of texts. Their number is known only after the texts are read."""
 
-    def __init__(self, texts: Any, part: int, dtype: type[np.generic], length: int | None = None) -> None:
-        self._texts, self._part, self._length = texts, part, length
-        super().__init__(0, np.dtype(dtype), 0)
+    shape = property(lambda self: (len(self._texts()[0]),), lambda *_: None)
 
-    @property
-    def nbytes(self) -> int:
-        return len(self) * self.dtype.itemsize
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        return (len(self._texts()[self._part]) if self._length is None else self._length,)
-
-    @shape.setter
-    def shape(self, shape: tuple[int, ...]) -> None:
-        """Ignored: the length may be known only after the texts are read."""
+    def __init__(self, texts: Callable[[], Texts]) -> None:
+        self._texts = texts
+        super().__init__(0, np.dtype(np.uint8), lambda: len(texts()[0]))
 
     def part(self, start: int, stop: int) -> Array:
-        items: Array = self._texts()[self._part][start:stop]
-        return items
-
-    def close(self) -> None:
-        if not self._texts.cache_info().currsize:  # texts that were read outlive the file
-            super().close()
+        return self._texts()[0][start:stop]
 
 
 def column(count: int, read: Read, path: str, limits: Limits, keep: Callable[[Any], Column] | None = None) -> Column:
-    """A column of `count` texts, which `read` returns on demand. path: for errors. keep: as for `_Names`."""
+    """A column of `count` texts, which `read` returns on demand. path: for errors.
+
+    keep: loads the data from which the texts at positions, or at a slice, are made on demand.
+    """
 
     @functools.cache
     def all_texts() -> Texts:
@@ -87,8 +71,11 @@ def column(count: int, read: Read, path: str, limits: Limits, keep: Callable[[An
     def some_texts(at: Any) -> Texts:
         return in_bytes((read(_key(at[k : k + _MAX_TEXTS])) for k in range(0, len(at), _MAX_TEXTS)), path, limits)
 
-    items, offsets = _Part(all_texts, 0, np.uint8), _Part(all_texts, 1, np.int64, count + 1)
-    return _Names(TEXT, items, offsets, read=some_texts, keep=keep)
+    def load(at: Any) -> Column:
+        return Column(TEXT, *some_texts(at)) if keep is None else keep(_key(at))
+
+    offsets = lazy(count + 1, np.dtype(np.int64), lambda start, stop: all_texts()[1][start:stop])
+    return _Names(TEXT, _Bytes(all_texts), offsets, load=load)
 
 
 def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | None:

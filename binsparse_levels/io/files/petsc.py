@@ -67,8 +67,8 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
             what = "may be real of 64 bits or complex of 32; write them in another precision, or as a MATLAB file"
             raise ArrayError(Problem("values", what))
         dtype = np.dtype(">c8")
-    arrays = array(columns_at, entries, index, "columns"), array(values_at, entries, dtype, "values")
-    return compressed("CSR", (rows, columns), pointers, ("lengths", "columns", "values"), None, lambda _: arrays)
+    listed, values = array(columns_at, entries, index, "columns"), array(values_at, entries, dtype, "values")
+    return compressed("CSR", (rows, columns), {"lengths": pointers, "columns": listed, "values": values})
 
 
 def _are_pairs(halves: Array) -> bool | None:

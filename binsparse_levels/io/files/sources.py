@@ -69,13 +69,6 @@ class Group:
             raise ContainerError(Problem(name, what))
         return as_text(text, name)
 
-    def attribute_numbers(self, name: str) -> list[int]:
-        """An attribute that is a list of integers. Raises ContainerError."""
-        numbers = self.attribute(name)
-        if not isinstance(numbers, list) or not all(type(number) is int for number in numbers):
-            raise ContainerError(Problem(name, f"expected integers, got {numbers!r:.60}"))
-        return numbers
-
     # Arrays
 
     def has(self, name: str) -> bool:
@@ -118,6 +111,10 @@ class Group:
 
     def integers(self, name: str) -> LazyArray:
         return self.numbers(name, "iu", "integers")
+
+    def compressed(self, kinds: str = "biuf") -> dict[str, LazyArray]:
+        """The arrays of a compressed matrix in the names of scipy. kinds: of the values."""
+        return {x: self.integers(x) for x in ("indptr", "indices")} | {"data": self.numbers("data", kinds)}
 
     def cells(self, name: str) -> tuple[LazyArray, tuple[int, ...]]:
         """The numbers of an array of any rank as one dimension in C order, and its shape. Raises ArrayError."""

@@ -24,8 +24,6 @@ from .sources import Group
 
 __all__ = ["look", "opened"]
 
-_ARRAYS = ("indptr", "indices", "data")
-
 
 def look(path: str | zipfile.ZipFile, closing: contextlib.ExitStack, *, limits: Limits) -> FileTensor:
     """The tensor, with lazy arrays. Raises ContainerError, ArrayError."""
@@ -36,8 +34,8 @@ def look(path: str | zipfile.ZipFile, closing: contextlib.ExitStack, *, limits: 
     format = format.decode("latin1") if isinstance(format, bytes) else format
     shape = tuple(as_integers(members.integers("shape")[:].tolist()))
     layouts: dict[str, Callable[[Any], FileTensor]] = {
-        "csr": members.listed if len(shape) == 1 else functools.partial(members.compressed, "CSR"),
-        "csc": functools.partial(members.compressed, "CSC"),
+        "csr": members.listed if len(shape) == 1 else functools.partial(members.matrix, "CSR"),
+        "csc": functools.partial(members.matrix, "CSC"),
         "bsr": members.blocks, "dia": members.diagonals, "coo": members.coordinates, "gcxs": members.grouped,
     }  # fmt: skip
     fits = len(shape) == 2 or format in ("coo", "gcxs") or (format == "csr" and len(shape) == 1)
@@ -74,10 +72,8 @@ class _Members(Group):
             raise ArrayError(Problem(name, f"expected one item, got {item.dtype} of shape {shape}"))
         return item[:].reshape(())
 
-    def compressed(self, format: Compression, shape: Sequence[int], **more: Any) -> FileTensor:
-        entries = self.integers("indices"), self.numbers("data", "biufc")
-        pointers = self.integers("indptr")
-        return compressed(format, (shape[0], shape[1]), pointers, _ARRAYS, None, lambda _: entries, **more)
+    def matrix(self, format: Compression, shape: Sequence[int], **more: Any) -> FileTensor:
+        return compressed(format, (shape[0], shape[1]), self.compressed("biufc"), **more)
 
     def listed(self, shape: tuple[int, ...]) -> FileTensor:
         """A list of coordinates of one dimension."""
@@ -93,9 +89,8 @@ class _Members(Group):
         digits = ", ".join(f"{k}/{size}" for k, size in enumerate(block))
         map = parse_map(f"{digits}, {digits.replace('/', '%')}", shape)
         grid = (shape[0] // block[0], shape[1] // block[1])
-        entries, pointers = (self.integers("indices"), data), self.integers("indptr")
-        cells = block[0] * block[1]
-        matrix = compressed("CSR", grid, pointers, _ARRAYS, None, lambda _: entries, cells=cells, map=map)
+        arrays = {x: self.integers(x) for x in ("indptr", "indices")} | {"data": data}
+        matrix = compressed("CSR", grid, arrays, cells=block[0] * block[1], map=map)
         return matrix._replace(format="dense, sparse, dense(2)", shape=map.stored_shape)
 
     def diagonals(self, shape: tuple[int, ...]) -> FileTensor:
@@ -129,7 +124,7 @@ class _Members(Group):
             return self.listed(shape)
         rows = as_integers(self.integers("compressed_axes")[:].tolist())
         if len(shape) == 2 and tuple(rows) in ((0,), (1,)):
-            return self.compressed("CSR" if rows[0] == 0 else "CSC", shape)
+            return self.matrix("CSR" if rows[0] == 0 else "CSC", shape)
         rest = [k for k in range(len(shape)) if k not in rows]
         map = IndexMap.grouping(shape, [*rows, *rest], [len(rows)])
-        return self.compressed("CSR", map.stored_shape, map=map)
+        return self.matrix("CSR", map.stored_shape, map=map)

@@ -107,10 +107,8 @@ class _Source(Group):
         bitmap are kept, to be checked.
         """
         stored = self.one_dimension(name)
-        length = len(stored) if most is None else min(len(stored), most)
-        if length < len(stored):
-            self.limits.hold("array_bytes", len(stored) * stored.dtype.itemsize, name, "the size in bytes")
-            stored = cut(stored, 0, length)
+        if most is not None and most < len(stored):
+            stored = cut(stored, 0, most)
         meant = dtype or stored.dtype.newbyteorder("=")
         if meant == stored.dtype:
             return stored

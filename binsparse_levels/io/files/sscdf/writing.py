@@ -23,7 +23,6 @@ from ....tensors.foreign import check_representable
 from ....tensors.tensor import Tensor
 from ..names import encodes
 from . import dialects
-from .dialects import Spelling
 
 
 class _Written(NamedTuple):
@@ -74,11 +73,10 @@ def write_all(
     if storage.compression is None and dialect == "native":
         storage = replace(storage, compression="gzip")
     raise_if(FormatError, [problem for name in tensors if name is not None for problem in _name_problems(name)])
-    encode = {"native": _native, "json": _json}[dialect]
     objects = {}
     for name in sorted(tensors, key=lambda name: name is not None):  # the primary one first
         label = dialects.label_of(path, name)
-        objects[name] = encode(tensors[name], label)
+        objects[name] = _encoded(tensors[name], label, dialect)
         for key, text in objects[name].attributes.items():
             limits.hold("header_bytes", len(text.encode()), f"{label}: {key}", "the length of the attribute")
     storage.check_names({name for made in objects.values() for name in made.arrays})
@@ -143,45 +141,8 @@ def _name_problems(name: str) -> Iterator[Problem]:
         yield Problem("name", "NetCDF allows no name of more than 256 bytes; shorten it")
 
 
-def _native(tensor: Tensor, label: str) -> _Written:
-    word, spelling, tensor, comment = _representable(tensor, label, "native")
-    attributes = {"format": word, "datatype": _type_name(dialects.NATIVE_TYPES, tensor, label)}
-    if comment:
-        attributes["comment"] = comment
-    if not encodes(comment):
-        raise FormatError(Problem(f"{label}: comment", "NetCDF cannot store this text; remove NUL characters"))
-    values = _values(tensor)
-    if not tensor.ndim:
-        return _Written(attributes, {}, {"value": values.reshape(())} if word == "scalar" else {})
-    names = dialects.SIZES[tensor.ndim]
-    sizes = {name: np.array(size, np.uint64) for name, size in zip(names, tensor.shape, strict=True)}
-    arrays = {theirs: _stored(tensor.arrays[name]) for name, theirs in spelling.arrays.items()}
-    if values.ndim:
-        return _Written(attributes, {**arrays, "values": values}, sizes)
-    return _Written(attributes, arrays, {"values": values, **sizes})
-
-
-def _json(tensor: Tensor, label: str) -> _Written:
-    word, spelling, tensor, comment = _representable(tensor, label, "json")
-    arrays = {theirs: _stored(tensor.arrays[name]) for name, theirs in spelling.arrays.items()}
-    described: dict[str, Any] = {"version": dialects.VERSION, "format": word, "shape": list(tensor.shape)}
-    types = {name: array.dtype.name for name, array in arrays.items()}
-    described["data_types"] = {**types, "values": _type_name(dialects.JSON_TYPES, tensor, label)}
-    values = _values(tensor)
-    if values.ndim:
-        arrays["values"] = values
-    else:
-        described["iso_value"] = values.astype(tensor.dtype).item()
-    if comment:
-        described["comment"] = comment
-    return _Written({"metadata": json.dumps(described)}, arrays, {})
-
-
-def _representable(tensor: Tensor, label: str, dialect: str) -> tuple[str, Spelling, Tensor, str]:
-    """The name of the format in the dialect, its spelling, the tensor without empty fibers if required, its comment.
-
-    Raises FormatError for a tensor that a file cannot represent.
-    """
+def _encoded(tensor: Tensor, label: str, dialect: str) -> _Written:
+    """The object in a dialect. Raises FormatError for a tensor that a file cannot represent."""
     known = dialects.DIALECTS[dialect]
     words = {spelling.format.canonical(): word for word, spelling in known.items()}
     word = words.get(tensor.format.canonical())
@@ -190,12 +151,34 @@ def _representable(tensor: Tensor, label: str, dialect: str) -> tuple[str, Spell
         what = f"the {dialect} dialect has no {tensor.format!s:.80}; convert it to one of {spelled}"
         raise FormatError(Problem(label, what))
     check_representable(tensor, "an sscdf file", label)
-    if word == "scalar_empty" and tensor.number_of_stored_values:
-        word = "scalar"
     if tensor.format.alias in NO_EMPTY_FIBERS and has_empty_fibers(tensor.arrays["pointers_to_1"]):
         tensor = tensor.convert("COOR" if tensor.format.alias == "DCSR" else "COOC").convert(tensor.format)
     comment = tensor.attributes.get("comment")
-    return word, known[word], tensor, comment if isinstance(comment, str) else ""
+    texts = {"comment": comment} if comment and isinstance(comment, str) else {}
+    arrays = {theirs: _stored(tensor.arrays[name]) for name, theirs in known[word].arrays.items()}
+    values = _values(tensor)
+    single = {} if values.ndim else {"values": values}
+    if dialect == "native":
+        if not encodes(texts.get("comment", "")):
+            raise FormatError(Problem(f"{label}: comment", "NetCDF cannot store this text; remove NUL characters"))
+        if not tensor.ndim:
+            word, arrays = "scalar" if tensor.number_of_stored_values else word, {}
+            single = {"value": values.reshape(())} if word == "scalar" else {}
+        elif values.ndim:
+            arrays["values"] = values
+        names = dialects.SIZES[tensor.ndim]
+        sizes = {name: np.array(size, np.uint64) for name, size in zip(names, tensor.shape, strict=True)}
+        declared = _type_name(dialects.NATIVE_TYPES, tensor, label)
+        return _Written({"format": word, "datatype": declared, **texts}, arrays, {**single, **sizes})
+    types = {name: array.dtype.name for name, array in arrays.items()}
+    types["values"] = _type_name(dialects.JSON_TYPES, tensor, label)
+    described: dict[str, Any] = {"version": dialects.VERSION, "format": word, "shape": list(tensor.shape)}
+    described["data_types"] = types
+    if single:
+        described["iso_value"] = values.astype(tensor.dtype).item()
+    else:
+        arrays["values"] = values
+    return _Written({"metadata": json.dumps(described | texts)}, arrays, {})
 
 
 def _type_name(table: Mapping[str, np.dtype[Any]], tensor: Tensor, label: str) -> str:
