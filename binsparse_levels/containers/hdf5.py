@@ -18,7 +18,7 @@ from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import shared_lock
 from .base import DEFAULT_STORAGE, Storage, bounded_chunk, grown_chunk, named_by, names_in, wrap_errors
-from .direct import DIRECT, parts_of
+from .direct import DIRECT, parts_of, read_into
 from .hdf5_files import Disk, child_of
 from .hdf5_files import opened as opened
 from .hdf5_files import walk as walk
@@ -110,6 +110,8 @@ class _Dataset(LazyArray):
         self.chunk = math.prod(properties.get_chunk()) if self.chunked else 1
         self._id, self._name, self._limits, self._remote = dataset, name, limits, remote
         self._checked = not self.chunked
+        self._handle: int | None = None  # of the open file, if chunks are read without the library
+        self._offsets: dict[int, int] = {}  # of these chunks in the file, by first item
 
     def part(self, start: int, stop: int) -> Array:
         self._limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
@@ -122,17 +124,33 @@ class _Dataset(LazyArray):
                 converted: Array = h5py.Dataset(self._id)[start:stop]
                 return converted
             items: Array = np.empty(stop - start, self.dtype)
+            if self._handle is not None and self._read_chunks(self._handle, items, start):
+                return items
             there = self._id.get_space()
             there.select_hyperslab((start,), (len(items),))
             self._id.read(h5py.h5s.create_simple(items.shape), there, items)
             return items
 
+    def _read_chunks(self, handle: int, items: Array, start: int) -> bool:
+        """Read items from `start` on. Return False if the file does not contain one of their chunks."""
+        stop = start + len(items)
+        for first in range(start // self.chunk * self.chunk, stop, self.chunk):
+            if first not in self._offsets:
+                return False
+            begin, end = max(first, start), min(first + self.chunk, stop)
+            at = self._offsets[first] + (begin - first) * self.dtype.itemsize
+            read_into(handle, items[begin - start : end - start], at)
+        return True
+
     def read_at_offset(self, handle: int) -> None:
-        """Read the items from the open file without the library, if they are contiguous and numpy has their type."""
+        """Read the items from the open file without the library, if they are not filtered and numpy has their type."""
         whole = math.prod(self.shape) * self.dtype.itemsize
-        if self.chunked or len(self.shape) != 1 or not whole or self.dtype.kind not in "iuf":
+        if len(self.shape) != 1 or not whole or self.filters or self.dtype.kind not in "iuf":
             return
         plain = self._id.get_type().equal(h5py.h5t.py_create(self.dtype))  # numpy has no integers of 12 bits
+        if self.chunked:
+            self._handle = handle if plain else None
+            return
         at = self._id.get_offset() if plain and self._nbytes == whole else None
         if at is None:
             return
@@ -145,7 +163,11 @@ class _Dataset(LazyArray):
         """Raise ValueError for a chunk of no bytes: the library crashes when it filters an empty chunk."""
         sizes: list[int] = []
         if not self._remote:
-            self._id.chunk_iter(lambda chunk: sizes.append(chunk.size))
+            stored: list[Any] = []
+            self._id.chunk_iter(stored.append)
+            sizes = [chunk.size for chunk in stored]
+            if self._handle is not None:
+                self._offsets = {chunk.chunk_offset[0]: chunk.byte_offset for chunk in stored}
         for at in range(start // self.chunk * self.chunk, stop, self.chunk) if self._remote else ():
             with contextlib.suppress(OSError, RuntimeError):  # the chunk was never written
                 sizes.append(len(self._id.read_direct_chunk((at,))[1]))

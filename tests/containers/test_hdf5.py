@@ -1,6 +1,7 @@
 """HDF5: damaged files, attributes that hold no header, links that lead out of a group, files that others write."""
 
 import contextlib
+import os
 import subprocess
 import sys
 
@@ -103,7 +104,7 @@ def test_what_another_writer_changes_is_never_lost(tmp_path, name, opened):
 
 @pytest.mark.parametrize("userblock", [0, 512])
 def test_chunks_without_filters(tmp_path, userblock):
-    """Those that were never written have the fill value."""
+    """They are read at their offset; those that were never written have the fill value."""
     whole = np.arange(1000, dtype=np.int32)
     with h5py.File(tmp_path / "a.h5", "w", userblock_size=userblock) as file:
         dataset = file.create_dataset("x", (1000,), np.int32, chunks=(64,), maxshape=(None,), fillvalue=7)
@@ -115,3 +116,14 @@ def test_chunks_without_filters(tmp_path, userblock):
         for start, stop in ((0, 1000), (0, 64), (63, 65), (10, 20), (200, 310), (305, 308), (900, 1000), (999, 1000)):
             np.testing.assert_array_equal(array[start:stop], whole[start:stop])
         np.testing.assert_array_equal(array[np.array([5, 70, 301, 999, 0])], whole[[5, 70, 301, 999, 0]])
+
+
+def test_chunks_of_a_file_that_was_cut(tmp_path):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        file.create_dataset("x", data=np.arange(1000), chunks=(500,))
+    with h5py.File(tmp_path / "a.h5") as file:
+        array = hdf5.HDF5Reader(file, DEFAULT_LIMITS).array("x")
+        assert array[1] == 1
+        os.truncate(tmp_path / "a.h5", os.path.getsize(tmp_path / "a.h5") - 100)
+        with pytest.raises(ContainerError, match="the file ends before the array does"):
+            array[:]
