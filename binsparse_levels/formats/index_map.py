@@ -377,6 +377,11 @@ class IndexMap:
         """The size of a stored dimension if it follows from the notation for any shape, else None."""
         return None if any(leads for _, leads in self._marked[stored]) else self.stored_shape[stored]
 
+    def leads(self, stored: int) -> Digit | None:
+        """The first digit of a stored dimension if it leads its dimension, in a map without differences, else None."""
+        digit, leading = self._marked[stored][0]
+        return digit if leading and not self.differences else None
+
     def windows(self, items: Sequence[Item]) -> list[range | Array]:
         """For each stored dimension, ascending coordinates that include those of all wanted cells.
 

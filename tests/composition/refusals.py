@@ -123,10 +123,6 @@ REFUSALS = (
         "labels of all coordinates", lambda model, tensor: model.labels is not None,
     ),
     Refusal(
-        PARTS, "`append`, `concatenate`", bl.FormatError, "is stored through a map, and cannot", "a map",
-        "`without_map` before", mapped,
-    ),
-    Refusal(
         PARTS, "`append`, `concatenate`", bl.FormatError, "a scalar, or a matrix with a structure, cannot",
         "a scalar or a structure", "`expand_structure` before",
         lambda model, tensor: not model.shape or model.structure is not None,
