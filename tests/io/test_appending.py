@@ -616,7 +616,7 @@ def test_tensors_are_joined_through_any_map(data):
         random = np.random.default_rng(data.draw(st.integers(0, 99)))
         dense.append(random.integers(1, 9, sizes) * (random.random(sizes) < 0.4))
         coords, own = np.nonzero(dense[-1]), binsparse_levels.parse_map(str(map), sizes)
-        if data.draw(st.booleans()) and len(binsparse_levels.IndexMap.alto(sizes).groups) == rank:
+        if tensors and rank == 1 and data.draw(st.booleans()):
             own = binsparse_levels.IndexMap.alto(sizes)
         tensors.append(pack(coords, dense[-1][coords], sizes, format, map=own))
         places.append({})
@@ -627,7 +627,7 @@ def test_tensors_are_joined_through_any_map(data):
         append(places[0], data.draw(st.sampled_from([tensor, tensor.without_map()])), axis=outer)
     for made in (read(whole), read(places[0])):
         assert np.array_equal(made.to_dense(), np.concatenate(dense, outer))
-        assert made.format == tensors[0].format
+        assert made.format.canonical() == tensors[0].format.canonical()
         assert made.map == binsparse_levels.parse_map(str(tensors[0].map), made.shape)
         made.check()
 
