@@ -115,7 +115,7 @@ def append(
     path : as for `write`.
     tensor : as for `write`, in any format.
     axis : the dimension, by number or name. A format can only grow along its outermost stored dimension: CSC along 1.
-        A map makes no difference to `concatenate`.
+        With a map, it is the dimension of the outermost stored digit.
     limits : as for `read`.
     options : as for `write`; they replace the stored ones.
 
