@@ -143,6 +143,8 @@ def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
             shape = parse_map(text, tensor.shape).stored_shape
         except FormatError:  # beyond 2**63 - 1
             continue
+        if len(shape) > sizes.limits.rank:
+            continue
         order, counts = tuple(range(len(shape))), {0: min(entries, 1)}
         prefixes = packing.count_prefixes(shape[: len(above)], above, order[: len(above)], unique=False)
         counts |= {(2 << depth) - 1: n for depth, n in enumerate(prefixes)}

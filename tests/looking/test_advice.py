@@ -444,6 +444,8 @@ def test_maps_that_do_not_exist_are_left_out():
     with pytest.raises(FormatError, match=re.escape("beyond 2**63 - 1")):
         wide.nbytes("sparse through alto")
     assert not [c for c in advise(skewed((3,) * 9, 200)).own if c.map]
+    with pytest.raises(FormatError, match="no counts are known"):
+        advise(skewed((30, 40), 90), limits=Limits(rank=3)).nbytes("sparse(4) through 0/2, 1/2, 0%2, 1%2")
 
 
 def test_our_own_formats_are_marked_with_what_they_save():
