@@ -88,19 +88,20 @@ def run(
     each = (entries if shares else len(tree.values)) / fibers
     nest = compiled(tree.levels, walk.seen, leaf, tree.iso, each >= _MIN_LONG_FIBER, kept)
     begin, end = nest.extent(*stored[:-1])
-    parts = min(_MAX_PARTS, entries // _MIN_PART_ENTRIES)
+    work, parts = entries * (1 if leaf.totals else _ENTRY_COST), min(_MAX_PARTS, entries // _MIN_PART_ENTRIES)
     shared = walk.seen.first is not None and walk.seen.first <= leaf.kept  # no two parts have the same first coordinate
     if shared and merge is not None and parts > 1 and nest.first is not None:  # one coordinate may have most entries
         ends = cuts_of(nest, stored[:-1], _MAX_COPIES)
         shared = 2 * max(map(int, np.diff(ends))) <= int(end) - int(begin)
     if shared:
         workers = parallel.get_threads() if threads is None else threads
-        sums = entries * (1 if leaf.totals else _ENTRY_COST) + _FIBER_COST * fibers
-        parts = _PARTS_PER_THREAD * workers if workers > 1 and sums >= _MIN_PART_ENTRIES else 1
-    elif parts > 1:
+        enough = work + _FIBER_COST * fibers >= _MIN_PART_ENTRIES
+        parts = _PARTS_PER_THREAD * workers if workers > 1 and enough else 1
+    elif work >= 2 * _MIN_PART_ENTRIES:
         items = (x for out in outs for x in (out if isinstance(out, tuple) else (out,)))
         size = sum(x.size for x in items if isinstance(x, np.ndarray))
-        parts = min(_MAX_COPIES, parts, entries // (8 * max(size, 1))) if merge is not None and walk.whole else 1
+        most = min(work // _MIN_PART_ENTRIES, entries // (8 * max(size, 1)))
+        parts = min(_MAX_COPIES, most) if merge is not None and walk.whole else 1
     if parts < 2:
         nest.function(begin, end, *stored, *walk.arguments, *inputs, *outs)
         return outs

@@ -357,6 +357,24 @@ def test_the_entries_of_one_coordinate_are_cut_into_parts(monkeypatch):
     np.testing.assert_array_equal(found[0], np.bincount(i, j, 50))
 
 
+def test_lists_are_cut_by_the_time_of_their_entries(monkeypatch):
+    """Products of a list through ALTO are cut where sums of as many entries are not; threads change no bit."""
+    monkeypatch.setattr(walk, "_MIN_PART_ENTRIES", 1000)
+    tensor = testing.uniform((6, 7, 80), 1500).convert("sparse through alto")
+    factors = [np.random.default_rng(k).random((size, 3)) for k, size in enumerate((7, 80))]
+    cut, found, parts = walk.cuts_of, [], []
+    monkeypatch.setattr(walk, "cuts_of", lambda *args, **options: parts.append(cut(*args, **options)) or parts[-1])
+    for threads in (1, 2):
+        with using_threads(threads):
+            found.append(einsum("ijk,jr,kr->ir", tensor, *factors))
+    assert [len(ends) - 1 for ends in parts] == [tensor.nnz * 4 // 1000] * 2
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], np.einsum("ijk,jr,kr->ir", tensor.to_dense(), *factors))
+    parts.clear()
+    tensor.sum()
+    assert not parts
+
+
 def listed(state, *entry):
     state.append(tuple(entry))
 
