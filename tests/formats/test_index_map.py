@@ -172,6 +172,9 @@ def test_maps_by_name():
     assert str(IndexMap.morton((5, 2, 1, 0))) == "(0/4 0/2%2 0%2 1 2 3)"
     assert str(IndexMap.hicoo((8, 16), 4)) == "(1/8 0/4 1/4%2), 0%4, 1%4"
     assert IndexMap.morton(()).groups == ()
+    for shape in ((), (5,), (2, 8), (5, 2, 1, 0)):
+        assert parse_map("alto", shape) == IndexMap.alto(shape)
+        assert parse_map(" morton ", shape) == IndexMap.morton(shape)
 
 
 @given(st.lists(st.integers(1, 40), min_size=1, max_size=4).map(tuple), st.integers(1, 12), st.data())
