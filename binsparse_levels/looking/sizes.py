@@ -138,6 +138,8 @@ def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
         sizes = sizes_of(tensor, True, None, sizes.limits)
     _, stored, entries = _listed(tensor, sizes.limits)
     columns = [stored[tensor.format.order.index(k)] for k in range(tensor.ndim)]
+    if not entries:  # a map drops the value of an iso tensor without entries
+        sizes = replace(sizes, alike=packing.alike(tensor._pad(), np.zeros((), tensor.dtype)[()]))
     for text, above in _tried(tensor.shape, columns):
         try:
             shape = parse_map(text, tensor.shape).stored_shape

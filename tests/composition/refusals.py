@@ -59,7 +59,7 @@ REFUSALS = (
         lambda model, tensor: tensor._backing.stored.tree.lazy,
     ),
     Refusal(
-        "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels stand among others",
+        "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels come before others",
         "fewer labels than coordinates, if unlabelled coordinates precede labelled ones", "another selection",
         lambda model, tensor: tensor.dims is not None,
     ),

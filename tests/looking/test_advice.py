@@ -347,6 +347,10 @@ def test_nothing_and_scalars():
 def test_iso_without_an_entry_keeps_its_value():
     tensor = Tensor("bitmap", 2, {"bitmap_0": [False, False]}, np.int8(1))
     assert advise(tensor).nbytes("dense") == tensor.convert("dense").nbytes == 2
+    for fill, nbytes in ((None, 1), (3, 2)):  # through a map it does not
+        matrix = Tensor("bitmap(2)", (1, 2), {"bitmap_0": [False, False]}, np.int8(1), fill_value=fill)
+        text = "dense through alto"
+        assert advise(matrix).nbytes(text) == matrix.convert(text).stored.nbytes == nbytes
 
 
 def test_readers_and_ties_are_shown():
