@@ -366,6 +366,21 @@ def test_convert_has_the_options_of_write(run, path, tmp_path):
     assert "crc32c" in metadata
     assert run("convert", path, tmp_path / "c.xyz", "--kind", "npz", "--memory", "8G") == (0, "", "")
     assert read(tmp_path / "c.xyz").equals(read(path))
+    assert run("convert", path, tmp_path / "d.h5", "--map", "(1 0)", "--memory", "8G") == (0, "", "")
+    assert read(tmp_path / "d.h5").notation == "CVEC through (1 0)"
+    assert run("convert", tmp_path / "d.h5", tmp_path / "e.h5", "--map", "0, 1", "--memory", "8G") == (0, "", "")
+    assert read(tmp_path / "e.h5").map is None
+    assert read(tmp_path / "e.h5").equals(read(path))
+
+
+def test_sweep_has_rows_for_each_number_of_threads(run, path):
+    words = ("--format", "CSR", "--format", "sparse through alto", "--measure", "bits", "--threads", "1,2", "--json")
+    status, out, _ = run("sweep", path, *words)
+    assert status == 0
+    rows = json.loads(out)["rows"]
+    assert [row["threads"] for row in rows] == [1, 2, 1, 2]
+    assert rows[2]["format"] == "sparse through alto"
+    assert run("sweep", path, *words[:-2], "0")[0] == 2
 
 
 @pytest.mark.parametrize(

@@ -20,7 +20,7 @@ from ..engine.packing import ordered_dims
 from ..engine.tree import Tree
 from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, with_map
-from ..formats.index_map import MapLike, parse_map
+from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
@@ -66,7 +66,7 @@ def convert(
     format : the format of the target; by default, that of the source. From a dense array in a file of another system,
         a sparse target stores the cells that differ from zero.
     map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
-        map and no format, the target is a list of coordinates.
+        map and no format, the target is a list of coordinates. The identity, such as "0, 1", removes a map.
     memory : bytes that the whole process may use, such as 2**30. Scratch files next to the target need 20 to 40 bytes
         for each entry. With it, text of Matrix Market, FROSTT, svmlight and 10x folders is read in blocks; their labels
         stay in memory. By default, the memory is not bounded.
@@ -101,7 +101,7 @@ def convert(
     opened = reading.open(source, limits=limits)
     reading.warn_of_others(source)
     tensor = opened.stored
-    through = opened.map if map is None else parse_map(map, opened.shape)
+    through = opened.map if map is None else _through(map, opened.shape)
     shape = opened.shape if through is None else through.stored_shape
     own = tensor.format if map is None else coordinates(len(shape))
     parsed = fitting_format(own if format is None else format, shape, limits, mapped=through is not None)
@@ -113,7 +113,8 @@ def convert(
         given: dict[str, Any] = {"dtype": tensor.dtype, "limits": limits, "memory": memory, "pointers": pointers}
         plan = planned(opened.shape, parsed, map=through, **given)
     if plan is None or not tree.lazy or in_memory(source) or _entries(tree, plan.rows) <= plan.rows:
-        made = opened.convert(parsed, map=None if map is None else through, limits=limits)
+        known = opened if map is None or through is not None else opened.without_map()
+        made = known.convert(parsed, map=None if map is None else through, limits=limits)
         made = made.drop_fill() if blank else made
         write(target, made, overwrite=overwrite, limits=limits, **options)
         return
@@ -129,6 +130,12 @@ def convert(
     plan = replace(plan, sorted=ordered, one=one).like(opened)
     with scratch(target) as folder:
         _write_parts(folder, plan, Tensors([(name_of(source), opened)], plan.rows), target, rest, client)
+
+
+def _through(map: MapLike, shape: Sequence[int]) -> IndexMap | None:
+    """The map, or None for the identity, which removes a map."""
+    parsed = parse_map(map, shape)
+    return None if parsed == IndexMap.transpose(shape) else parsed
 
 
 def drops_zeros(source: StoreLike, tensor: Tensor, format: Format) -> bool:
@@ -253,9 +260,10 @@ def _convert_text(
     release()  # memory that reading the shape and the labels took
     limits = rest["limits"]
     if map is not None:
-        if stream.structure is not None:
+        map = _through(map, stream.shape)
+        if map is not None and stream.structure is not None:
             raise FormatError(Problem("map", f"a matrix that is {stream.structure} has no map; leave it out"))
-        format = format or coordinates(len(parse_map(map, stream.shape).groups))
+        format = format or coordinates(len(stream.shape if map is None else map.groups))
     plan = planned(stream.shape, format or stream.format, map=map, dtype=stream.dtype, limits=limits, memory=memory)
     plan = replace(plan, one=None if plan.parsed.padded else stream.one, structure=stream.structure)
     if stream.structure is not None:

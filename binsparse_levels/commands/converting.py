@@ -56,12 +56,17 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _convert_in_parts(options: argparse.Namespace) -> None:
-    in_memory = (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates, options.map)
+    in_memory = (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates)
     if options.format == BEST or any(in_memory):
         raise WrongCall(
-            "--memory is compatible only with --format (not best), --overwrite and storage options; omit others"
+            "--memory is compatible only with --format (not best), --map, --overwrite and storage options; omit others"
         )
-    chosen = {"memory": options.memory, "overwrite": options.overwrite, "limits": limits_of(options)}
+    chosen = {
+        "map": options.map,
+        "memory": options.memory,
+        "overwrite": options.overwrite,
+        "limits": limits_of(options),
+    }
     convert(options.path, options.out, options.format, progress=True, **chosen, **written_options(options))
 
 

@@ -50,7 +50,8 @@ def _advise(options: argparse.Namespace) -> int:
 def _sweep(options: argparse.Namespace) -> int:
     from ..looking.sweep import MEASURED, sweep  # other commands do not import numba
 
-    found = sweep(options.path, options.format, options.measure or MEASURED, repeat=options.repeat)
+    chosen = {"repeat": options.repeat, "threads": options.threads}
+    found = sweep(options.path, options.format, options.measure or MEASURED, **chosen)
     if options.json:
         rows = [{**vars(row), "measures": dict(row.measures), "rounds": dict(row.rounds)} for row in found.rows]
         print_json({"path": options.path, "rows": rows, "record": dict(found.record)})
@@ -116,6 +117,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--format", "such as CSR; may be repeated", action="append", required=True),
         argument("--measure", "such as bits, or ij,j->i; may be repeated", action="append", default=[]),
         argument("--repeat", "rounds", type=int, default=5),
+        argument("--threads", "numbers of threads, such as 1,2, each with its own rows", type=integers),
     ),
     "draw": (
         _draw, "draw a small tensor as its level tree, or a large tensor as a spy plot, into an SVG file",

@@ -387,17 +387,22 @@ def pack_ordered(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: 
     return pack_entries(levels, entries, pad, "error", limits)
 
 
-def count_prefixes(dims: Sequence[int], coords: Sequence[Array], order: Sequence[int]) -> list[int]:
+def count_prefixes(
+    dims: Sequence[int], coords: Sequence[Array], order: Sequence[int], *, unique: bool = True
+) -> list[int]:
     """The number of distinct coordinates in the first dimension, in the first two dimensions, and so on.
 
-    order: the index of each dimension in the order of dimensions by which the entries are sorted. Precondition: entries
-    are unique and in range.
+    order: the index of each dimension in the order of dimensions by which the entries are sorted, if they are `unique`.
+    Others are in any order. Precondition: entries are in range.
     """
     if not coords or not len(coords[0]):
         return [0] * len(dims)
-    levels, ordered = listing(1) * len(dims), ordered_dims(tuple(order))
-    entries = Entries(tuple(dims), tuple(coords), np.zeros(1, bool), True, tuple(order), ordered, True)
-    tree = pack_ordered(levels, entries, False, Limits())
+    levels, ordered = listing(1) * len(dims), ordered_dims(tuple(order)) if unique else 0
+    entries = Entries(tuple(dims), tuple(coords), np.zeros(1, bool), True, tuple(order), ordered, unique)
+    if unique:
+        tree = pack_ordered(levels, entries, False, Limits())
+    else:
+        tree = pack_entries(levels, entries, False, "first", Limits())
     return [*(n for *_, n in tree.walk()), len(tree.values)][1:]
 
 

@@ -233,6 +233,18 @@ def steps(source: int, terms: Sequence[Term]) -> Iterator[Step]:
         at, begin = at * product, end
 
 
+def steps_forward(groups: Sequence[Sequence[Digit]], ndim: int) -> Iterator[Step]:
+    """The digits of every coordinate, added to the stored coordinates of their groups."""
+    chains: list[list[tuple[Digit, Term]]] = [[] for _ in range(ndim)]
+    for k, group in enumerate(groups):
+        weight = 1
+        for digit in group[::-1]:
+            chains[digit.dimension].append((digit, Term(digit.radix, k, weight)))
+            weight *= digit.radix
+    for k, chain in enumerate(chains):
+        yield from steps(k, [term for _, term in sorted(chain, key=lambda item: item[0].significance)])
+
+
 def taken(steps: Sequence[Step], columns: Sequence[Array], count: int) -> tuple[Array, ...]:
     """The `count` coordinates that the steps make of the columns."""
     sums: list[Array | None] = [None] * count

@@ -345,14 +345,7 @@ class IndexMap:
 
     @cached_property
     def _forward_steps(self) -> list[digits.Step]:
-        chains: list[list[tuple[Digit, digits.Term]]] = [[] for _ in self.shape]
-        for k, group in enumerate(self.groups):
-            weight = 1
-            for digit in group[::-1]:
-                chains[digit.dimension].append((digit, digits.Term(digit.radix, k, weight)))
-                weight *= digit.radix
-        ordered = ([term for _, term in sorted(chain, key=lambda item: item[0].significance)] for chain in chains)
-        return [step for k, terms in enumerate(ordered) for step in digits.steps(k, terms)]
+        return list(digits.steps_forward(self.groups, len(self.shape)))
 
     @cached_property
     def _backward_steps(self) -> list[digits.Step]:
@@ -383,6 +376,11 @@ class IndexMap:
     def fixed_size(self, stored: int) -> int | None:
         """The size of a stored dimension if it follows from the notation for any shape, else None."""
         return None if any(leads for _, leads in self._marked[stored]) else self.stored_shape[stored]
+
+    def leads(self, stored: int) -> Digit | None:
+        """The first digit of a stored dimension if it leads its dimension, in a map without differences, else None."""
+        digit, leading = self._marked[stored][0]
+        return digit if leading and not self.differences else None
 
     def windows(self, items: Sequence[Item]) -> list[range | Array]:
         """For each stored dimension, ascending coordinates that include those of all wanted cells.
@@ -426,7 +424,7 @@ def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
 
     Parameters
     ----------
-    map : a notation, or an IndexMap.
+    map : a notation, "alto" or "morton" for the map of that name, or an IndexMap.
     shape : the sizes of the tensor's dimensions.
 
     Raises
@@ -443,8 +441,10 @@ def parse_map(map: MapLike, shape: Sequence[int]) -> IndexMap:
         return map
     if not isinstance(map, str):
         raise OptionError(f"a map is an IndexMap or its notation, got {type(map).__name__}; write '0/2, 0%2'")
+    if (name := map.strip()) in ("alto", "morton"):
+        return IndexMap.alto(sizes) if name == "alto" else IndexMap.morton(sizes)
     try:
-        groups = [digits.parse_group(item, sizes) for item in map.split(",")] if map.strip() else []
+        groups = [digits.parse_group(item, sizes) for item in map.split(",")] if name else []
         return IndexMap(sizes, tuple(groups))
     except BinsparseError as error:
         raise type(error)([Problem(f"{map!r:.80}", problem.message) for problem in error.problems]) from None

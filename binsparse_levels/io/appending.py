@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import itertools
+import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
@@ -17,8 +18,10 @@ from ..containers.replacing import Overwrite, hold_lock
 from ..engine.joining import PIECE_ITEMS, joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
+from ..formats.index_map import IndexMap, parse_map
 from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress, reporter
+from ..tensors.backing import packed
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.encoding import encode_pieces
 from ..tensors.foreign import as_tensor
@@ -48,6 +51,10 @@ def concatenate(
     All sources must have the same format, data type, fill value and sizes in the other dimensions. Labels of the
     outermost dimension are concatenated too: all sources must have some, or none. Labels of other dimensions must be
     equal. Arrays are checked in full before anything is written; they are read and written in pieces.
+
+    Through an index map, the dimension is that of the outermost stored digit, and the target has the notation of the
+    first source's map. If the outermost digit is the most significant one, as for blocks, and all sizes but the last
+    are multiples of its stride, trees are joined as without a map. Otherwise all entries are packed in memory.
 
     Parameters
     ----------
@@ -109,6 +116,7 @@ def append(
     path : as for `write`.
     tensor : as for `write`, in any format.
     axis : the dimension, by number or name. A format can only grow along its outermost stored dimension: CSC along 1.
+        With a map, it is the dimension of the outermost stored digit.
     limits : as for `read`.
     options : as for `write`; they replace the stored ones.
 
@@ -125,20 +133,21 @@ def append(
     >>> bl.read(store).shape
     (5,)
     """
-    if not isinstance(tensor, Tensor):
-        tensor = as_tensor(tensor, copy=False).without_map()  # of blocks
+    tensor = as_tensor(tensor, copy=False)
     with _locked(path), resolved(path) as location:
         if location.kind.tensors:
             raise OptionError(Problem(str(path), "this kind of file cannot be appended to; convert it first"))
         there, loading = reading.opened(location, limits)
         stored = storage_of(loading, location)
         there = _independent(there, path, path)
-        mapped = there.map is not None or tensor.map is not None  # which `_joined` refuses
-        outer = there.format.order[:1]
-        if not mapped and there.ndim == tensor.ndim and outer and dimension_of(there, axis) != outer[0]:
-            what = f"its format {there.format} grows along dimension {outer[0]} alone"
-            raise FormatError(Problem(name_of(path), f"{what}; pass axis={outer[0]}, or convert the file"))
-        more = tensor if mapped else tensor.convert(there.format, limits=limits)
+        outer = _grows_along(there) if there.format.order else 0
+        if there.format.order and there.ndim == tensor.ndim and dimension_of(there, axis) != outer:
+            what = f"its format {there.notation} grows along dimension {outer} alone"
+            raise FormatError(Problem(name_of(path), f"{what}; pass axis={outer}, or convert the file"))
+        if there.map is None:
+            more = tensor.without_map(there.format, limits=limits)
+        else:
+            more = tensor.convert(there.format, map=str(there.map), limits=limits)
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits)
         kept = {**stored.options, **options}
         target = replace(target_at(path, kept.pop("kind", None)), group=location.group or "")
@@ -173,18 +182,16 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
         what = "a scalar, or a matrix with a structure, cannot be concatenated; expand it first"
         raise FormatError(Problem(names[0], what))
     for tensor, name in zip(tensors, names, strict=True):
-        if tensor.map is not None:
-            what = "is stored through a map, and cannot be concatenated; convert it without_map() first"
-            raise FormatError(Problem(name, what))
         for what in ("dtype", "structure", "fill value"):
             mine, other = (str(x._pad() if what == "fill value" else getattr(x, what)) for x in (first, tensor))
             if mine != other:
                 raise ArrayError(Problem(name, f"has the {what} {other}, and {names[0]} has {mine}; make them equal"))
-        if tensor.format.canonical() != first.format.canonical():
-            what = f"has the format {tensor.format}, and {names[0]} has {first.format}; convert one"
+        formats = [(x.format.canonical(), x.ndim, x.map is None) for x in (first, tensor)]
+        if formats[0] != formats[1]:
+            what = f"has the format {tensor.notation}, and {names[0]} has {first.notation}; convert one"
             raise FormatError(Problem(name, what))
         for k, (size, its) in enumerate(zip(first.shape, tensor.shape, strict=True)):
-            if k != first.format.order[0] and size != its:
+            if k != _grows_along(first) and size != its:
                 raise FormatError(Problem(name, f"has size {its} in dimension {k}, and {names[0]} {size}; slice one"))
 
 
@@ -202,9 +209,9 @@ def _joined(
     default they are checked when they are copied.
     """
     _check_alike(tensors, names)
-    first, outer = tensors[0], tensors[0].format.order[0]
-    metadata = replace(first._metadata, labels=joined_labels(tensors, names, outer))
-    trees, starts, at = list[Tree](), list[int](), 0
+    first, axis = tensors[0], _grows_along(tensors[0])
+    metadata = replace(first._metadata, labels=joined_labels(tensors, names, axis))
+    trees, ends = list[Tree](), list(itertools.accumulate((x.shape[axis] for x in tensors), initial=0))
     for tensor, name in zip(tensors, names, strict=True):
         tree = tensor._source
         check_lazy(tree, name, tensor.format.order)
@@ -213,15 +220,46 @@ def _joined(
         for start in range(0, 1 if tree.iso else len(tree.values), _CHECKED_ITEMS) if values else ():
             tree.values[start : start + _CHECKED_ITEMS]  # reading a faulty value raises
         trees.append(tree)
-        starts.append(at)
-        at += tensor.shape[outer]
-    shape = tuple(at if k == outer else size for k, size in enumerate(first.shape))
+    shape = tuple(ends[-1] if k == axis else size for k, size in enumerate(first.shape))
+    map = None if first.map is None else parse_map(str(first.map), shape)
+    starts = ends[:-1]
+    if map is not None:
+        shape = map.stored_shape
+        trees, starts = _through(map, tensors, trees, axis, starts, limits)
     dims = tuple(shape[k] for k in first.format.order)
     dtype = shared_dtype(first._source.arrays, dims, sum(len(tree.values) for tree in trees))
     arrays = joined_trees(first.format.levels, dims, trees, starts, first._pad(), dtype, first.dtype, limits)
     pieces = {name: in_pieces(array, PIECE_ITEMS) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
-    return encode_pieces(pieces, first.format, shape, metadata, iso_value=one, wrappers=wrappers)
+    return encode_pieces(pieces, first.format, shape, metadata, map=map, iso_value=one, wrappers=wrappers)
+
+
+def _grows_along(tensor: Tensor) -> int:
+    """The dimension of the outermost stored dimension; through a map, that of its most significant digit."""
+    outer = tensor.format.order[0]
+    return outer if tensor.map is None else tensor.map.groups[outer][0].dimension
+
+
+def _through(
+    map: IndexMap, tensors: Sequence[Tensor], trees: list[Tree], axis: int, starts: Sequence[int], limits: Limits
+) -> tuple[list[Tree], list[int]]:
+    """The stored trees to be joined, and where each starts along the outermost stored dimension.
+
+    It is one tree of all entries, unless appending changes the most significant digit of that dimension alone. map: of
+    the whole. starts: of the tensors along the dimension `axis`.
+    """
+    outer = tensors[0].format.order[0]
+    digit = map.leads(outer)
+    alike = all(tensor.map == parse_map(str(map), tensor.shape) for tensor in tensors)
+    if digit is not None and alike and not any(start % digit.stride for start in starts):
+        weight = math.prod(lower.radix for lower in map.groups[outer][1:])
+        return trees, [start // digit.stride * weight for start in starts]
+    listed = [tensor.unpack() for tensor in tensors]
+    coords = [np.concatenate(x) for x in zip(*(coords for coords, _ in listed), strict=True)]
+    coords[axis] += np.repeat(starts, [len(values) for _, values in listed])
+    values, pad = np.concatenate([values for _, values in listed]), tensors[0]._pad()
+    whole = packed(tensors[0].format, map.stored_shape, map.forward(coords), values, False, pad, limits)
+    return [whole.tree], [0]
 
 
 # Labels: concatenated along one dimension, equal along the others

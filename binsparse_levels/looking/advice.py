@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import heapq
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -14,7 +15,7 @@ import numpy.typing as npt
 
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, notation, parse_format, with_map
-from ..formats.index_map import parse_map
+from ..formats.index_map import IndexMap, parse_map
 from ..io import read
 from ..levels import LEVELS, canonical, full, listing, places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
@@ -24,7 +25,7 @@ from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_sizes
 from .fibers import limit
-from .sizes import Choices, Sizes, bits, cheapest, sizes_of
+from .sizes import Choices, Sizes, bits, cheapest, mapped_sizes, sizes_of
 from .tables import as_html, as_text, escaped
 
 _OWN = 3  # formats that are listed though only this package reads them
@@ -38,7 +39,7 @@ class Candidate:
     ----------
     nbytes, values_nbytes : the bytes of all arrays, and those of the values; 0 where the format refuses the tensor.
     slice_nbytes : the mean number of bytes that a slice reads; None if no dimension was named.
-    map : the notation of an index map, or None.
+    map : the notation of an index map, or None. `str` gives the notation of the format with its map.
     refused : the reason why the format refuses the tensor, or an empty text.
     """
 
@@ -90,6 +91,7 @@ class Advice:
 
     def __init__(self, sizes: Sizes, dtype: np.dtype[Any]) -> None:
         self._sizes = sizes
+        self._mapped: dict[IndexMap, Sizes] = {}
         self.shape = sizes.shape
         self.entries = sizes.entries
         self.slices_by = sizes.by
@@ -121,7 +123,7 @@ class Advice:
 
         Parameters
         ----------
-        format : a notation or a Format.
+        format : a notation, with one of the maps that `advise` tries or without a map, or a Format.
 
         Returns
         -------
@@ -145,13 +147,18 @@ class Advice:
         >>> advise([[0, 2], [1, 3]], (50, 40), slices_by=0).candidate("CSR").slice_nbytes
         4.56
         """
-        parsed, sizes, by = parse_format(format, len(self.shape)), self._sizes, self.slices_by
-        if parsed.rank != len(self.shape):
-            what = f"{parsed} has {parsed.rank} dimensions, not {len(self.shape)}; choose another"
+        levels, map = with_map(format)
+        sizes = self._sizes if map is None else self._mapped.get(parse_map(map, self.shape))
+        if sizes is None:
+            what = f"no counts are known through the map {map}; name the format in formats="
+            raise FormatError(Problem("format", what))
+        shape, by, parsed = sizes.shape, sizes.by, parse_format(levels, len(sizes.shape))
+        if parsed.rank != len(shape):
+            what = f"{parsed} has {parsed.rank} dimensions, not {len(shape)}; choose another"
             raise FormatError(Problem("format", what))
         read = total = above = 0
         n = 1
-        for place in places(parsed.levels, [self.shape[k] for k in parsed.order]):
+        for place in places(parsed.levels, [shape[k] for k in parsed.order]):
             covered = parsed.order[place.depth : place.depth + place.level.rank]
             step = sizes.step(place.level, covered, above, n)
             above |= bits(covered)
@@ -165,8 +172,8 @@ class Advice:
             what = f"the fill value of the structure does not fit {parsed}; choose a format without padding"
             raise FormatError(Problem("format", what))
         reads, values = sizes.values(n, any(level.padded for level in parsed.levels))
-        mean = None if by is None else (read + reads) / max(self.shape[by], 1)
-        return Candidate(parsed, total + values, values, mean)
+        mean = None if by is None else (read + reads) / max(shape[by], 1)
+        return Candidate(parsed, total + values, values, mean, sizes.map)
 
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
         """List for each format its rank, its cost, and its size relative to the first candidate.
@@ -179,8 +186,8 @@ class Advice:
         [('1', 'COOR', 1.0), ('2', 'DCSR', 1.375), ('', 'CSR', 7.125), ('', 'DMATR', 500.0)]
         """
         ranked = (*self.candidates, *self.own)
-        known = {c.format.canonical() for c in ranked}
-        others = (c for c in self.compared if c.map is not None or c.refused or c.format.canonical() not in known)
+        known = {(c.format.canonical(), c.map) for c in ranked}
+        others = (c for c in self.compared if c.refused or (c.format.canonical(), c.map) not in known)
         first = next((c.nbytes for c in (*ranked, *self.compared) if not c.refused), 0)
         for k, candidate in enumerate((*ranked, *others)):
             rank = str(k + 1) if k < len(self.candidates) else "*" if k < len(ranked) else ""
@@ -233,7 +240,9 @@ def advise(
     """Rank formats by size for the entries of a tensor, without packing any.
 
     By default, the formats that other programs read are ranked. Up to three formats that only this package reads follow
-    if they cost less than the best of these.
+    if they cost less than the best of these. Among them is the best format through each of these index maps: blocks of
+    2, 4 and 8 in each dimension, ALTO, and the diagonals of a matrix. Maps are not tried beyond 8 dimensions, nor with
+    `slices_by` or `kinds`. `convert(str(candidate))` stores a tensor so.
 
     Sizes are exact. A tensor with wider integers than it needs is the exception: they are counted in every format, and
     a conversion to another order does not keep them. Every entry counts, also stored zeros and padding; call
@@ -290,10 +299,15 @@ def advise(
     standard = [name for name, kind in LEVELS.items() if kind.specified]
     choices = _choices(tensor.ndim, standard if named is None else named)
     advice = Advice(sizes_of(tensor, has_values, by, limits), tensor.dtype)
-    advice.candidates = _ranked(advice, tensor, choices, most)
+    advice.candidates = _ranked(advice, tensor, advice._sizes, choices, most)
     if named is None and advice.candidates:
+        for mapped in mapped_sizes(tensor, advice._sizes) if by is None else ():
+            advice._mapped[parse_map(str(mapped.map), tensor.shape)] = mapped
         best = advice.candidates[0].cost
-        found = _ranked(advice, tensor, _choices(tensor.ndim, LEVELS), min(most, _OWN))
+        found = [*_ranked(advice, tensor, advice._sizes, _choices(tensor.ndim, LEVELS), _OWN)]
+        for mapped in advice._mapped.values():
+            found += _ranked(advice, tensor, mapped, _choices(len(mapped.shape), LEVELS), 1)
+        found = heapq.nsmallest(min(most, _OWN), found, key=lambda c: c.cost)
         advice.own = tuple(c for c in found if c.cost < best)
     if formats is not None:
         advice.compared = tuple(_compared(advice, tensor, format) for _, format in named_formats(formats))
@@ -314,16 +328,17 @@ def named_formats(formats: Any) -> list[tuple[str, FormatLike]]:
     return [(format if isinstance(format, str) else str(parse_format(format)), format) for format in formats]
 
 
-def _ranked(advice: Advice, tensor: Tensor, choices: Choices, count: int) -> tuple[Candidate, ...]:
+def _ranked(advice: Advice, tensor: Tensor, sizes: Sizes, choices: Choices, count: int) -> tuple[Candidate, ...]:
     """The cheapest formats, without those whose kinds refuse the entries."""
     found = []
-    for format in cheapest(advice._sizes, choices, count):
+    for format in cheapest(sizes, choices, count):
+        text = notation(format, sizes.map)
         try:
             if any(level.refuses for level in format.levels):
-                tensor.convert(format)
+                tensor.convert(text)
         except FormatError:
             continue
-        found.append(advice.candidate(format))
+        found.append(advice.candidate(text))
     return tuple(found)
 
 
@@ -332,8 +347,8 @@ def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:
     levels, map = with_map(format)
     parsed = parse_format(levels, len(advice.shape) if map is None else len(parse_map(map, advice.shape).groups))
     with contextlib.suppress(FormatError, LimitError):
-        if map is None and not any(level.refuses for level in parsed.levels):
-            return advice.candidate(parsed)
+        if not any(level.refuses for level in parsed.levels):
+            return advice.candidate(format)
     try:
         stored = tensor.convert(parsed, map=map).stored
     except (FormatError, LimitError) as error:

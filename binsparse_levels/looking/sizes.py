@@ -3,13 +3,15 @@
 Sizes follow from one number per subset of the dimensions: its count of distinct coordinates. The count is the number of
 children of a level in any chain; dense levels above multiply it. So the cost of a level depends only on the set of
 dimensions above it, and on its positions. The cheapest formats are found subset by subset, from the leaves up.
+
+Through an index map, the dimensions are those of the stored tensor, and one order is tried.
 """
 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
 from typing import NamedTuple, TypeAlias
@@ -17,14 +19,19 @@ from typing import NamedTuple, TypeAlias
 import numpy as np
 
 from ..engine import packing, sorting
-from ..engine.tree import index_dtype, shared_dtype
+from ..engine.tree import Tree, index_dtype, shared_dtype
+from ..errors import FormatError
 from ..formats.format import Format, in_order
+from ..formats.index_map import parse_map
 from ..levels import Level, full, listing
+from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
+from ..tensors.changing import expanded
 from ..tensors.tensor import Tensor
 from ..tensors.validation import mirror_problems
 
-MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank one order is tried; 2^8 counts take 70 sorts
+MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank one order is tried, and no map; 2^8 counts take 70 sorts
+BLOCK_SIZES = (2, 4, 8)  # of the blocks that are tried
 # By rank: levels, and True for a level that equals several of rank 1, so that two of its kind are never neighbours.
 Choices: TypeAlias = dict[int, list[tuple[Level, bool]]]
 
@@ -35,7 +42,7 @@ class Sizes:
 
     counts: distinct coordinates by subset of the dimensions, a bit for each. by: the dimension of slices, or None.
     order: the only order that is tried, or None. itemsize, value_size: bytes of an index and of a value. alike: the
-    padding of an iso tensor equals its value.
+    padding of an iso tensor equals its value. map: the notation of the map to the stored tensor, whose sizes these are.
     """
 
     shape: tuple[int, ...]
@@ -49,6 +56,7 @@ class Sizes:
     alike: bool
     may_pad: bool
     limits: Limits
+    map: str | None = None
 
     def fits(self, n: int) -> bool:
         """True if `n` positions are within the limits. Packing has the same rule."""
@@ -91,13 +99,10 @@ class Sizes:
 
 def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -> Sizes:
     """Count the distinct coordinates of a tensor."""
-    own = tensor.format.order
-    listed = tensor.convert(in_order(listing(tensor.ndim), own), limits=limits)
-    tree = listed._tree
-    columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
-    entries = len(positions) if tensor.ndim else tensor.nnz  # a list without coordinates would always have an entry
+    tree, columns, entries = _listed(tensor, limits)
     counts = {0: min(entries, 1)}
     every = tensor.ndim <= MAX_RANK
+    own = tensor.format.order
     for relative in covering_orders(tensor.ndim) if every else [tuple(range(tensor.ndim))]:
         prefixes = packing.count_prefixes([tree.dims[k] for k in relative], [columns[k] for k in relative], relative)
         for depth in range(tensor.ndim):
@@ -119,6 +124,58 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
         may_pad=tensor.structure is None or not mirror_problems(tensor.structure, dense, pad),
         limits=limits,
     )
+
+
+def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
+    """The sizes through blocks, in the order of ALTO, and of the diagonals of a matrix.
+
+    sizes: those of the tensor, which this expands if it has a structure, as maps do.
+    """
+    if not 2 <= tensor.ndim <= MAX_RANK:
+        return
+    if tensor.structure is not None:
+        tensor = expanded(tensor)
+        sizes = sizes_of(tensor, True, None, sizes.limits)
+    _, stored, entries = _listed(tensor, sizes.limits)
+    columns = [stored[tensor.format.order.index(k)] for k in range(tensor.ndim)]
+    if not entries:  # a map drops the value of an iso tensor without entries
+        sizes = replace(sizes, alike=packing.alike(tensor._pad(), np.zeros((), tensor.dtype)[()]))
+    for text, above in _tried(tensor.shape, columns):
+        try:
+            shape = parse_map(text, tensor.shape).stored_shape
+        except FormatError:  # beyond 2**63 - 1
+            continue
+        if len(shape) > sizes.limits.rank:
+            continue
+        order, counts = tuple(range(len(shape))), {0: min(entries, 1)}
+        prefixes = packing.count_prefixes(shape[: len(above)], above, order[: len(above)], unique=False)
+        counts |= {(2 << depth) - 1: n for depth, n in enumerate(prefixes)}
+        counts[(1 << len(shape)) - 1] = entries
+        itemsize = index_dtype(shape, entries).itemsize
+        mapped = replace(sizes, shape=shape, counts=counts, order=order, itemsize=itemsize)
+        yield replace(mapped, map=text, by=None, may_pad=True)
+
+
+def _tried(shape: Sequence[int], columns: Sequence[Array]) -> Iterator[tuple[str, list[Array]]]:
+    """Notations of maps, and the coordinates in those of the outer stored dimensions that have to be counted.
+
+    The counts of blocks do not determine the sizes of formats that divide a block among several levels.
+    """
+    for block in dict.fromkeys(tuple(max(min(size, n), 1) for n in shape) for size in BLOCK_SIZES):
+        above = [x // n for x, n in zip(columns, block, strict=True)]
+        outer = [f"{k}/{n}" if n > 1 else f"{k}" for k, n in enumerate(block)]
+        yield ", ".join(outer + [f"{k}%{n}" for k, n in enumerate(block)]), above
+    yield "alto", []
+    if len(shape) == 2:
+        yield "1-0, 0", [np.subtract(columns[1], columns[0], dtype=np.int64) + (shape[0] - 1)]
+
+
+def _listed(tensor: Tensor, limits: Limits) -> tuple[Tree, list[Array], int]:
+    """The entries of a tensor as a list in its order: a tree, coordinates by stored dimension, and their number."""
+    tree = tensor.convert(in_order(listing(tensor.ndim), tensor.format.order), limits=limits)._tree
+    columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
+    entries = len(positions) if tensor.ndim else tensor.nnz  # a list without coordinates would always have an entry
+    return tree, columns, entries
 
 
 def covering_orders(rank: int) -> list[tuple[int, ...]]:
@@ -173,5 +230,5 @@ def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
         best = heapq.nsmallest(count, longer, key=lambda x: x[0])
         return [_Chain(cost, (level, *rest.levels), covered + rest.order) for cost, level, covered, rest in best]
 
-    found = [in_order(levels, order).canonical() for _, levels, order in below(0, 1, None, False)]
-    return list(dict.fromkeys(found))
+    found = [in_order(levels, order) for _, levels, order in below(0, 1, None, False)]
+    return found if sizes.map is not None else list(dict.fromkeys(format.canonical() for format in found))

@@ -109,9 +109,15 @@ def repaired(tensor, model, draw, folder):
     return bl.read(target), model
 
 
+def grown(tensor):
+    """The dimension along which a file with the tensor grows."""
+    outer = tensor.format.order[0] if tensor.format.order else 0
+    return outer if tensor.map is None or not tensor.ndim else tensor.map.groups[outer][0].dimension
+
+
 def doubled(tensor, model):
     """The model of a tensor behind itself along the outermost stored dimension."""
-    k = tensor.format.order[0]
+    k = grown(tensor)
     size = model.shape[k]
     shape = (*model.shape[:k], 2 * size, *model.shape[k + 1 :])
     labels = model.labels
@@ -123,7 +129,7 @@ def doubled(tensor, model):
 @way("append", pads=True)
 def appended(tensor, model, draw, folder):
     place = stored(tensor, draw, folder)
-    bl.append(place, tensor, axis=tensor.format.order[0] if tensor.format.order else 0)
+    bl.append(place, tensor, axis=grown(tensor))
     return draw_reader(draw)(place), doubled(tensor, model)
 
 

@@ -59,7 +59,7 @@ REFUSALS = (
         lambda model, tensor: tensor._backing.stored.tree.lazy,
     ),
     Refusal(
-        "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels stand among others",
+        "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels come before others",
         "fewer labels than coordinates, if unlabelled coordinates precede labelled ones", "another selection",
         lambda model, tensor: tensor.dims is not None,
     ),
@@ -121,10 +121,6 @@ REFUSALS = (
     Refusal(
         PARTS, "`append`, `concatenate`", bl.ArrayError, "and others follow", "labels for the first coordinates only",
         "labels of all coordinates", lambda model, tensor: model.labels is not None,
-    ),
-    Refusal(
-        PARTS, "`append`, `concatenate`", bl.FormatError, "is stored through a map, and cannot", "a map",
-        "`without_map` before", mapped,
     ),
     Refusal(
         PARTS, "`append`, `concatenate`", bl.FormatError, "a scalar, or a matrix with a structure, cannot",

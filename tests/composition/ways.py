@@ -413,7 +413,9 @@ def sweep(tensor, model, draw, folder):
 
 @way("advise")
 def advise(tensor, model, draw, folder):
-    """The first advice can be followed, and its bytes are right."""
+    """The first advice can be followed, and that through maps; its bytes are right."""
+    for ours in bl.advise(tensor).own:
+        assert ours.map is None or tensor.without_map().convert(str(ours)).stored.nbytes == ours.nbytes
     best = bl.advise(tensor, kinds=list(LEVELS)).candidates[0]
     if best.format.canonical() != tensor.format.canonical():  # which would keep narrow indices
         assert tensor.without_map(best.format).nbytes == best.nbytes

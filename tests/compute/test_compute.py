@@ -30,6 +30,7 @@ from binsparse_levels import (
 from binsparse_levels.compute import seeing, store, walk
 from binsparse_levels.compute.reductions import REDUCTIONS
 from binsparse_levels.levels import LEVELS
+from binsparse_levels.parallel import using_threads
 
 HOWS = list(REDUCTIONS)
 CELLS = st.sampled_from(["all", "stored"])
@@ -337,6 +338,24 @@ def test_results_of_many_entries_do_not_depend_on_threads(format):
     bl.set_threads(before)
     assert found[0] == found[1] == found[2]
     np.testing.assert_allclose(bare.T @ vector, vector @ bare.to_dense())
+
+
+def test_lists_are_cut_by_the_time_of_their_entries(monkeypatch):
+    """Products of a list through ALTO are cut where sums of as many entries are not; threads change no bit."""
+    monkeypatch.setattr(walk, "_MIN_PART_ENTRIES", 1000)
+    tensor = testing.uniform((6, 7, 80), 1500).convert("sparse through alto")
+    factors = [np.random.default_rng(k).random((size, 3)) for k, size in enumerate((7, 80))]
+    cut, found, parts = walk.of_loop, [], []
+    monkeypatch.setattr(walk, "of_loop", lambda *args, **options: parts.append(cut(*args, **options)) or parts[-1])
+    for threads in (1, 2):
+        with using_threads(threads):
+            found.append(einsum("ijk,jr,kr->ir", tensor, *factors))
+    assert [len(x) for x in parts] == [tensor.nnz * 4 // 1000] * 2
+    np.testing.assert_array_equal(*found)
+    np.testing.assert_allclose(found[0], np.einsum("ijk,jr,kr->ir", tensor.to_dense(), *factors))
+    parts.clear()
+    tensor.sum()
+    assert [len(x) for x in parts] == [1]
 
 
 def listed(state, *entry):

@@ -6,6 +6,7 @@ import signal
 import subprocess
 import sys
 import time
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -592,15 +593,81 @@ def test_a_folder_whose_chunks_are_tiny_is_written_anew(tmp_path):
     assert read(tmp_path / "a.zarr")[1:].equals(rest)
 
 
-def test_no_fill_value_joins_zero_and_a_map_is_refused_by_name():
-    store, mapped = {}, {}
+def test_no_fill_value_joins_zero():
+    store = {}
     binsparse_levels.write(store, binsparse_levels.pack([[0]], [1.0], (2,), "sparse", fill_value=0))
     binsparse_levels.append(store, binsparse_levels.pack([[1]], [2.0], (3,), "sparse"))
     assert binsparse_levels.read(store).to_dense().tolist() == [1, 0, 0, 2, 0]
-    binsparse_levels.write(mapped, binsparse_levels.pack([[0]], [1.0], (2,), "sparse, dense", map="0/2, 0%2"))
-    for first, more in ((mapped, binsparse_levels.read(store)), (store, binsparse_levels.read(mapped))):
-        with pytest.raises(binsparse_levels.FormatError, match="through a map, and cannot be concatenated"):
-            binsparse_levels.append(first, more)
+
+
+@given(st.data())
+def test_tensors_are_joined_through_any_map(data):
+    """A file keeps its format and the notation of its map, whatever map another has."""
+    shape = tuple(data.draw(st.lists(st.integers(1, 6), min_size=1, max_size=3)))
+    map = data.draw(testing.maps(shape))
+    rank = len(map.groups)
+    able = tuple(kind for kind in LEVELS.values() if not kind.refuses)
+    format = data.draw(testing.formats(min_rank=rank, max_rank=rank, kinds=able))
+    outer = map.groups[format.order[0]][0].dimension
+    ends = [0, shape[outer], *data.draw(st.lists(st.integers(0, 9), min_size=1, max_size=2))]
+    dense, tensors, places = [], [], []
+    for size in ends[1:]:
+        sizes = tuple(size if k == outer else n for k, n in enumerate(shape))
+        random = np.random.default_rng(data.draw(st.integers(0, 99)))
+        dense.append(random.integers(1, 9, sizes) * (random.random(sizes) < 0.4))
+        coords, own = np.nonzero(dense[-1]), binsparse_levels.parse_map(str(map), sizes)
+        if tensors and rank == 1 and data.draw(st.booleans()):
+            own = binsparse_levels.IndexMap.alto(sizes)
+        tensors.append(pack(coords, dense[-1][coords], sizes, format, map=own))
+        places.append({})
+        write(places[-1], tensors[-1])
+    whole = {}
+    concatenate(places, whole)
+    for tensor in tensors[1:]:
+        append(places[0], data.draw(st.sampled_from([tensor, tensor.without_map()])), axis=outer)
+    for made in (read(whole), read(places[0])):
+        assert np.array_equal(made.to_dense(), np.concatenate(dense, outer))
+        assert made.format.canonical() == tensors[0].format.canonical()
+        assert made.map == binsparse_levels.parse_map(str(tensors[0].map), made.shape)
+        made.check()
+
+
+@given(st.integers(0, 5), st.integers(1, 3), st.sampled_from(["dense, sparse, dense(2)", "dense, sparse, sparse(2)"]))
+def test_blocks_are_joined_array_by_array(rows, blocks, format):
+    """If the size is a multiple of the block, no entry is packed, and the arrays are those of the whole tensor."""
+    whole, map = testing.uniform((2 * blocks + rows, 12), 30), "0/2, 1/4, 0%2, 1%4"
+    tensor, *parts = (x.convert(format, map=map) for x in (whole, whole[: 2 * blocks], whole[2 * blocks :]))
+    first, second, both = {}, {}, {}
+    write(first, parts[0])
+    write(second, parts[1])
+    with mock.patch.object(appending, "packed", None):
+        concatenate([first, second], both)
+        append(first, parts[1], axis=0)
+    for made in (read(both), read(first)):
+        assert made.map == tensor.map
+        assert np.array_equal(made.values, tensor.values)
+        assert all(np.array_equal(made.stored.arrays[name], x) for name, x in tensor.stored.arrays.items())
+
+
+def test_what_is_not_alike_is_not_joined_through_a_map():
+    mapped, plain, cube = {}, {}, {}
+    write(mapped, pack([[0], [1]], [1.0], (2, 4), "sparse(2)", map="1, 0"))
+    write(plain, pack([[0], [1]], [1.0], (4, 2), "sparse(2)"))
+    write(cube, pack([[0], [1], [0]], [1.0], (2, 4, 3), "sparse(2)", map="1, (0 2)"))
+    for other in (plain, cube):
+        with pytest.raises(FormatError, match=r"has the format .*, and the dict has COOR through 1, 0; convert one"):
+            concatenate([mapped, other], {})
+    with pytest.raises(FormatError, match="grows along dimension 1 alone; pass axis=1"):
+        append(mapped, read(plain), axis=0)
+    with pytest.raises(FormatError):
+        append(mapped, read(cube), axis=1)
+    append(plain, read(mapped).T)  # which has no map there
+    assert read(plain).map is None
+    assert read(plain).to_dense().sum() == 2
+    wide = {}
+    write(wide, pack([[0], [0]], [1.0], (2**40, 2**22), "sparse", map="(0 1)"))
+    with pytest.raises(FormatError, match=r"beyond 2\*\*63 - 1"):
+        concatenate([wide, wide], {})
 
 
 @given(

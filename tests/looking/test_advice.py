@@ -18,6 +18,7 @@ from binsparse_levels import (
     Dense,
     Format,
     FormatError,
+    IndexMap,
     LimitError,
     Limits,
     OptionError,
@@ -27,7 +28,9 @@ from binsparse_levels import (
     get_threads,
     pack,
     pack_dense,
+    parse_map,
     set_threads,
+    sweep,
     testing,
     write,
 )
@@ -344,6 +347,10 @@ def test_nothing_and_scalars():
 def test_iso_without_an_entry_keeps_its_value():
     tensor = Tensor("bitmap", 2, {"bitmap_0": [False, False]}, np.int8(1))
     assert advise(tensor).nbytes("dense") == tensor.convert("dense").nbytes == 2
+    for fill, nbytes in ((None, 1), (3, 2)):  # through a map it does not
+        matrix = Tensor("bitmap(2)", (1, 2), {"bitmap_0": [False, False]}, np.int8(1), fill_value=fill)
+        text = "dense through alto"
+        assert advise(matrix).nbytes(text) == matrix.convert(text).stored.nbytes == nbytes
 
 
 def test_readers_and_ties_are_shown():
@@ -368,14 +375,81 @@ def test_formats_that_others_read_come_first(tensor, sliced):
     advice = advise(tensor, slices_by=by)
     assert advice.candidates == advise(tensor, slices_by=by, kinds=["dense", "sparse"]).candidates
     assert all(map(by_everyone, advice.candidates))
-    assert not any(map(by_everyone, advice.own))
+    assert not any(c.map is None and by_everyone(c) for c in advice.own)
     ranks = [rank for rank, *_ in advice.rows()]
     assert [rank == "*" for rank in ranks[len(advice.candidates) :]][: len(advice.own)] == [True] * len(advice.own)
     assert ranks.count("*") == len(advice.own)
     assert next(advice.rows())[2] == 1.0
     everything = advise(tensor, slices_by=by, kinds=list(LEVELS)).candidates
     best = advice.candidates[0].cost
-    assert list(advice.own) == [c for c in everything[:3] if c.cost < best]
+    mapped = [c for c in advice.own if c.map is not None]
+    assert not (sliced and mapped)
+    plain = [c for c in everything[: 3 - len(mapped)] if c.cost < best]
+    assert [c for c in advice.own if c.map is None] == plain
+    costs = [c.cost for c in advice.own]
+    assert costs == sorted(costs)
+    assert len(costs) in (3, len(mapped) + len(plain))
+
+
+@given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), st.data())
+def test_sizes_through_maps_are_exact(tensor, data):
+    """For the recommended formats, and for any format that divides no block."""
+    advice, whole = advise(tensor), tensor.without_map()
+    for candidate in advice.own:
+        assert candidate.map is None or candidate.nbytes == whole.convert(str(candidate)).stored.nbytes
+    tried = [*map(str, (IndexMap.blocks(tensor.shape, [max(min(b, n), 1) for n in tensor.shape]) for b in (2, 4, 8)))]
+    tried = [*tried, "alto", "1-0, 0"] if tensor.ndim == 2 else [*tried, "alto"] if tensor.ndim > 2 else []
+    for text in dict.fromkeys(tried):
+        rank = len(parse_map(text, tensor.shape).groups)
+        for levels in chains(rank, data.draw(st.sampled_from([PLAIN, (Sparse, Bitmap), (Bits, Dense)]))):
+            format = f"{Format(levels)} through {text}"
+            try:
+                candidate = advice.candidate(format)
+            except FormatError:
+                ends = list(itertools.accumulate(level.rank for level in levels))
+                assert rank == 2 * tensor.ndim
+                assert any(end > tensor.ndim for end in ends[:-1])
+                continue
+            assert candidate.nbytes == whole.convert(format).stored.nbytes, format
+            assert str(whole.convert(str(candidate)).map) == str(parse_map(text, tensor.shape))
+
+
+def test_blocks_and_diagonals_are_found():
+    """Full blocks, and full diagonals, take fewer bytes through their map; the notation converts the tensor."""
+    random = np.random.default_rng(0)
+    cells = np.kron(random.random((100, 100)) < 0.03, np.ones((4, 4))) * random.random((400, 400))
+    band = sum(np.diag(random.random(400 - abs(k)), k) for k in (-7, 0, 3))
+    for dense, map in ((cells, "0/4, 1/4, 0%4, 1%4"), (band, "1-0, 0")):
+        tensor = pack_dense(dense, "CSR")
+        advice = advise(tensor)
+        first = advice.own[0]
+        assert first.map == map
+        assert first.readers == "only this package"
+        assert first.nbytes == tensor.convert(str(first)).stored.nbytes < advice.candidates[0].nbytes
+        assert f"{first.format} through {map}" in str(advice)
+        table = sweep(tensor, [str(c) for c in (*advice.candidates, *advice.own)], ["bits"])
+        assert not any(row.refused for row in table.rows)
+
+
+def test_maps_that_were_compared_are_listed_once():
+    tensor = skewed((30, 40), 600)
+    advice = advise(tensor, formats=["sparse through alto", "sparse, dense", "sparse, dense through 1-0, 0"])
+    assert [str(c) for c in advice.compared] == ["CVEC through alto", "sparse, dense", "sparse, dense through 1-0, 0"]
+    shown = [str(c) for _, c, _ in advice.rows()]
+    assert len(shown) == len(set(shown))
+    with pytest.raises(FormatError, match="no counts are known through the map 1, 0"):
+        advice.nbytes("CSR through 1, 0")
+
+
+def test_maps_that_do_not_exist_are_left_out():
+    wide = advise(skewed((2**62, 2**62), 30))
+    assert wide.candidates
+    assert not [c for c in wide.own if c.map == "alto"]
+    with pytest.raises(FormatError, match=re.escape("beyond 2**63 - 1")):
+        wide.nbytes("sparse through alto")
+    assert not [c for c in advise(skewed((3,) * 9, 200)).own if c.map]
+    with pytest.raises(FormatError, match="no counts are known"):
+        advise(skewed((30, 40), 90), limits=Limits(rank=3)).nbytes("sparse(4) through 0/2, 1/2, 0%2, 1%2")
 
 
 def test_our_own_formats_are_marked_with_what_they_save():
@@ -384,7 +458,7 @@ def test_our_own_formats_are_marked_with_what_they_save():
     rank, candidate, ratio = list(advice.rows())[n]
     assert (rank, candidate, ratio) == ("*", ours, ours.nbytes / first.nbytes)
     assert ratio < 1
-    assert ours.nbytes == skewed((50, 60, 70), 5000).convert(ours.format).nbytes
+    assert ours.nbytes == skewed((50, 60, 70), 5000).convert(str(ours)).stored.nbytes
     line = str(advice).splitlines()[2 + n]
     assert re.fullmatch(r"\* +.* [\d,]+ +0\.\d{3} +only this package", line)
     assert advice.best == first.format
