@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Sequence
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -25,7 +25,7 @@ from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .parts import Part, are_uneven, of_entries, of_loop
 from .seeing import Walk, walks, without_unused_levels
-from .store import compiled
+from .store import Nest, compiled
 from .types import number_type
 
 Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
@@ -37,7 +37,7 @@ _FIBER_COST, _ENTRY_COST = 8, 4  # the time of a fiber, and of an entry that is 
 _PARTS_PER_THREAD = 4  # if parts share a result; they are uneven, because fibers differ
 _MAX_PARTS, _MAX_COPIES = 16, 8  # parts of entries, and of a tree whose parts have separate copies of the result
 _COPY_COST = 8  # entries of a part in the time of a copied and merged item
-_RESERVED = 2**32  # bytes of copies of which only a row is used
+_RESERVED = 2**30  # bytes of copies of which only a row is used
 
 _arguments: WeakKeyDictionary[Tree, tuple[tuple[Any, ...], int]] = WeakKeyDictionary()
 
@@ -91,50 +91,80 @@ def run(
     given = tree.levels, walk.seen, leaf, tree.iso, each >= _MIN_LONG_FIBER, kept
     nest = compiled(*given)
     begin, end = nest.extent(*stored[:-1])
-    work = entries * (1 if leaf.totals else _ENTRY_COST) + _FIBER_COST * fibers
-    parts: list[Part] = []
-    if work >= _MIN_PART_ENTRIES:
-        first = walk.seen.first
-        shared = first is not None and first <= leaf.kept  # parts with different first coordinates share outs
-        alone = len(leaf.kept) == len(walk.seen.known)  # no two entries change the same item
-        merges = merge is not None and walk.whole
-        uneven = (alone or merges) and are_uneven(tree, nest, stored[:-1], whole=shared)
-        by_row = uneven and shared and (walk.seen.as_stored or {}).get(f"c{leaf.rows}") == "x0"
-        items = [x for out in outs for x in (out if isinstance(out, tuple) else (out,)) if isinstance(x, np.ndarray)]
-        size = sum(x[0].size if by_row else x.size for x in items)
-        most = min(_MAX_PARTS, _RESERVED // sum(x.nbytes for x in items)) if by_row else _MAX_COPIES
-        copies = min(most, entries // max(_COPY_COST * size, 1)) if merges else 1
-        number = min(_MAX_PARTS if alone else copies, 2 * work // _MIN_PART_ENTRIES) if uneven else 1
-        workers = parallel.get_threads() if threads is None else threads
-        if number > 1:
-            parts = of_entries(tree, nest, stored[:-1], number, whole=shared)
-        elif not shared:
-            parts = of_loop(nest, stored[:-1], min(copies, work // _MIN_PART_ENTRIES), whole=False)
-        elif workers > 1:
-            parts = of_loop(nest, stored[:-1], _PARTS_PER_THREAD * workers)
-    if len(parts) < 2:
+    cut = _cut(walk, leaf, nest, outs, merge is not None and walk.whole, (entries, fibers), threads)
+    if len(cut.parts) < 2:
         nest.function(begin, end, *stored, *walk.arguments, *inputs, *outs)
         return outs
-    ends = compiled(*given, split=True) if len(parts[0].path) > 2 else nest
-    copied = [
-        None if alone or (x.own == x.begin if shared else not k) else _copied(outs, x.row if by_row else None)
-        for k, x in enumerate(parts)
-    ]
+    ends = compiled(*given, split=True) if len(cut.parts[0].path) > 2 else nest
+    rows = [part.row if cut.by_row else None for part in cut.parts]
+    copies = [_copied(outs, row) if cut.needs_copy(k) else None for k, row in enumerate(rows)]
 
     def call(k: int) -> None:
-        begin, own, last, end, path, _ = parts[k]
+        begin, own, last, end, path, _ = cut.parts[k]
         numbers = np.array([*stored[0], *path], np.uint64)
-        mine = copied[k] or outs
-        rest = outs if shared else mine
+        mine = copies[k] or outs
+        rest = outs if cut.shared else mine
         for a, b, part, changed in (begin, own, ends, mine), (own, last, nest, rest), (last, end, ends, rest):
             if a < b:
                 part.function(np.uint64(a), np.uint64(b), numbers, *stored[1:], *walk.arguments, *inputs, *changed)
 
-    parallel.each(call, range(len(parts)), threads)
-    for part, other in zip(parts, copied, strict=True):
+    parallel.each(call, range(len(cut.parts)), threads)
+    for row, other in zip(rows, copies, strict=True):
         if other is not None and merge is not None:
-            outs = _merged(merge, outs, other, part.row if by_row else None)
+            outs = _merged(merge, outs, other, row)
     return outs
+
+
+class _Cut(NamedTuple):
+    """The parts of a walk, and how they change the outs.
+
+    shared: parts with different first coordinates change the same outs. alone: no two entries change the same item.
+    by_row: the outs of two parts with a coordinate in common overlap in the row of this coordinate.
+    """
+
+    parts: list[Part]
+    shared: bool = False
+    alone: bool = False
+    by_row: bool = False
+
+    def needs_copy(self, k: int) -> bool:
+        """Return True if a part changes items of the outs that another part changes, too."""
+        part = self.parts[k]
+        return not self.alone and (part.own > part.begin if self.shared else k > 0)
+
+
+def _cut(
+    walk: Walk, leaf: Leaf, nest: Nest, outs: tuple[Any, ...], merges: bool, size: tuple[int, int], threads: int | None
+) -> _Cut:
+    """The parts of a walk, which depend on the number of threads only if they change different items.
+
+    merges: outs of parts can be merged. size: the numbers of entries and of fibers of the last level.
+    """
+    entries, fibers = size
+    work = entries * (1 if leaf.totals else _ENTRY_COST) + _FIBER_COST * fibers
+    if work < _MIN_PART_ENTRIES:
+        return _Cut([])
+    tree, (*stored, _) = walk.tree, arguments(walk.tree)[0]
+    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept
+    alone = len(leaf.kept) == len(walk.seen.known)
+    uneven = (alone or merges) and are_uneven(tree, nest, stored, whole=shared)
+    by_row = uneven and shared and (walk.seen.as_stored or {}).get(f"c{leaf.rows}") == "x0"
+    copies = _most_copies(outs, entries, by_row) if merges else 1
+    number = min(_MAX_PARTS if alone else copies, 2 * work // _MIN_PART_ENTRIES) if uneven else 1
+    if number > 1:
+        return _Cut(of_entries(tree, nest, stored, number, whole=shared), shared, alone, by_row)
+    if not shared:
+        return _Cut(of_loop(nest, stored, min(copies, work // _MIN_PART_ENTRIES), whole=False), shared, alone)
+    workers = parallel.get_threads() if threads is None else threads
+    return _Cut(of_loop(nest, stored, _PARTS_PER_THREAD * workers) if workers > 1 else [], shared, alone)
+
+
+def _most_copies(outs: tuple[Any, ...], entries: int, by_row: bool) -> int:
+    """The most parts with copies of the outs, or of a row of them, so that copies take less time than entries."""
+    items = [x for out in outs for x in (out if isinstance(out, tuple) else (out,)) if isinstance(x, np.ndarray)]
+    size = sum(x[0].size if by_row else x.size for x in items)
+    most = min(_MAX_PARTS, _RESERVED // max(sum(x.nbytes for x in items), 1)) if by_row else _MAX_COPIES
+    return min(most, entries // max(_COPY_COST * size, 1))
 
 
 def _copied(outs: tuple[Any, ...], row: int | None) -> tuple[Any, ...]:
