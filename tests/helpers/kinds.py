@@ -64,10 +64,15 @@ class Backwards(Level):
         ends = arrays["ends"]
         if n and (ends[0] < 0 or (np.diff(ends) < 0).any() or ends[-1] != len(arrays["at0"])):
             yield Problem("ends", "do not fit")
+            return
         for k, size in enumerate(dims):
             x = arrays[f"at{k}"] - self.base
             if ((x < 0) | (x >= size)).any():
                 yield Problem(f"at{k}", "out of range")
+        fibers = np.repeat(np.arange(n), np.diff(ends, prepend=0))
+        rows = np.stack([fibers, *(arrays[f"at{k}"] for k in range(self.rank))], axis=1)
+        if len(np.unique(rows, axis=0)) < len(rows):
+            yield Problem("at0", "a coordinate occurs twice")
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + self.rank * children) * itemsize
