@@ -126,6 +126,8 @@ def _zarr(ours: Ours) -> Store:
 
 def _tensorstore(ours: Ours) -> Store:
     """Functions of tensorstore, with the layout of the store of this package."""
+    import tensorstore  # noqa: F401 (without it, the row has no such peer)
+
     path = ours.path.with_name("tensorstore.zarr")
 
     def save() -> None:

@@ -131,7 +131,7 @@ def _check(options: argparse.Namespace) -> int:
     failed: dict[str, str] = {}
     try:
         tensor = read(options.path, lenient=options.lenient, limits=limits_of(options))
-        problems = order_faults(options.path, tensor, limits_of(options))
+        problems = order_faults(options.path, tensor, options.lenient, limits_of(options))
         failed = {"error": "ArrayError"} if problems else {}
     except (OptionError, LimitError, PathMissingError):
         raise

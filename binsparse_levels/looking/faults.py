@@ -41,13 +41,13 @@ def all_faults(place: StoreLike, known: Sequence[Problem], limits: Limits) -> tu
     return tuple(dict.fromkeys(found))
 
 
-def order_faults(place: StoreLike, tensor: Tensor, limits: Limits) -> tuple[Problem, ...]:
+def order_faults(place: StoreLike, tensor: Tensor, lenient: bool, limits: Limits) -> tuple[Problem, ...]:
     """List the faults of other orders of the tensor at PATH[:GROUP], which must have its entries. tensor: in memory."""
     found: list[Problem] = []
     with resolved(place) as location:
-        for name in order_names(describe(location, limits=limits).descriptor):
+        for name in order_names(describe(location, lenient=lenient, limits=limits).descriptor):
             with _noting(found), named({}, name):
-                other = read(within(location, name), limits=limits)
+                other = read(within(location, name), lenient=lenient, limits=limits)
                 pair = [other, tensor]
                 if any(x.format.padded for x in pair):  # padding is no entry of the others
                     pair = [x.convert(coordinates(x.ndim)).drop_fill() for x in pair]

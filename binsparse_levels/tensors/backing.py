@@ -155,7 +155,7 @@ class TreeBacking(Backing):
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.origin is not None:
-            return _opened, (self.origin, self.limits, self.format, self.structure)
+            return _opened, (self.origin, self.limits, self.format.order, self.structure)  # no class of a level kind
         tree = self.own(None).tree
         values, count = (tree.values[:1], len(tree.values)) if tree.iso else (tree.values, None)
         return _unpickled, (self.format, self.limits, self.structure, tree.dims, dict(tree.arrays), values, count)
@@ -361,6 +361,7 @@ def _unpickled(
     return TreeBacking(format, Tree(format.levels, dims, arrays, whole, iso), limits, structure)
 
 
-def _opened(origin: Origin, limits: Limits, format: Format, structure: str | None) -> TreeBacking:
+def _opened(origin: Origin, limits: Limits, order: tuple[int, ...], structure: str | None) -> TreeBacking:
     stored: TreeBacking = reopened(origin, limits)._backing.stored
+    format = stored.format if order == stored.format.order else in_order(stored.format.levels, order)
     return TreeBacking(format, stored.tree, limits, structure, origin)

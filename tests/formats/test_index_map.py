@@ -780,7 +780,7 @@ def test_the_command_line(tmp_path, capsys):
     assert bl.read(plain).map is None
     np.testing.assert_array_equal(bl.read(plain).to_dense(), MATRIX)
     assert main(["convert", blocked, plain, "--map", "0", "--overwrite"]) == 2
-    assert main(["convert", blocked, plain, "--map", "0, 1", "--memory", "1G", "--overwrite"]) == 0
+    assert main(["convert", blocked, plain, "--map", "0, 1", "--memory", "16G", "--overwrite"]) == 0
 
 
 # Other libraries

@@ -53,7 +53,7 @@ def test_every_order_answers_as_the_tensor(data, case, tmp_path_factory):
         assert np.array_equal(got.to_dense() if isinstance(got, bl.Tensor) else got, dense[key])
     for name in bl.list_tensors(place):
         assert np.array_equal(bl.read(f"{place}:{name}").to_dense(), dense)
-    assert order_faults(place, tensor, bl.Limits()) == ()
+    assert order_faults(place, tensor, False, bl.Limits()) == ()
 
 
 def test_a_slice_reads_the_order_of_its_dimension(place):

@@ -86,14 +86,14 @@ def test_csr_du_has_a_pointer_for_64_rows(monkeypatch):
 
     monkeypatch.setattr(walk, "_MIN_PART_ENTRIES", 1)
     monkeypatch.setattr(walk.parallel, "get_threads", lambda: 3)
-    monkeypatch.setattr(walk, "cuts_of", recorded(walk.cuts_of, cuts))
+    monkeypatch.setattr(walk, "of_loop", recorded(walk.of_loop, cuts))
     monkeypatch.setattr(kind, "_blocks", recorded(kind._blocks, listed))
     matrix = testing.rmat(12, 20_000, seed=0)
     tensor, dense = matrix.convert("csr_du(2)"), matrix.to_dense()
     assert sum(x.nbytes for x in tensor.arrays.values()) < 0.5 * sum(x.nbytes for x in matrix.arrays.values())
     x = np.random.default_rng(0).random(dense.shape[1])
     np.testing.assert_allclose(einsum("ij,j->i", tensor, x), dense @ x)
-    assert len(cuts[-1]) == 13  # four parts for each of three threads
+    assert len(cuts[-1]) == 12  # four parts for each of three threads
     assert not listed
     np.testing.assert_array_equal(tensor[[3, 700, 690], [5, 0, 9]], dense[[3, 700, 690], [5, 0, 9]])
     np.testing.assert_array_equal(tensor[60:130].to_dense(), dense[60:130])
