@@ -85,6 +85,7 @@ def parents(place):
     ]
 
 
+@pytest.mark.slow
 def test_list():
     for place in sorted({x for path in FILES for x in parents(min(groups_of(path), default=path))}):
         groups = tried(bl.list_tensors, place)

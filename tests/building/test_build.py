@@ -80,6 +80,7 @@ FORMATS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("policy", ["sum", "first", "last"])
 def test_a_function_is_built_as_pack_does(tmp_path, format, policy):

@@ -243,6 +243,7 @@ IDS = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("ids", IDS)
 def test_ids_of_csv_files_are_integers_or_texts_as_they_are_written(tmp_path, ids):
     written, labels = IDS[ids]

@@ -385,6 +385,7 @@ def test_an_option_of_read_is_refused_by_name_before_anything_is_read(tmp_path, 
     assert os.listdir(tmp_path) == [source]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("error", [ZeroDivisionError, KeyboardInterrupt, MemoryError])
 @pytest.mark.parametrize("suffix", SUFFIXES)
 def test_a_conversion_that_fails_midway_leaves_the_old_target(tmp_path, suffix, error):

@@ -179,6 +179,7 @@ FORMATS = [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("policy", ["sum", "first", "last"])
 def test_many_blocks(tmp_path, format, policy):
@@ -191,6 +192,7 @@ def test_many_blocks(tmp_path, format, policy):
     assert os.listdir(tmp_path) == ["a.h5"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", CONTAINERS)
 def test_into_every_container(tmp_path, kind):
     make, options = CONTAINERS[kind]
@@ -222,6 +224,7 @@ def test_an_order_that_is_kept_is_not_spilled(tmp_path, kept):
     alike(read(tmp_path / "a.h5"), tensor)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     "format", ["sparse, sparse, sparse", "dense, sparse, sparse", "sparse, dense, sparse", "sparse(3)"]
 )

@@ -615,6 +615,7 @@ def test_memory_is_asked_for_before_it_is_taken():
         tracemalloc.stop()
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint32"])
 @pytest.mark.parametrize("how", ["sum", "prod"])
 @pytest.mark.parametrize("fill", [None, 1.7])

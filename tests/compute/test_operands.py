@@ -156,7 +156,7 @@ def test_products_of_tensors_are_those_of_numpy(data):
     assert found.dtype == (natural if set(known) <= set(out) else work)
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(14)
 @pytest.mark.parametrize("threads", [1, 2])
 @pytest.mark.parametrize(
     "form", ["CSR", "CSC", "COO", "dense, elias_fano", "dense, bitmap", "dense, run", "dense, mask"]
@@ -177,6 +177,7 @@ def test_compiled_products_are_those_of_numpy(form, threads, monkeypatch):
     assert (one * two).to_dense().tolist() == (a * b).tolist()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("a", "b", "format"),
     [

@@ -105,6 +105,7 @@ def check_parts(chain, monkeypatch):
     return tensor, array, parts
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("chain", CHAINS)
 def test_a_coordinate_with_most_entries_is_cut(chain, monkeypatch):
     with nests(grain=1):

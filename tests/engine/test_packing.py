@@ -124,7 +124,7 @@ def random_entries(dims, n, seed=0, top=None):
     return [generator.integers(0, min(size, top or size), n) for size in dims]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize(
     "dims",
     [

@@ -165,6 +165,7 @@ def test_other_places_are_refused(tmp_path):
         bl.to_dask(tmp_path / "nothing.h5")
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", ["CSR", "CSC", "sparse(2)", "dense, dense"])
 @pytest.mark.parametrize("chunks", [(10, 20), (61, 5), (7, 43)])
 def test_from_dask_writes_what_the_array_holds(tmp_path, cells, format, chunks):

@@ -323,6 +323,7 @@ def test_anndata_of_zarr_on_a_web_server(tmp_path):
         assert bl.open(f"http://127.0.0.1:{port}/a.zarr").labels("obs").tolist() == cells.obs_names.tolist()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.filterwarnings("ignore")  # consolidated metadata are no part of version 3
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("listed", ["whole", "stale", "none"])

@@ -69,6 +69,7 @@ def mmread(path):
     return scipy.io.mmread(path, spmatrix=False)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["a.mtx", "a.mtx.gz"])
 @pytest.mark.parametrize("format", ["CSR", "COOC", "dense(2)", "DMATC"])
 @pytest.mark.parametrize("dtype", ["float64", "float32", "int8", "int64", "uint64", "bool", "complex128"])
@@ -459,6 +460,7 @@ HARD += [
 ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("gap", [" ", "\t", "   ", " \t "])
 @pytest.mark.parametrize("edge", ["", "  ", "\n", "\t\n\n", "  % a comment\n%\n"])
 def test_many_numbers_are_read_as_python_reads_them(tmp_path, gap, edge):
@@ -499,6 +501,7 @@ def test_unsigned_integers_among_many(tmp_path, text):
         read(written(tmp_path / "a.mtx", f"{head}{rows}20001 1 {text}\n"))
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
 def test_a_forked_process_writes_text(tmp_path):
     """Threads of a library that formats text do not survive a fork."""

@@ -51,6 +51,7 @@ def test_the_picture(kind):
     assert shown == arrays
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", OF_GALLERY, ids=lambda kind: kind.kind)
 def test_products_and_files(kind, tmp_path):
     random = np.random.default_rng(0)
