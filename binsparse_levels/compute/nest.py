@@ -33,7 +33,7 @@ from typing import Any, NamedTuple
 from ..errors import FormatError, Problem, raise_if
 from ..kernels import jit
 from ..levels import Level, Place, places
-from ..levels.checksums import checksum
+from ..levels.checksums import marks
 from ..levels.positions import Array
 
 
@@ -170,9 +170,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
     ]
     if first is not None:
         texts.append(f"def first(at, numbers{stored}):\n{taken}\n    return {first}")
-    # The text identifies machine code on disk, so it includes the checksums of helpers.
-    remarks = (f"# {name}: {checksum(x)}\n" for name, x in helpers_of(levels).items())
-    return "\n\n\n".join(texts) + "\n" + "".join(remarks)
+    return "\n\n\n".join(texts) + "\n" + marks(helpers_of(levels))
 
 
 def helpers_of(levels: Sequence[Level]) -> dict[str, Callable[..., Any]]:

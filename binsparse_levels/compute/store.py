@@ -18,7 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..levels import Level
-from ..levels.checksums import checksum
+from ..levels.checksums import marks
 from ..system import is_private
 from .nest import Leaf, Seen, helpers_of, nest_text
 
@@ -53,7 +53,7 @@ def function_of(
     name: str, text: str, helpers: tuple[tuple[str, Callable[..., Any]], ...], compiled: bool = True
 ) -> Callable[..., Any]:
     """The function of that name in a text, compiled and cached on disk. helpers: functions that it calls."""
-    text += "".join(f"# {called}: {checksum(x)}\n" for called, x in helpers)  # machine code contains them
+    text += marks(dict(helpers))
     path = place_text(text) if compiled else None
     space = _space(dict(helpers))
     exec(compile(text, path or "<nest>", "exec"), space)

@@ -98,6 +98,57 @@ def test_machine_code_is_kept_for_the_next_process(tmp_path):
     assert printed[1].endswith(" 0\n")
 
 
+HELPED = """
+from {module} import Helped
+from binsparse_levels import pack
+from binsparse_levels.levels import register
+register(Helped)
+tensor = pack([[0, 0, 1], [0, 2, 1]], [1.0, 2.0, 3.0], (2, 3), "dense, helped")
+print((tensor @ [1.0, 1.0, 1.0]).tolist())
+"""
+KIND = """
+from dataclasses import dataclass
+from typing import ClassVar
+import numba
+from binsparse_levels import Sparse
+
+@numba.njit
+def same(x):
+    return x
+
+@dataclass(frozen=True)
+class Helped(Sparse):
+    kind: ClassVar[str] = "helped"
+    specified: ClassVar[bool] = False
+    max_rank: ClassVar[int] = 1
+
+    def fused(self):
+        return None
+
+    def join(self):
+        return None
+
+    def helpers(self):
+        return {"same": same}
+
+    def loop(self, root):
+        return "for q in range(ptr[p], ptr[p + 1]):\\n    i0 = same(idx0[q])\\n    yield"
+"""
+
+
+@pytest.mark.slow
+def test_a_helper_may_move_to_another_module(tmp_path):
+    """Machine code of a helper is loaded by the name of its module, so that of another module is not taken."""
+    for module in ("first", "second"):
+        (tmp_path / f"{module}.py").write_text(KIND)
+        found = os.pathsep.join([str(tmp_path), *sys.path])
+        environment = {**os.environ, "NUMBA_CACHE_DIR": str(tmp_path), "PYTHONPATH": found}
+        code = HELPED.format(module=module)
+        ran = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True)
+        assert ran.stdout.startswith("[3.0, 3.0]"), ran.stderr
+        (tmp_path / f"{module}.py").unlink()
+
+
 def test_the_text_of_csr_is_the_one_of_the_documentation():
     rows = Leaf(("out",), "total += value", frozenset((0,)), "total = out[c0]\nyield\nout[c0] = total")
     text = nest_text(
