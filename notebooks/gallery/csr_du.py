@@ -2,13 +2,12 @@
 
 Kourtis, Goumas and Koziris, Optimizing sparse matrix-vector multiplication using index and value compression, CF 2008.
 A unit is a byte for the width of its differences (0 to 3: 1, 2, 4 or 8 bytes) plus four times the step to its row, one
-for their number, and them. The columns of a row begin again at 0.
+for their number, and them. The columns of a row begin again at 0. A fiber is a matrix, so the loop keeps the next child
+and byte from row to row; threads begin at a block.
 
     . 5 . 7     ptr   [0, 5]                            which children a block of 64 rows has
     . . . .     start [0, 9]                            which bytes it has
     1 2 3 .     ctl   [0, 2, 1, 2, 8, 3, 0, 1, 1]       head, number, differences; head, number, differences
-
-A fiber is a matrix, so the loop keeps the next child and byte from row to row. Threads begin at a block.
 """
 
 from dataclasses import dataclass
