@@ -41,8 +41,8 @@ def mapped(model, tensor):
 
 
 FILES = (
-    "written several within other_system converted repaired appended concatenated streamed built merged dask dataset "
-    "looked_at pictured by_command protocol"
+    "written in_orders several within other_system converted repaired appended concatenated streamed built merged dask "
+    "dataset looked_at pictured by_command protocol"
 )
 PARTS = "appended concatenated built by_build"
 
