@@ -134,7 +134,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
     around = Wrap(max((seen.known[k] for k in leaf.kept), default=0), leaf.around)
     left = sorted([*seen.wraps, around], key=lambda wrap: wrap.known)
     loops = [piece for d, place in enumerate(chain) for piece in _pieces(place, d)]
-    path = [x for told in counters(tuple(levels)) for x in told] if split else []
+    path = [name for names in counters(tuple(levels)) for name in names] if split else []
     outermost = loops[0].text[0] if loops else None
     begin, end, first = "u8(0)", "u8(1)", None
     if isinstance(outermost, ast.For) and _is_cut(outermost, chain[0].level):

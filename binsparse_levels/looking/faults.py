@@ -6,7 +6,7 @@ A level below broken pointers is not checked.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..arrays import LazyArray
@@ -30,14 +30,11 @@ _PART = 2**20  # items that are checked together
 def all_faults(place: StoreLike, known: Sequence[Problem], limits: Limits) -> tuple[Problem, ...]:
     """List the faults of the tensor at PATH[:GROUP], after the known ones."""
     found = list(known)
-
-    def look() -> None:
-        with open_tensor(place, limits=limits) as tensor:
-            found.extend(faults_of(tensor))
-            for name in tensor.dims or ():
-                _note(found, lambda: tensor.labels(name))  # noqa: B023 (called immediately)
-
-    _note(found, look)
+    with _noting(found), open_tensor(place, limits=limits) as tensor:
+        found.extend(faults_of(tensor))
+        for name in tensor.dims or ():
+            with _noting(found):
+                tensor.labels(name)
     return tuple(dict.fromkeys(found))
 
 
@@ -66,11 +63,15 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
     arrays: list[Any] = [*tree.arrays.values(), tree.values]
     for array in arrays:
         if isinstance(array, LazyArray):
-            _note(found, array.verify)
-    _note(found, lambda: found.extend(check_in_parts(tree, _PART, tensor.stored.format.order)))
-    _note(found, lambda: _decode(tree))
+            with _noting(found):
+                array.verify()
+    with _noting(found):
+        found.extend(check_in_parts(tree, _PART, tensor.stored.format.order))
+    with _noting(found):
+        _decode(tree)
     if not found and (tensor.structure is not None or not tree.lazy):
-        _note(found, unloaded(tensor).check)
+        with _noting(found):
+            unloaded(tensor).check()
     return tuple(dict.fromkeys(found))
 
 
@@ -79,12 +80,6 @@ def unloaded(tensor: Tensor) -> Tensor:
     stored = tensor._backing.stored
     again = TreeBacking(stored.format, stored.tree, stored.limits, stored.structure)
     return Tensor._of(around(tensor._backing, again), tensor._metadata)
-
-
-def _note(found: list[Problem], check: Callable[[], Any]) -> None:
-    """Add the problems that a check raises."""
-    with _noting(found):
-        check()
 
 
 @contextlib.contextmanager

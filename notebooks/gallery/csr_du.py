@@ -34,12 +34,12 @@ def read(ctl, at, width):
 @numba.njit
 def decode(ctl, at, end, row, counts):
     """The coordinates of blocks that have the bytes at … end and begin at a row; -1 where units are broken."""
-    out, behind = np.full((2, counts.sum()), -1), 0
+    out, total = np.full((2, counts.sum()), -1), 0
     for b in range(len(at)):
-        a, i, j, q, behind = at[b], row[b], 0, behind, behind + counts[b]
-        while a + 2 <= end[b] and q < behind:
+        a, i, j, q, total = at[b], row[b], 0, total, total + counts[b]
+        while a + 2 <= end[b] and q < total:
             width, count, a, i, j = ctl[a] & 3, ctl[a + 1], a + 2, i + (ctl[a] >> 2), j if ctl[a] < 4 else 0
-            for _ in range(min(count, behind - q, (end[b] - a) >> width)):
+            for _ in range(min(count, total - q, (end[b] - a) >> width)):
                 j += np.int64(read(ctl, a, width))
                 out[0, q], out[1, q], a, q = i, j, a + (1 << width), q + 1
     return out
