@@ -430,10 +430,10 @@ def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], t
 @functools.lru_cache(1024)
 def _distances(axes: tuple[int, ...], kind: str) -> Leaf:
     """The leaf that adds squared distances from the mean of each cell."""
-    square = "apart.real ** 2 + apart.imag ** 2" if kind == "c" else "apart ** 2"
+    square = "distance.real ** 2 + distance.imag ** 2" if kind == "c" else "distance ** 2"
     at = _cell(axes)
     around = f"m = mean{at}\ns = out{at}\nyield\nout{at} = s"
-    entry = f"apart = value - m\ns += {square}"
+    entry = f"distance = value - m\ns += {square}"
     return Leaf(("mean", "out"), entry, frozenset(axes), around, rows=min(axes, default=-1))
 
 
