@@ -15,13 +15,13 @@ kernels.FIRST_ENTRIES = -1  # whatever ran before, a test with many entries uses
 # Machines are shared, so examples have no deadline. Runs on CI and runs without --all repeat the same examples.
 no_deadline = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("few", max_examples=5, derandomize=True, **no_deadline)
-hypothesis.settings.register_profile("default", max_examples=30, derandomize="CI" in os.environ, **no_deadline)
+hypothesis.settings.register_profile("default", max_examples=20, derandomize="CI" in os.environ, **no_deadline)
 hypothesis.settings.register_profile("many", max_examples=1000, print_blob=True, **no_deadline)
 
 
 def pytest_addoption(parser):
     parser.addoption(
-        "--all", action="store_true", help="also run slow tests, with 30 examples for each law instead of 5"
+        "--all", action="store_true", help="also run slow tests, with 20 examples for each law instead of 5"
     )
 
 

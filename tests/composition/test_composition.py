@@ -19,7 +19,7 @@ def _prepared():
         yield
 
 
-@settings(max_examples=5 * settings.default.max_examples)
+@settings(max_examples=25)  # `python -m tests.composition` draws more
 @given(st.data())
 def test_any_features_in_any_two_ways(data):
     laws.compose(data.draw)
