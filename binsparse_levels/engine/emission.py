@@ -138,14 +138,6 @@ def _emit_placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Cha
     return chain
 
 
-def _fill_gaps(pointers: Array) -> None:
-    """Replace each pointer that is still 0 by the previous pointer."""
-    if kernels.pays_off(len(pointers)):
-        kernels.fibers.fill_gaps(pointers)
-    else:
-        np.maximum.accumulate(pointers, out=pointers)
-
-
 def check_dense(n: int, entries: int, limits: Limits) -> None:
     """Raise LimitError if dense levels have too many positions. Each position takes at least one word."""
     if n > entries + 1:
@@ -282,7 +274,7 @@ class _Writing:
         reached = [int(at) + 1 if code != DENSE else 0 for at, code in zip(self.state.tolist(), codes, strict=False)]
         for d in range(1, len(codes)):
             if codes[d] == SPARSE and codes[d - 1] == DENSE:
-                _fill_gaps(self.pointers[d])
+                np.maximum.accumulate(self.pointers[d], out=self.pointers[d])  # pointers that are still 0
         self.pointers = self.indices = ()  # so that the arrays can be resized
         n = 0  # entries of the sparse level directly above
         for d, code in enumerate(codes):

@@ -21,11 +21,9 @@ from ..levels import Level, Place, listing, places
 from ..levels.base import CONTINUED, INTEGERS, SPARSE
 from ..levels.positions import (
     Array,
-    Children,
     Positions,
     Window,
     as_array,
-    as_positions,
     cells,
     items_at,
     narrowest,
@@ -140,8 +138,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             starts, more["same"] = _equal_subtrees([as_array(parents), *here], coords[below:], values)
         if not level.specified:  # a kind may subtract coordinates, so they must be signed
             here = [x.view(f"i{x.dtype.itemsize}") for x in here]
-        made, reached = level.build(place.dims, parents, here, n, **more)
-        parents = as_positions(reached)
+        made, parents = level.build(place.dims, parents, here, n, **more)
         arrays |= {place.arrays[role].name: x for role, x in narrowed(place, made, dtype).items()}
         n = level.size(made, place.dims, n)
         if level.shares:  # keep the entries of the first of equal subtrees
@@ -315,7 +312,7 @@ def repeated(coords: Sequence[int]) -> RepeatedError:
 # Tree → entries
 
 
-def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Children]:
+def unpack_tree(tree: Tree, dtype: Any = np.int64, window: Window | None = None) -> tuple[list[Array], Positions]:
     """The coordinates of the entries by stored dimension, in stored order, and the positions of their values.
 
     dtype: of the coordinates. None keeps the stored types, or the narrowest type if a level stores none. window: of the
@@ -343,16 +340,16 @@ def coords_of_entries(
 
 def expand_levels(
     tree: Tree, window: Window | None = None, *, distinct: bool = False
-) -> Iterator[tuple[Place, list[Array], Array, Children]]:
+) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
     """Yield for each level its coordinates, pointers to those of each fiber, and the positions of its children.
 
     distinct: list a fiber only once, even if several coordinates share it.
     """
     whole = list(map(range, tree.dims)) if window is None else window
-    positions: Children = range(1)
+    positions: Positions = range(1)
     for place, arrays, n in tree.walk():
         here = whole[place.depth : place.depth + place.level.rank]
-        pointers, coords, positions = listed(tree, place, arrays, n, as_positions(positions), here)
+        pointers, coords, positions = listed(tree, place, arrays, n, positions, here)
         yield place, coords, pointers, positions
         if distinct and place.level.shares:
             positions = np.unique(as_array(positions))

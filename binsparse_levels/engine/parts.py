@@ -12,7 +12,7 @@ import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Place
-from ..levels.positions import Array, Children, Positions, Window, as_array, as_pointers, items_at
+from ..levels.positions import Array, Positions, Window, as_array, as_pointers, items_at
 from .tree import Tree, at_name, known_children, unreached_problems
 
 _Step: TypeAlias = tuple[Place, dict[str, Array], int]  # a level, its arrays, its number of positions
@@ -20,7 +20,7 @@ _Step: TypeAlias = tuple[Place, dict[str, Array], int]  # a level, its arrays, i
 
 def listed(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
-) -> tuple[Array, list[Array], Children]:
+) -> tuple[Array, list[Array], Positions]:
     """`expand` of a level, with pointers to the entries of each fiber. Arrays in a file are read and checked first."""
     if not tree.lazy:
         counts, coords, below = place.level.expand(arrays, place.dims, positions, window)
@@ -32,7 +32,7 @@ def listed(
 
 def part_of(
     tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, window: Window
-) -> tuple[dict[str, Array], Children | None, Positions]:
+) -> tuple[dict[str, Array], Positions | None, Positions]:
     """Read and check the part of a level with these fibers. A level in memory, or without arrays, is returned whole.
 
     Returns its arrays; its children, as positions of the whole level (None: the part is the whole level); and the
@@ -63,7 +63,7 @@ def _in_part(problem: Problem, place: Place, positions: Positions) -> Problem:
     return Problem(path, f"{named.message} in {fibers}")
 
 
-def through(children: Children | None, below: Children) -> Children:
+def through(children: Positions | None, below: Positions) -> Positions:
     """Positions of a part as positions of the whole level."""
     if children is None:
         return below

@@ -19,11 +19,9 @@ from ..formats.structure import STRUCTURES, in_triangle, read_problems
 from ..levels import Level, Place, listing, places
 from ..levels.positions import (
     Array,
-    Children,
     Positions,
     Window,
     as_array,
-    as_positions,
     fitted,
     items_at,
     places_in,
@@ -317,10 +315,10 @@ def _remaining(level: Level, rank: int) -> Level | None:
 def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims: tuple[int, ...]) -> Tree | None:
     """The tree of a view, loaded fiber by fiber; None if the fibers of a level cannot be copied."""
     tree = view.tree
-    positions: Children = range(1)
+    positions: Positions = range(1)
     made: dict[str, Array] = {}
     for place, arrays, n, at, window, target, names, how in steps:
-        level, positions = place.level, as_positions(positions)
+        level = place.level
         if window is None:
             window = list(map(_coordinates if how == "cells" else _in_order, items[at]))
         if how == "cells":

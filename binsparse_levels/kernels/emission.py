@@ -44,8 +44,8 @@ def emit(records, count, tag, lists, chain, above, state, pointers, indices, val
     with entry by entry (1 M entries of CSF). Every entry stores an index and a pointer at its position, which advances
     only if the key changes in the level's bits: an entry of the same fiber overwrites the same slot, without a branch.
     If the level has all bits, every key changes, and each entry has its own slot: 14.5 ms → 11 ms (two words). A
-    further dimension of a sparse level has the same bits, and its pointers all go to slot 0. `fibers.fill_gaps` closes
-    gaps of pointers below a dense level.
+    further dimension of a sparse level has the same bits, and its pointers all go to slot 0. Pointers below a dense
+    level have gaps.
 
     tag: has an item for each word of a key. lists: None if each level is dense or has a slot for each entry, else ():
     the unused branch would take a fifth of the compilation. above: scratch for the positions of BLOCK_ENTRIES entries

@@ -6,22 +6,22 @@ from .jit import bit_count, i8, inlined, kernel, lowest_bit, prefetch, u8
 
 
 @kernel
-def fan_out(width, items, pointers, out):
+def fan_out(items, pointers, out):
     """Repeat items[k] from index pointers[k] to pointers[k + 1] of `out`.
 
-    2**len(width) items are written at a time, also for a shorter fiber: the next fiber overwrites the excess, and the
-    processor can predict the branch (1 M entries in fibers of about 10, 16 at a time: 0.24 ms, np.repeat: 1.06 ms).
+    Eight items are written at a time, also for a shorter fiber: the next fiber overwrites the excess, and the processor
+    can predict the branch (1 M entries in fibers of about 10: 0.4 ms, np.repeat: 1.1 ms; of about 1: 1.3 and 24 ms).
     Precondition: `pointers` never decrease, begin at 0, and end at the length of `out`.
     """
-    one, room, i, k, n = u8(1), u8(2 ** len(width)), u8(0), u8(0), u8(items.size)
+    one, room, i, k, n = u8(1), u8(8), u8(0), u8(0), u8(items.size)
     while k < n and u8(pointers[k + one]) + room <= u8(out.size):
         item, end = items[k], u8(pointers[k + one])
-        for j in range(room):
-            out[i + j] = item
+        for j in range(8):
+            out[i + u8(j)] = item
         i += room
         while i < end:
-            for j in range(room):
-                out[i + j] = item
+            for j in range(8):
+                out[i + u8(j)] = item
             i += room
         i = end
         k += one
@@ -136,36 +136,6 @@ def fan_ranges(starts, counts, out):
             item += i8(1)
             q += one
         k += one
-
-
-@kernel
-def copy_runs(items, starts, counts, out):
-    """Copy the ranges starts[k] … starts[k] + counts[k] - 1, one after the other.
-
-    Eight items are copied at a time, also for a shorter range: the next range overwrites the excess, and the processor
-    can predict the loop: 95 µs → 28 µs for 100,000 items in ranges of 10, 600 µs → 130 µs in ranges of 1.
-    """
-    one, two, three, four = u8(1), u8(2), u8(3), u8(4)
-    five, six, seven, eight = u8(5), u8(6), u8(7), u8(8)
-    q, read, written = u8(0), u8(items.size), u8(out.size)
-    for k in range(starts.size):
-        i, count = u8(starts[k]), u8(counts[k])
-        end = q + count
-        if i + count + eight <= read and end + eight <= written:
-            while True:
-                a, b, c, d = items[i], items[i + one], items[i + two], items[i + three]
-                e, f, g, h = items[i + four], items[i + five], items[i + six], items[i + seven]
-                out[q], out[q + one], out[q + two], out[q + three] = a, b, c, d
-                out[q + four], out[q + five], out[q + six], out[q + seven] = e, f, g, h
-                q += eight
-                i += eight
-                if q >= end:
-                    break
-            q = end
-        while q < end:
-            out[q] = items[i]
-            q += one
-            i += one
 
 
 @inlined

@@ -26,12 +26,10 @@ from ..limits import as_integers
 from .checksums import checksum
 from .positions import Array as Array
 from .positions import (
-    Children,
     Positions,
     Window,
     as_array,
     as_pointers,
-    as_positions,
     below_fibers,
     count_owners,
     items_at,
@@ -41,9 +39,9 @@ from .positions import (
 
 Arrays: TypeAlias = Mapping[str, Array]
 Counted: TypeAlias = tuple[int | None, list[Problem]]  # the number of child positions, faulty lengths
-Built: TypeAlias = tuple[dict[str, Array], Children]  # arrays by role, child positions
+Built: TypeAlias = tuple[dict[str, Array], Positions]  # arrays by role, child positions
 # The number of entries of each fiber, or pointers to them (see `as_pointers`); their coordinates; their children.
-Expanded: TypeAlias = tuple[int | Array, list[Array], Children]
+Expanded: TypeAlias = tuple[int | Array, list[Array], Positions]
 Split: TypeAlias = tuple[dict[str, Array], Array | None]  # arrays by role, pointers to the entries of each child
 
 
@@ -283,7 +281,7 @@ class Level(ABC):
 
     def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
         """The distinct child positions of the fibers at `positions` inside `window`."""
-        children = as_positions(self.expand(arrays, dims, positions, window)[2])
+        children = self.expand(arrays, dims, positions, window)[2]
         return as_array(children)[np.sort(np.unique(children, return_index=True)[1])] if self.shares else children
 
     def count(self, arrays: Arrays, dims: Sequence[int], n: int, below: int | Array) -> int | Array:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,28 +16,8 @@ from ..limits import INT64_MAX
 _SEARCHED_ENTRIES = 400  # of a fiber, above which a search for its end is faster than reading
 
 
-@dataclass(frozen=True)
-class Runs:
-    """starts[k], starts[k] + 1 …, counts[k] of them, for every k; `size` in all. Their items are copied run by run."""
-
-    starts: Array
-    counts: Array
-    size: int
-
-    def __len__(self) -> int:
-        return self.size
-
-    def __array__(self, dtype: npt.DTypeLike | None = None, copy: bool | None = None) -> Array:
-        """All positions, as int64."""
-        out = np.empty(self.size, np.int64)
-        kernels.fibers.fan_ranges(kernels.readable(self.starts), kernels.readable(self.counts), out)
-        return out if dtype is None else out.astype(dtype, copy=False)
-
-
 # Positions or coordinates: a range if they are contiguous, else an array.
 Positions: TypeAlias = range | Array
-# The children of a level: positions, or runs of them.
-Children: TypeAlias = range | Runs | Array
 # For each dimension of a level a range of positive step, or a sorted array of coordinates.
 Window: TypeAlias = Sequence[Positions]
 
@@ -75,7 +54,7 @@ def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
 
 
 def in_window(
-    counts: Array, coords: Sequence[Array], children: Children, window: Window
+    counts: Array, coords: Sequence[Array], children: Positions, window: Window
 ) -> tuple[Array, list[Array], Array]:
     """The children of fibers inside the window: pointers, coordinates, positions. counts: of all children by fiber."""
     kept = inside(window, coords)
@@ -83,7 +62,7 @@ def in_window(
     return pointers, [x[kept] for x in coords], as_array(children)[kept]
 
 
-def as_array(positions: Children) -> Array:
+def as_array(positions: Positions) -> Array:
     """Positions as an int64 array.
 
     >>> as_array(range(1, 4)).tolist()
@@ -94,12 +73,7 @@ def as_array(positions: Children) -> Array:
     return np.asarray(positions)
 
 
-def as_positions(children: Children) -> Positions:
-    """Children as positions of the level below them."""
-    return np.asarray(children) if isinstance(children, Runs) else children
-
-
-def items_at(array: Array, positions: Children) -> Array:
+def items_at(array: Array, positions: Positions) -> Array:
     """The items at these positions, without a copy if the positions are contiguous.
 
     >>> items_at(np.array([5, 6, 7]), range(1, 3)).tolist()
@@ -111,20 +85,10 @@ def items_at(array: Array, positions: Children) -> Array:
     if isinstance(lazy, np.ndarray):
         if lazy.strides == (0,):  # a broadcast item, which numpy would first repeat
             return np.broadcast_to(lazy[0], len(positions)) if len(positions) else lazy[:0]
-        if isinstance(positions, Runs) and _are_words(lazy):
-            out = np.empty(len(positions), lazy.dtype)
-            starts, counts = kernels.readable(positions.starts), kernels.readable(positions.counts)
-            kernels.fibers.copy_runs(words(lazy), starts, counts, slots(out))
-            return out
         at = as_array(positions)
         return lazy.take(at, mode="clip")  # a third faster than another check of the range
     items: Array = lazy[as_array(positions)]
     return items
-
-
-def _are_words(array: Array) -> bool:
-    dtype = array.dtype
-    return dtype.itemsize in (4, 8) and dtype.isnative and not dtype.hasobject and array.flags.c_contiguous
 
 
 def ranges(starts: Array, counts: Array) -> Array:
@@ -194,8 +158,7 @@ def repeat_to(items: Array, pointers: Array, count: int) -> Array:
         offsets = signed(pointers)
         return items.repeat(offsets[1:] - offsets[:-1])
     out = np.empty(count, items.dtype)
-    arguments = words(items), words(pointers), slots(out)
-    kernels.fibers.fan_out((0,) * (3 if count <= 6 * len(items) else 4), *arguments)
+    kernels.fibers.fan_out(words(items), words(pointers), slots(out))
     return out
 
 
@@ -330,8 +293,8 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
     return number
 
 
-def in_ranges(starts: Array, counts: Array) -> Children:
-    """`ranges`, as a range if each begins at the end of the one before, or as runs if there are many items.
+def in_ranges(starts: Array, counts: Array) -> Positions:
+    """`ranges`, as a range if each begins at the end of the one before.
 
     >>> in_ranges(np.array([2, 4]), np.array([2, 3]))
     range(2, 7)
@@ -339,7 +302,11 @@ def in_ranges(starts: Array, counts: Array) -> Children:
     size = int(counts.sum())
     if len(starts) and starts[-1] + counts[-1] - starts[0] == size and (starts[1:] == starts[:-1] + counts[:-1]).all():
         return range(int(starts[0]), int(starts[0]) + size)
-    return Runs(starts, counts, size) if kernels.pays_off(size) else ranges(starts, counts)
+    if not kernels.pays_off(size):
+        return ranges(starts, counts)
+    out = np.empty(size, np.int64)
+    kernels.fibers.fan_ranges(kernels.readable(starts), kernels.readable(counts), out)
+    return out
 
 
 def cells(dims: Sequence[int]) -> int:

@@ -24,7 +24,6 @@ from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, 
 from .pointers import REMEDY, SHOWN, Lists, bisect, in_fiber, is_short, pointer_problems, pointers_to, refuse_outside
 from .positions import (
     Array,
-    Children,
     Positions,
     Window,
     as_array,
@@ -154,7 +153,7 @@ class Sparse(Lists):
 
     def _children(
         self, arrays: Arrays, dims: Sequence[int], starts: Array, ends: Array, positions: Positions, window: Window
-    ) -> tuple[Children, Array, int]:
+    ) -> tuple[Positions, Array, int]:
         """The children of the fibers that may be in the window, their number in each fiber, and the number of leading
         dimensions in which all of them are inside.
         """

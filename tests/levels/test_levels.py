@@ -2,7 +2,6 @@
 
 import re
 import sys
-from functools import partial
 
 import numpy as np
 import pytest
@@ -12,7 +11,7 @@ from hypothesis import strategies as st
 from binsparse_levels import ArrayError, FormatError, Level, Problem, Sparse, Tensor, pack_dense, testing
 from binsparse_levels.kernels import check, fibers
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.levels.positions import Runs, as_array, count_owners, items_at, match
+from binsparse_levels.levels.positions import as_array, count_owners, in_ranges, match
 
 
 @pytest.mark.parametrize("level", [level for kind in LEVELS.values() for level in kind.samples()], ids=str)
@@ -43,10 +42,9 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 2, 9, 5000]), max_size=9)
 def test_items_are_repeated_whatever_the_lengths_of_fibers(lengths, dtype, data):
     items = data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(lengths), max_size=len(lengths)))
     given = np.array(items, dtype), np.append(0, np.cumsum(lengths)).astype(dtype)
-    for fan_out in (partial(fibers.fan_out, (0,) * width) for width in (3, 4)):
-        out = np.empty(sum(lengths), dtype)
-        fan_out(*given, out)
-        assert out.tolist() == np.repeat(given[0], lengths).tolist()
+    out = np.empty(sum(lengths), dtype)
+    fibers.fan_out(*given, out)
+    assert out.tolist() == np.repeat(given[0], lengths).tolist()
 
 
 @given(LENGTHS, st.integers(0, 400))
@@ -60,22 +58,14 @@ def test_the_items_of_owners_are_counted_however_many_there_are(lengths, more):
 @given(LENGTHS, st.data())
 def test_ranges_are_concatenated_in_any_order(lengths, data):
     starts = data.draw(st.lists(st.integers(0, 2**62), min_size=len(lengths), max_size=len(lengths)))
+    given = np.array(starts, np.int64), np.array(lengths, np.int64)
     out = np.empty(sum(lengths), np.int64)
-    fibers.fan_ranges(np.array(starts, np.int64), np.array(lengths, np.int64), out)
-    assert out.tolist() == [x for start, n in zip(starts, lengths, strict=True) for x in range(start, start + n)]
-
-
-@given(LENGTHS, st.sampled_from(["<u2", "<i4", "<f8", ">f8", "<c16"]), st.data())
-def test_items_in_runs_are_those_at_their_positions(lengths, dtype, data):
-    items = np.arange(6000).astype(dtype)
-    counts = np.array(lengths, np.int64)
-    starts = np.array([data.draw(st.integers(0, 6000 - n)) for n in lengths], np.int64)
-    runs = Runs(starts, counts, int(counts.sum()))
-    ranges = [np.arange(start, start + n) for start, n in zip(starts, lengths, strict=True)]
-    expected = np.concatenate([*ranges, np.empty(0, np.int64)])
-    assert as_array(runs).tolist() == expected.tolist()
-    assert items_at(items, runs).dtype == items.dtype
-    assert items_at(items, runs).tolist() == items[expected].tolist()
+    fibers.fan_ranges(*given, out)
+    assert (
+        out.tolist()
+        == list(in_ranges(*given))
+        == [x for start, n in zip(starts, lengths, strict=True) for x in range(start, start + n)]
+    )
 
 
 @st.composite
