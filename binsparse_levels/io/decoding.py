@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
@@ -22,24 +22,18 @@ from ..tensors import labels
 from ..tensors.backing import Check
 from ..tensors.labels import Labels, parse_labels
 from ..tensors.tensor import Tensor
-from .file_tensors import FileTensor, guarded, loaded_tensor
+from .file_tensors import FileTensor, loaded_tensor
 
 _CHECKED_ITEMS = 2**20  # that are read together for a checksum
 
 
 class Loading:
-    """A descriptor and the metadata of its arrays, compared with each other before any array is read.
+    """A descriptor and the metadata of its arrays, compared with each other before any array is read."""
 
-    unreplaced: raises an error if another folder has replaced that of the arrays.
-    """
-
-    def __init__(
-        self, reader: Reader, limits: Limits, lenient: bool, unreplaced: Callable[[], None] | None = None
-    ) -> None:
+    def __init__(self, reader: Reader, limits: Limits, lenient: bool) -> None:
         self.reader = reader
         self._limits = limits
         self._lenient = lenient
-        self._unreplaced = unreplaced
         header, self._sums = checksums.unsealed(reader.read_header())
         self.sealed = bool(self._sums)
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
@@ -177,8 +171,6 @@ class Loading:
 
     def _stored(self, name: str, array: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
         """An array in native byte order. A read of the whole array is compared with its checksum."""
-        if self._unreplaced is not None:
-            array = guarded(array, self._unreplaced)
         if array.dtype != dtype:
             array = array.mapped(lambda x: x.astype(dtype), dtype)
         return _sealed(name, array, self._sums) if self._sums else array

@@ -9,7 +9,8 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, Sliceable, cut, lazy, repeated
+from ..arrays import LazyArray, Sliceable, cut, lazy, repeated
+from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.tree import Tree, count_positions
 from ..errors import ArrayError, BinsparseError, DialectWarning, FormatError, Problem, raise_if
@@ -97,20 +98,38 @@ def compressed(
     return FileTensor(format, shape, stored, values, {}, names, labels, **more)
 
 
-def guarded(array: LazyArray, check: Callable[[], None]) -> LazyArray:
-    """The same array. `check` is called after each read."""
+class _InFolder:
+    """A container in a folder. Reads of its arrays raise ContainerError after another folder has replaced it."""
 
-    def checked(read: Callable[..., Array]) -> Callable[..., Array]:
-        def reading(*where: Any) -> Array:
+    def __init__(self, reader: Any, unreplaced: Callable[[], None]) -> None:
+        self._reader, self._unreplaced = reader, unreplaced
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def array(self, name: str) -> LazyArray | None:
+        array = self._checked(self._reader.array)(name)
+        if array is None:
+            return None
+        part, at = self._checked(array.part), self._checked(array.at)
+        return lazy(array.shape, array.dtype, part, at=at, nbytes=lambda: array.nbytes, chunk=array.chunk)
+
+    def _checked(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*where: Any) -> Any:
             try:
                 return read(*where)
             finally:
-                check()
+                self._unreplaced()
 
         return reading
 
-    part, at = checked(array.part), checked(array.at)
-    return lazy(array.shape, array.dtype, part, at=at, nbytes=lambda: array.nbytes, chunk=array.chunk)
+
+@contextlib.contextmanager
+def reading(read: Any, path: Any, group: str | None, limits: Limits) -> Iterator[Any]:
+    """A group of a container, open for reading. read: `reading` of the container."""
+    folder = getattr(getattr(path, "store", path), "root", path)
+    with same_folder(folder) as unreplaced, read(path, group, limits) as reader:
+        yield reader if unreplaced is None else _InFolder(reader, unreplaced)
 
 
 @contextlib.contextmanager

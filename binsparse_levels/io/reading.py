@@ -7,12 +7,11 @@ import os
 import warnings
 import weakref
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import LazyArray
 from ..containers.base import ORDERS, ArrayInfo, Reader, is_url
-from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
@@ -25,7 +24,7 @@ from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from .decoding import Loading
-from .file_tensors import FileTensor, loaded_tensor, named, opened_tensor
+from .file_tensors import FileTensor, loaded_tensor, named, opened_tensor, reading
 from .files.text_tables import Stream
 from .kinds import Location, StoreLike, claims_of_groups, refuse, resolved
 from .orders import check_order, order_names, within
@@ -78,13 +77,8 @@ def read(
             given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
             return _read_foreign(location, given | {"check": check if check != "full" else None}, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
-        unreplaced = closing.enter_context(same_folder(location.path))
-        try:
-            loading = Loading(closing.enter_context(_reading(location, limits)), limits, lenient)
-            stored = loading.tensor(check, duplicates or "error")
-        finally:
-            if unreplaced is not None:  # arrays of two folders may contradict each other
-                unreplaced()
+        loading = Loading(closing.enter_context(_reading(location, limits)), limits, lenient)
+        stored = loading.tensor(check, duplicates or "error")
     for repair in loading.repairs:
         message = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
         warnings.warn(message, DialectWarning, stacklevel=3)
@@ -153,34 +147,26 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
             if not source.lazy:
                 return loaded_tensor(source, limits), None
         else:
-            unreplaced = stack.enter_context(same_folder(location.path))
-            loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
+            loading = Loading(stack.enter_context(_reading(location, limits)), limits, False)
             source, known = loading.source(), loading.descriptor
         tensor = opened_tensor(source, limits)
         stored = tensor._backing.stored
         stored.origin = _origin(location, known or (stored.format, tensor.shape))
         if loading is not None and ORDERS in loading.descriptor.extra:
             names = order_names(loading.descriptor)
-            stored.orders = [_opened_order(x, tensor, location, limits, stack, unreplaced) for x in names]
-        if loading is not None and unreplaced is not None:
-            unreplaced()
+            stored.orders = [_opened_order(x, tensor, location, limits, stack) for x in names]
         _close_with(tensor, stack.pop_all())
     return tensor, loading
 
 
 def _opened_order(
-    name: str,
-    tensor: Tensor,
-    location: Location,
-    limits: Limits,
-    stack: contextlib.ExitStack,
-    unreplaced: Callable[[], None] | None,
+    name: str, tensor: Tensor, location: Location, limits: Limits, stack: contextlib.ExitStack
 ) -> TreeBacking:
     """Another order of an opened tensor. The arguments are the variables of `opened`."""
     inner = within(location, name)
     reader = stack.enter_context(_reading(inner, limits))
     with named({}, name):
-        loading = Loading(reader, limits, False, unreplaced)
+        loading = Loading(reader, limits, False)
         other = opened_tensor(loading.source(), limits)
         check_order(other, tensor)
     stored = other._backing.stored
@@ -247,8 +233,7 @@ def streamed(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[St
 
 
 def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
-    reading: Callable[..., contextlib.AbstractContextManager[Reader]] = location.kind.part("reading")
-    return reading(location.handle, location.group, limits)
+    return reading(location.kind.part("reading"), location.handle, location.group, limits)
 
 
 @within_memory
