@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, Sliceable, lazy
+from ..arrays import Array, LazyArray, Sliceable, cut, lazy
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..engine.emission import Duplicates
@@ -42,6 +42,7 @@ class Loading:
             shape = (self.descriptor.map or self.descriptor).shape
             self.labels = parse_labels(self.descriptor.extra[labels.KEY], shape, self._label_array)
         self.repairs = list(self.descriptor.repairs)
+        self._types = dict(self.descriptor.data_types)  # of the arrays, by name
         self.infos: dict[str, Sliceable] = {}  # used for their metadata only
         self._stored_arrays: dict[str, LazyArray] = {}  # of the container
         self._count: int | None = None  # of positions of the last level, if metadata determine it
@@ -62,10 +63,15 @@ class Loading:
         descriptor, problems = self.descriptor, list[Problem]()
         for name, data_type in descriptor.data_types.items():
             array = self.reader.array(name)
-            if array is not None:
-                self.infos[name] = self._stored_arrays[name] = array
+            if array is None and self._lenient:  # some programs omit empty arrays; the lengths are checked later
+                array = cut(np.empty(0, data_type.stored), 0, 0)
+                self.repairs.append(f"{name}: missing, taken as empty")
             if array is None or len(array.shape) != 1 or array.dtype.newbyteorder("=") != data_type.stored:
                 problems += self._problems(name, data_type, array)
+            if array is not None:
+                self.infos[name] = self._stored_arrays[name] = array
+                if self._lenient and not problems:
+                    self._repair(name, array)
         fill, values = descriptor.data_types.get("fill_value"), descriptor.data_types["values"]
         if fill is not None and fill.dtype != values.dtype:
             what = f"expected {DataType(values.dtype)} like the values, got {fill}"
@@ -83,10 +89,7 @@ class Loading:
 
     def _problems(self, name: str, data_type: DataType, array: LazyArray | None) -> Iterator[Problem]:
         """The problems of an array that differs from its declaration. Lenient reading repairs some of them."""
-        if array is None and self._lenient:  # some programs omit empty arrays; the lengths are checked later
-            self.infos[name] = np.empty(0, data_type.stored)
-            self.repairs.append(f"{name}: missing, taken as empty")
-        elif array is None:
+        if array is None:
             yield Problem(name, "missing")
         elif len(array.shape) != 1:
             yield Problem(name, f"expected one dimension, got shape {array.shape}")
@@ -95,6 +98,29 @@ class Loading:
         elif not self._lenient:
             what = f"declared {data_type}, stored as {array.dtype}; read(…, lenient=True) converts it"
             yield Problem(name, what)
+
+    def _repair(self, name: str, array: LazyArray) -> None:
+        """Take an array as it is stored. A read raises ArrayError if the declared type does not represent its items."""
+        data_type, stored = self._types[name], array.dtype.newbyteorder("=")
+        declared, dtype = data_type.stored, data_type.dtype
+
+        def check(items: Array) -> Array:
+            with np.errstate(all="ignore"):
+                there = items.astype(declared)
+                nan = (items != items) & (there != there)
+                lossless = bool(np.all((there.astype(items.dtype) == items) | nan))
+            if not lossless:
+                raise ArrayError(Problem(name, f"{stored} values do not fit the declared {declared}"))
+            return items
+
+        if stored != declared:
+            self.repairs.append(f"{name}: declared {declared}, stored as {stored}")
+            if dtype.kind != "b":
+                self._stored_arrays[name], dtype = array.mapped(check), stored
+        iso = data_type.iso and array.shape[0] <= data_type.parts
+        if iso != data_type.iso:
+            self.repairs.append("values: declared iso, with a value for each entry")
+        self._types[name] = DataType(dtype, iso, data_type.wrapper)
 
     def _unpack_metadata(self, name: str) -> None:
         """Replace the metadata of a bit-packed array by those of its numbers."""
@@ -108,15 +134,14 @@ class Loading:
         for name in ("values", "fill_value"):
             if name not in self.infos:
                 continue
-            data_type, (stored,) = self.descriptor.data_types[name], self.infos[name].shape
+            data_type, (stored,) = self._types[name], self.infos[name].shape
             parts, iso = data_type.parts, data_type.iso and name == "values"
             if stored % parts:
                 yield Problem(name, f"expected {parts} numbers a value of {data_type}, got {stored}")
                 continue
             expected = 1 if iso or name == "fill_value" else count
             empty = iso and count == 0 and not stored
-            expanded = iso and self._lenient and count is not None and stored == count * parts
-            if expected is not None and stored != expected * parts and not empty and not expanded:
+            if expected is not None and stored != expected * parts and not empty:
                 yield Problem(name, f"expected a length of {expected * parts} for {data_type}, got {stored}")
 
     def described(self) -> dict[str, ArrayInfo]:
@@ -136,24 +161,20 @@ class Loading:
         return loaded_tensor(self.source(), self._limits, duplicates, check)
 
     def source(self) -> FileTensor:
-        """The content of the file: arrays read on demand, repaired ones in memory.
+        """The content of the file: arrays read on demand. One value for all entries is read immediately.
 
-        One value for all entries is read immediately. Raises ArrayError.
+        Raises ArrayError.
         """
         known, count = self.descriptor, self._count
-        read = self._repaired if self._lenient else self._array
-        arrays: dict[str, Any] = {x: read(x) for x in known.data_types if x != "fill_value"}
-        values, iso = arrays.pop("values"), known.data_types["values"].iso
-        if not self._lenient:
-            if count is None:
-                count = count_positions(known.format.levels, known.dims, arrays, None)
-            for number in (known.number_of_stored_values, None if iso else len(values)):
-                if number not in (None, count):
-                    raise ArrayError(value_problems(count, number))
-            if iso:
-                values = (values[:1] if len(values) else np.zeros(1, values.dtype)).reshape(())
-        elif known.name in NO_EMPTY_FIBERS:
-            self.repairs += map(str, self._empty_fiber_problems(arrays["pointers_to_1"]))
+        arrays: dict[str, Any] = {x: self._array(x) for x in known.data_types if x != "fill_value"}
+        values, iso = arrays.pop("values"), self._types["values"].iso
+        if count is None:
+            count = count_positions(known.format.levels, known.dims, arrays, None)
+        for number in (None if self._lenient else known.number_of_stored_values, None if iso else len(values)):
+            if number not in (None, count):
+                raise ArrayError(value_problems(count, number))
+        if iso:
+            values = (values[:1] if len(values) else np.zeros(1, values.dtype)).reshape(())
         own = dict(known.attributes)
         own.pop("number_of_diagonal_elements", None)  # counted again when the tensor is written
         return FileTensor(
@@ -165,9 +186,9 @@ class Loading:
         """The fill value in its stored type, or None."""
         if not self.descriptor.fill:
             return None
-        return (self._repaired if self._lenient else self._array)("fill_value")[:][0]
+        return self._array("fill_value")[:][0]
 
-    # Arrays, strictly
+    # Arrays
 
     def _stored(self, name: str, array: LazyArray, dtype: np.dtype[Any]) -> LazyArray:
         """An array in native byte order. A read of the whole array is compared with its checksum."""
@@ -177,62 +198,35 @@ class Loading:
 
     def _array(self, name: str) -> LazyArray:
         """A decoded array, with the additional checks of its predefined format."""
-        data_type = self.descriptor.data_types[name]
-        decoded = self.infos[name]
+        data_type, decoded = self._types[name], self.infos[name]
         if not isinstance(decoded, BitPacked):
             decoded = self._stored(name, self._stored_arrays[name], data_type.stored)
             if data_type.stored != data_type.dtype:
-                decoded = decoded.mapped(lambda x: decode(x, data_type, name), data_type.dtype, data_type.parts)
+                decoded = decoded.mapped(lambda x: self._decoded(name, x), data_type.dtype, data_type.parts)
         if name == "pointers_to_1" and self.descriptor.name in NO_EMPTY_FIBERS:
             return self._without_empty_fibers(decoded)
         return decoded
+
+    def _decoded(self, name: str, items: Array) -> Array:
+        """The items in the type of the tensor."""
+        if self._lenient and self._types[name].dtype.kind == "b" and items.max(initial=0) > 1:
+            self.repairs.append(f"{name}: bint8 other than 0 and 1, taken as true")
+            items = (items != 0).astype(np.uint8)
+        return decode(items, self._types[name], name)
 
     def _without_empty_fibers(self, pointers: LazyArray) -> LazyArray:
         """Pointers, each read and compared with the next, which must be larger."""
 
         def read(start: int, stop: int) -> Array:
             part = pointers.part(start, min(stop + 1, len(pointers)))
-            raise_if(ArrayError, self._empty_fiber_problems(part))
+            if has_empty_fibers(part):
+                problem = Problem("pointers_to_1", f"{self.descriptor.name} has no fibers without an entry")
+                if not self._lenient:
+                    raise ArrayError(problem)
+                self.repairs.append(str(problem))
             return part[: stop - start]
 
         return lazy(len(pointers), pointers.dtype, read, verify=pointers.verify, chunk=pointers.chunk)
-
-    def _empty_fiber_problems(self, pointers: Array) -> Iterator[Problem]:
-        if has_empty_fibers(pointers):
-            yield Problem("pointers_to_1", f"{self.descriptor.name} has no fibers without an entry")
-
-    # Arrays, leniently
-
-    def _repaired(self, name: str) -> Array:
-        """A decoded array in memory, or an iso value, converted from its stored type."""
-        data_type = self.descriptor.data_types[name]
-        stored = self._converted(name, data_type.stored)
-        if data_type.iso and len(stored) > data_type.parts:
-            self.repairs.append("values: declared iso, with a value for each entry")
-            data_type = DataType(data_type.dtype)
-        if data_type.dtype.kind == "b" and stored.dtype.kind != "b" and (stored > 1).any():
-            self.repairs.append(f"{name}: bint8 other than 0 and 1, taken as true")
-            stored = (stored != 0).astype(np.uint8)
-        if data_type.dtype.kind not in "bc" and not data_type.wrapper and stored.dtype != data_type.dtype:
-            data_type = DataType(stored.dtype, data_type.iso)
-        array = decode(stored, data_type, name)
-        return array[:1].reshape(()) if data_type.iso and len(array) and name == "values" else array
-
-    def _converted(self, name: str, declared: np.dtype[Any]) -> Array:
-        """The stored items. Raises ArrayError if the declared type does not represent them."""
-        if name not in self._stored_arrays:
-            return np.empty(0, self.infos[name].dtype)
-        array = self._stored_arrays[name][:]
-        checksums.check_array(name, [array], self._sums)
-        if array.dtype.newbyteorder("=") != declared:
-            with np.errstate(all="ignore"):
-                there = array.astype(declared)
-                nan = (array != array) & (there != there)
-                lossless = bool(np.all((there.astype(array.dtype) == array) | nan))
-            if not lossless:
-                raise ArrayError(Problem(name, f"{array.dtype} values do not fit the declared {declared}"))
-            self.repairs.append(f"{name}: declared {declared}, stored as {array.dtype}")
-        return array.astype(array.dtype.newbyteorder("="), copy=False)
 
 
 def _sealed(name: str, array: LazyArray, sums: dict[str, int]) -> LazyArray:
