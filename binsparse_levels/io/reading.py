@@ -181,7 +181,8 @@ class _Keep:
 def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
     """Close the file when the last array of the tensor is deleted. After that, reading from an array fails."""
     stored, labels, keep = tensor._backing.stored, tensor._metadata.labels, _Keep()
-    arrays: list[Any] = [] if labels is None else [*labels.arrays().values()]
+    columns = [] if labels is None else labels.columns.values()
+    arrays: list[Any] = [array for column in columns for array in (column.items, column.offsets)]
     for order in (stored, *stored.orders):
         arrays += [*order.tree.arrays.values(), order.tree.values]
     lazies = [x for x in arrays if isinstance(x, LazyArray)]
