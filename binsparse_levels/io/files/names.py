@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, TypeAlias
@@ -48,12 +49,18 @@ def _key(at: range | Array) -> slice | Array:
 def column(count: int, read: Read, path: str, limits: Limits) -> Column:
     """A column of `count` texts, which `read` returns on demand. path: for errors."""
 
+    every = range(count)
+
     def load(at: Any) -> Column:
+        return whole() if isinstance(at, range) and at == every else some(at)
+
+    def some(at: Any) -> Column:
         texts = (read(_key(at[k : k + _MAX_TEXTS])) for k in range(0, len(at), _MAX_TEXTS))
         return Column(TEXT, *in_bytes(texts, path, limits))
 
+    whole = functools.cache(lambda: some(every))  # for each slice along another dimension
     items, offsets = cut(np.empty(0, np.uint8), 0, 0), cut(np.empty(0, np.int64), 0, count + 1)
-    return _Names(TEXT, items, offsets, range(count), read=load)
+    return _Names(TEXT, items, offsets, every, read=load)
 
 
 def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | None:
