@@ -294,8 +294,9 @@ def joined_labels(tensors: Sequence[Tensor], names: Sequence[str], outer: int) -
             if column.type != there[0].type:
                 what = f"has labels of type {column.type} in dimension {dim!r}, and {names[0]} of {there[0].type}"
                 raise ArrayError(Problem(name, f"{what}; cast one in its table"))
-            if k != outer:
-                _check_equal(column, name, there[0], names[0], dim)
+            if k != outer and not np.array_equal(column.array(), there[0].array(), equal_nan=True):
+                what = f"has other labels of dimension {dim!r} than {names[0]}; select the same by sel"
+                raise ArrayError(Problem(name, what))
         if k == outer:
             _check_gaps(there, [tensor.shape[k] for tensor in tensors], names, dim)
         columns[dim] = _concatenated(there) if k == outer else there[0]
@@ -308,18 +309,6 @@ def _check_gaps(columns: Sequence[Column], sizes: Sequence[int], names: Sequence
     for k, (count, size, name) in enumerate(zip(counts, sizes, names, strict=True)):
         if count < size and any(counts[k + 1 :]):
             what = f"has {count} labels for {size} coordinates of dimension {dim!r}, and others follow; label all"
-            raise ArrayError(Problem(name, what))
-
-
-def _check_equal(column: Column, name: str, known: Column, its: str, dim: str) -> None:
-    """Raise ArrayError with the first label in which two columns differ."""
-    labels, others = column.array(), known.array()
-    if np.array_equal(labels, others):
-        return
-    for k, (a, b) in enumerate(itertools.zip_longest(labels, others)):
-        if a != b and (a == a or b == b):
-            mine, other = ("no label" if x is None else f"the label {str(x)!r:.40}" for x in (a, b))
-            what = f"has {mine} at coordinate {k} of dimension {dim!r}, and {its} {other}; select the same by sel"
             raise ArrayError(Problem(name, what))
 
 
