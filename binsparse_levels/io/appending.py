@@ -33,8 +33,6 @@ from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place
 from .reading import check_lazy, read
 from .writing import write, write_pieces
 
-_CHECKED_ITEMS = 2**20  # that are read together for a check
-
 
 @within_memory
 def concatenate(
@@ -90,7 +88,7 @@ def concatenate(
         inherited = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
-        header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, limits, values=in_place(target))
+        header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, limits)
         options = {**inherited, **options}
         write_pieces(target, header, pieces, progress=reporter(progress), overwrite=overwrite, limits=limits, **options)
 
@@ -196,33 +194,23 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
 
 
 def _joined(
-    tensors: Sequence[Tensor],
-    names: Sequence[str],
-    wrappers: Mapping[str, str],
-    limits: Limits,
-    *,
-    values: bool = False,
+    tensors: Sequence[Tensor], names: Sequence[str], wrappers: Mapping[str, str], limits: Limits
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the arrays of the tensors concatenated along the outermost stored dimension, checked.
 
-    names: for errors. wrappers: of arrays to bit-pack. values: check all values before the target is changed; by
-    default they are checked when they are copied.
+    names: for errors. wrappers: of arrays to bit-pack. The values are checked when they are copied.
     """
     _check_alike(tensors, names)
     first, axis = tensors[0], _grows_along(tensors[0])
     metadata = replace(first._metadata, labels=joined_labels(tensors, names, axis))
-    trees, ends = list[Tree](), list(itertools.accumulate((x.shape[axis] for x in tensors), initial=0))
+    ends = list(itertools.accumulate((x.shape[axis] for x in tensors), initial=0))
     for tensor, name in zip(tensors, names, strict=True):
-        tree = tensor._source
-        check_lazy(tree, name, tensor.format.order)
+        check_lazy(tensor._source, name, tensor.format.order)
         if tensor._metadata.labels is not None:
             tensor._metadata.labels.check()
-        for start in range(0, 1 if tree.iso else len(tree.values), _CHECKED_ITEMS) if values else ():
-            tree.values[start : start + _CHECKED_ITEMS]  # reading a faulty value raises
-        trees.append(tree)
     shape = tuple(ends[-1] if k == axis else size for k, size in enumerate(first.shape))
     map = None if first.map is None else parse_map(str(first.map), shape)
-    starts = ends[:-1]
+    trees, starts = [tensor._source for tensor in tensors], ends[:-1]
     if map is not None:
         shape = map.stored_shape
         trees, starts = _through(map, tensors, trees, axis, starts, limits)

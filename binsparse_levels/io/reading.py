@@ -5,12 +5,11 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-import weakref
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..arrays import LazyArray
+from ..arrays import File, LazyArray
 from ..containers.base import ORDERS, ArrayInfo, Reader, is_url
 from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
@@ -174,29 +173,17 @@ def _opened_order(
     return stored
 
 
-class _Keep:
-    """An object that all arrays of a file refer to, so that the file is closed after the last of them."""
-
-
 def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
     """Close the file when the last array of the tensor is deleted. After that, reading from an array fails."""
-    stored, labels, keep = tensor._backing.stored, tensor._metadata.labels, _Keep()
+    stored, labels, file = tensor._backing.stored, tensor._metadata.labels, File(stack.close)
     columns = [] if labels is None else labels.columns.values()
     arrays: list[Any] = [array for column in columns for array in (column.items, column.offsets)]
     for order in (stored, *stored.orders):
         arrays += [*order.tree.arrays.values(), order.tree.values]
-    lazies = [x for x in arrays if isinstance(x, LazyArray)]
-    for array in lazies:
-        array.keep = keep
-    stack.callback(_close, list(map(weakref.ref, lazies)))
-    tensor._file = weakref.finalize(keep, stack.close)
-
-
-def _close(arrays: Sequence[weakref.ref[LazyArray]]) -> None:
-    """Close the arrays that still exist."""
     for array in arrays:
-        if (there := array()) is not None:
-            there.close()
+        if isinstance(array, LazyArray):
+            array.file = file
+    tensor._file = file.close
 
 
 def _origin(location: Location, known: object) -> Origin | None:
