@@ -28,7 +28,7 @@ from ..tensors.foreign import as_tensor
 from ..tensors.labels import Column, Labels
 from ..tensors.tensor import Tensor
 from . import reading
-from .decoding import Loading
+from .file_tensors import Loading
 from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place, target_at
 from .reading import check_lazy, read
 from .writing import write, write_pieces

@@ -22,8 +22,7 @@ from ..tensors.backing import Check, TreeBacking
 from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
-from .decoding import Loading
-from .file_tensors import FileTensor, loaded_tensor, named, opened_tensor, reading
+from .file_tensors import FileTensor, Loading, loaded_tensor, named, opened_tensor, reading
 from .files.text_tables import Stream
 from .kinds import Location, StoreLike, claims_of_groups, refuse, resolved
 from .orders import check_order, order_names, within
@@ -76,9 +75,9 @@ def read(
             given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
             return _read_foreign(location, given | {"check": check if check != "full" else None}, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
-        loading = Loading(closing.enter_context(_reading(location, limits)), limits, lenient)
-        stored = loading.tensor(check, duplicates or "error")
-    for repair in loading.repairs:
+        source = Loading(closing.enter_context(_reading(location, limits)), limits, lenient, check).source()
+        stored = loaded_tensor(source, limits, duplicates or "error", check)
+    for repair in source.repairs or ():
         message = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
         warnings.warn(message, DialectWarning, stacklevel=3)
     return stored
@@ -146,7 +145,7 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
             if not source.lazy:
                 return loaded_tensor(source, limits), None
         else:
-            loading = Loading(stack.enter_context(_reading(location, limits)), limits, False)
+            loading = Loading(stack.enter_context(_reading(location, limits)), limits)
             source, known = loading.source(), loading.descriptor
         tensor = opened_tensor(source, limits)
         stored = tensor._backing.stored
@@ -165,7 +164,7 @@ def _opened_order(
     inner = within(location, name)
     reader = stack.enter_context(_reading(inner, limits))
     with named({}, name):
-        loading = Loading(reader, limits, False)
+        loading = Loading(reader, limits)
         other = opened_tensor(loading.source(), limits)
         check_order(other, tensor)
     stored = other._backing.stored
