@@ -94,7 +94,7 @@ class Kind(NamedTuple):
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _SSCDF = Kind(
-    ".io.files.sscdf.file", (".sscdf",), reads=("group", "check"), writes=("group", "storage", "limits"),
+    ".io.files.sscdf", (".sscdf",), reads=("group", "check"), writes=("group", "storage", "limits"),
     named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")

@@ -147,7 +147,8 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
         else:
             loading = Loading(stack.enter_context(_reading(location, limits)), limits)
             source, known = loading.source(), loading.descriptor
-        tensor = opened_tensor(source, limits)
+        with named(source.names, source.label):
+            tensor = opened_tensor(source, limits)
         stored = tensor._backing.stored
         stored.origin = _origin(location, known or (stored.format, tensor.shape))
         if loading is not None and ORDERS in loading.descriptor.extra:
