@@ -24,7 +24,7 @@ from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from .file_tensors import FileTensor, Loading, loaded_tensor, named, opened_tensor, reading
 from .files.text_tables import Stream
-from .kinds import Location, StoreLike, claims_of_groups, refuse, resolved
+from .kinds import KINDS, Location, StoreLike, refuse, resolved
 from .orders import check_order, order_names, within
 
 _CHECKED_ITEMS = 2**20  # that are checked together
@@ -349,7 +349,8 @@ def list_tensors(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> list[st
     """
     with resolved(path, whole=True) as file:
         if (list_groups := file.kind.part("list_groups")) is not None:
-            claims = {"claims": claims_of_groups(file.kind.inner)} if file.kind.inner else {}
+            others = [kind for kind in KINDS.values() if file.kind.inner and getattr(kind, file.kind.inner)]
+            claims = {"claims": [claim for kind in others if (claim := kind.part("claims"))]} if others else {}
             return [name or "/" for name in list_groups(file.handle, limits, **claims)]
         if not file.kind.tensors:
             with _reading(file, limits) as reader:
