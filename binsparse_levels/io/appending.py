@@ -206,8 +206,6 @@ def _joined(
     ends = list(itertools.accumulate((x.shape[axis] for x in tensors), initial=0))
     for tensor, name in zip(tensors, names, strict=True):
         check_lazy(tensor._source, name, tensor.format.order)
-        if tensor._metadata.labels is not None:
-            tensor._metadata.labels.check()
     shape = tuple(ends[-1] if k == axis else size for k, size in enumerate(first.shape))
     map = None if first.map is None else parse_map(str(first.map), shape)
     trees, starts = [tensor._source for tensor in tensors], ends[:-1]

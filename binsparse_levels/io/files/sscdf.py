@@ -106,8 +106,8 @@ def is_object(group: h5py.Group) -> bool:
 def names_of(file: h5py.File) -> list[str | None]:
     """The names of the objects, in the order of the file; None for the primary one."""
     with wrap_errors(file.file.filename):
-        named = [name for name, group in groups_of(file).items() if is_object(group)]
-        return [None, *named] if is_object(file) else [*named]
+        objects = [name for name, group in groups_of(file).items() if is_object(group)]
+        return [None, *objects] if is_object(file) else [*objects]
 
 
 # Reading
@@ -128,8 +128,8 @@ def claims(path: str | h5py.Group) -> bool:
                 return False
             if is_object(group):
                 native = read_text(file, "version", DEFAULT_LIMITS) == VERSION.encode()
-                json = "data_types" in str(read_text(group, "metadata", DEFAULT_LIMITS))  # other files have metadata
-                return json or ("datatype" in group.attrs and native)
+                described = "data_types" in str(read_text(group, "metadata", DEFAULT_LIMITS))  # as in no other file
+                return described or ("datatype" in group.attrs and native)
     return False
 
 
