@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import itertools
 import math
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, overload
@@ -41,24 +42,29 @@ class Sliceable(Protocol):
     def __getitem__(self, window: slice, /) -> Array: ...
 
 
+class File:
+    """An open file, which all of its arrays refer to. close: a function that closes it before."""
+
+    def __init__(self, close: Callable[[], None]) -> None:
+        self.close = weakref.finalize(self, close)
+
+
 class LazyArray:
     """An array whose items are read when it is indexed with a slice, an integer or positions. No item is cached.
 
     shape: its length, or all sizes of an array of several dimensions, which cannot be sliced. nbytes: the number of
     stored bytes. chunk: the number of items that are read together, starting at multiples of it. part: reads the items
-    start … stop - 1, for 0 <= start < stop <= length. keep: an object that lives as long as the array, and must not
-    refer to it.
+    start … stop - 1, for 0 <= start < stop <= length. file: the open file.
     """
 
     chunk = 1
     part: Parts
-    keep: object = None
+    file: File | None = None
 
     def __init__(self, shape: int | tuple[int, ...], dtype: np.dtype[Any], nbytes: Size | None = None) -> None:
         self.shape = (shape,) if isinstance(shape, int) else shape
         self.dtype = dtype
         self._nbytes = math.prod(self.shape) * dtype.itemsize if nbytes is None else nbytes
-        self._closed = False
         self._at: Callable[[Array], Array] | None = None
         self._verify: Callable[[], None] | None = None
         self._ascending: set[tuple[int, int]] = set()
@@ -94,10 +100,6 @@ class LazyArray:
             self._ascending.add((start, stop))
         return True
 
-    def close(self) -> None:
-        """Refuse all further reads, because the file is closed."""
-        self._closed = True
-
     def verify(self) -> None:
         """Compare the whole array with its checksum, if there is one. Raises ContainerError."""
         if self._verify is not None:
@@ -127,7 +129,7 @@ class LazyArray:
     @overload
     def __getitem__(self, key: int) -> np.generic: ...
     def __getitem__(self, key: slice | Array | int) -> Array | np.generic:
-        if self._closed:
+        if self.file is not None and not self.file.close.alive:
             raise ContainerError("the file is closed; open it again, or load() the tensor before")
         if isinstance(key, np.ndarray):
             return self.at(key)

@@ -24,7 +24,7 @@ from .errors import FormatError, Problem
 from .formats.dtypes import data_type_of, encode, parse_dtype
 from .formats.format import Format, named, parse_custom
 from .io import open_reader, write_arrays
-from .io.decoding import Loading
+from .io.file_tensors import Loading, loaded_tensor
 from .limits import DEFAULT_LIMITS
 from .tensors.encoding import encode_tensor
 from .tensors.packing import pack
@@ -130,7 +130,7 @@ def _read(path: str) -> tuple[Tensor, Any, str | None]:
     """The tensor, its fill value in its stored data type, and the name of the format in the file."""
     with open_reader(path) as reader:
         loading = Loading(reader, DEFAULT_LIMITS, lenient=True)
-        return loading.tensor("full"), loading.fill_value(), loading.descriptor.name
+        return loaded_tensor(loading.source(), DEFAULT_LIMITS), loading.fill_value(), loading.descriptor.name
 
 
 def _format(header: dict[str, Any]) -> Format:

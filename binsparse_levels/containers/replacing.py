@@ -211,7 +211,7 @@ def write_text(path: str | os.PathLike[str], text: str, overwrite: bool) -> None
 def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
     """A function that raises ContainerError if another folder replaced this one; None if the path is not a folder."""
     handle = None
-    if isinstance(path, str) and os.path.isdir(path):
+    if isinstance(path, str | os.PathLike) and os.path.isdir(path):
         path = os.path.abspath(path)  # the working folder may change
         with contextlib.suppress(OSError):  # not every system opens folders
             handle = os.open(path, os.O_RDONLY)

@@ -11,7 +11,7 @@ import numpy as np
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.dtypes import INTEGERS
 from ..formats.format import FormatLike
-from ..io.files.sscdf.dialects import NATIVE, SIZES
+from ..io.files.sscdf import NATIVE, SIZES
 from ..tensors.changing import expanded
 from ..tensors.foreign import check_representable, qualified
 from ..tensors.packing import pack

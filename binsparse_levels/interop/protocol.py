@@ -9,7 +9,7 @@ import numpy as np
 
 from ..containers.memory import reading
 from ..errors import OptionError, within_memory
-from ..io.decoding import Loading
+from ..io.file_tensors import Loading, loaded_tensor
 from ..limits import DEFAULT_LIMITS
 from ..tensors.foreign import qualified
 from ..tensors.tensor import Tensor
@@ -52,4 +52,4 @@ def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
         mapping["values"] = mapping["values"].view()
         mapping["values"].flags.writeable = False
     with reading({**mapping, "binsparse": header}, None, DEFAULT_LIMITS) as reader:
-        return Loading(reader, DEFAULT_LIMITS, False).tensor("full")
+        return loaded_tensor(Loading(reader, DEFAULT_LIMITS).source(), DEFAULT_LIMITS)

@@ -28,12 +28,10 @@ from ..tensors.foreign import as_tensor
 from ..tensors.labels import Column, Labels
 from ..tensors.tensor import Tensor
 from . import reading
-from .decoding import Loading
+from .file_tensors import Loading
 from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place, target_at
 from .reading import check_lazy, read
 from .writing import write, write_pieces
-
-_CHECKED_ITEMS = 2**20  # that are read together for a check
 
 
 @within_memory
@@ -90,7 +88,7 @@ def concatenate(
         inherited = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
-        header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, limits, values=in_place(target))
+        header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, limits)
         options = {**inherited, **options}
         write_pieces(target, header, pieces, progress=reporter(progress), overwrite=overwrite, limits=limits, **options)
 
@@ -196,33 +194,21 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
 
 
 def _joined(
-    tensors: Sequence[Tensor],
-    names: Sequence[str],
-    wrappers: Mapping[str, str],
-    limits: Limits,
-    *,
-    values: bool = False,
+    tensors: Sequence[Tensor], names: Sequence[str], wrappers: Mapping[str, str], limits: Limits
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the arrays of the tensors concatenated along the outermost stored dimension, checked.
 
-    names: for errors. wrappers: of arrays to bit-pack. values: check all values before the target is changed; by
-    default they are checked when they are copied.
+    names: for errors. wrappers: of arrays to bit-pack. The values are checked when they are copied.
     """
     _check_alike(tensors, names)
     first, axis = tensors[0], _grows_along(tensors[0])
     metadata = replace(first._metadata, labels=joined_labels(tensors, names, axis))
-    trees, ends = list[Tree](), list(itertools.accumulate((x.shape[axis] for x in tensors), initial=0))
+    ends = list(itertools.accumulate((x.shape[axis] for x in tensors), initial=0))
     for tensor, name in zip(tensors, names, strict=True):
-        tree = tensor._source
-        check_lazy(tree, name, tensor.format.order)
-        if tensor._metadata.labels is not None:
-            tensor._metadata.labels.check()
-        for start in range(0, 1 if tree.iso else len(tree.values), _CHECKED_ITEMS) if values else ():
-            tree.values[start : start + _CHECKED_ITEMS]  # reading a faulty value raises
-        trees.append(tree)
+        check_lazy(tensor._source, name, tensor.format.order)
     shape = tuple(ends[-1] if k == axis else size for k, size in enumerate(first.shape))
     map = None if first.map is None else parse_map(str(first.map), shape)
-    starts = ends[:-1]
+    trees, starts = [tensor._source for tensor in tensors], ends[:-1]
     if map is not None:
         shape = map.stored_shape
         trees, starts = _through(map, tensors, trees, axis, starts, limits)
@@ -294,8 +280,9 @@ def joined_labels(tensors: Sequence[Tensor], names: Sequence[str], outer: int) -
             if column.type != there[0].type:
                 what = f"has labels of type {column.type} in dimension {dim!r}, and {names[0]} of {there[0].type}"
                 raise ArrayError(Problem(name, f"{what}; cast one in its table"))
-            if k != outer:
-                _check_equal(column, name, there[0], names[0], dim)
+            if k != outer and not np.array_equal(column.array(), there[0].array(), equal_nan=True):
+                what = f"has other labels of dimension {dim!r} than {names[0]}; select the same by sel"
+                raise ArrayError(Problem(name, what))
         if k == outer:
             _check_gaps(there, [tensor.shape[k] for tensor in tensors], names, dim)
         columns[dim] = _concatenated(there) if k == outer else there[0]
@@ -308,18 +295,6 @@ def _check_gaps(columns: Sequence[Column], sizes: Sequence[int], names: Sequence
     for k, (count, size, name) in enumerate(zip(counts, sizes, names, strict=True)):
         if count < size and any(counts[k + 1 :]):
             what = f"has {count} labels for {size} coordinates of dimension {dim!r}, and others follow; label all"
-            raise ArrayError(Problem(name, what))
-
-
-def _check_equal(column: Column, name: str, known: Column, its: str, dim: str) -> None:
-    """Raise ArrayError with the first label in which two columns differ."""
-    labels, others = column.array(), known.array()
-    if np.array_equal(labels, others):
-        return
-    for k, (a, b) in enumerate(itertools.zip_longest(labels, others)):
-        if a != b and (a == a or b == b):
-            mine, other = ("no label" if x is None else f"the label {str(x)!r:.40}" for x in (a, b))
-            what = f"has {mine} at coordinate {k} of dimension {dim!r}, and {its} {other}; select the same by sel"
             raise ArrayError(Problem(name, what))
 
 

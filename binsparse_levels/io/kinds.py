@@ -10,7 +10,7 @@ import re
 import sys
 import zlib
 from builtins import open as open_file
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any, NamedTuple, TypeAlias
 
@@ -94,7 +94,7 @@ class Kind(NamedTuple):
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _SSCDF = Kind(
-    ".io.files.sscdf.file", (".sscdf",), reads=("group", "check"), writes=("group", "storage", "limits"),
+    ".io.files.sscdf", (".sscdf",), reads=("group", "check"), writes=("group", "storage", "limits"),
     named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
@@ -263,12 +263,6 @@ def resolved(place: StoreLike, *, whole: bool = False) -> Iterator[Location]:
         name = next((name for name in names[:-1] if KINDS[name].part("claims")(handle)), names[-1])
         location = Location(path, group, name, handle, getattr(getattr(file, "fp", file), "version", None))
         yield location if whole else location.within(group)
-
-
-def claims_of_groups(inner: str) -> list[Callable[[Any], bool]]:
-    """The functions that recognise a group as a tensor of some kind. inner: a field of Kind."""
-    claims = (kind.part("claims") for kind in KINDS.values() if getattr(kind, inner))
-    return [claim for claim in claims if claim is not None]
 
 
 def target_at(place: StoreLike, name: str | None) -> Location:

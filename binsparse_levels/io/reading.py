@@ -5,14 +5,12 @@ from __future__ import annotations
 import contextlib
 import os
 import warnings
-import weakref
 import zlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ..arrays import LazyArray
+from ..arrays import File, LazyArray
 from ..containers.base import ORDERS, ArrayInfo, Reader, is_url
-from ..containers.replacing import same_folder
 from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
@@ -24,10 +22,9 @@ from ..tensors.backing import Check, TreeBacking
 from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
-from .decoding import Loading
-from .file_tensors import FileTensor, loaded_tensor, named, opened_tensor
+from .file_tensors import FileTensor, Loading, loaded_tensor, named, opened_tensor, reading
 from .files.text_tables import Stream
-from .kinds import Location, StoreLike, claims_of_groups, refuse, resolved
+from .kinds import KINDS, Location, StoreLike, refuse, resolved
 from .orders import check_order, order_names, within
 
 _CHECKED_ITEMS = 2**20  # that are checked together
@@ -78,14 +75,9 @@ def read(
             given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
             return _read_foreign(location, given | {"check": check if check != "full" else None}, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
-        unreplaced = closing.enter_context(same_folder(location.path))
-        try:
-            loading = Loading(closing.enter_context(_reading(location, limits)), limits, lenient)
-            stored = loading.tensor(check, duplicates or "error")
-        finally:
-            if unreplaced is not None:  # arrays of two folders may contradict each other
-                unreplaced()
-    for repair in loading.repairs:
+        source = Loading(closing.enter_context(_reading(location, limits)), limits, lenient, check).source()
+        stored = loaded_tensor(source, limits, duplicates or "error", check)
+    for repair in source.repairs or ():
         message = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
         warnings.warn(message, DialectWarning, stacklevel=3)
     return stored
@@ -153,34 +145,27 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
             if not source.lazy:
                 return loaded_tensor(source, limits), None
         else:
-            unreplaced = stack.enter_context(same_folder(location.path))
-            loading = Loading(stack.enter_context(_reading(location, limits)), limits, False, unreplaced)
+            loading = Loading(stack.enter_context(_reading(location, limits)), limits)
             source, known = loading.source(), loading.descriptor
-        tensor = opened_tensor(source, limits)
+        with named(source.names, source.label):
+            tensor = opened_tensor(source, limits)
         stored = tensor._backing.stored
         stored.origin = _origin(location, known or (stored.format, tensor.shape))
         if loading is not None and ORDERS in loading.descriptor.extra:
             names = order_names(loading.descriptor)
-            stored.orders = [_opened_order(x, tensor, location, limits, stack, unreplaced) for x in names]
-        if loading is not None and unreplaced is not None:
-            unreplaced()
+            stored.orders = [_opened_order(x, tensor, location, limits, stack) for x in names]
         _close_with(tensor, stack.pop_all())
     return tensor, loading
 
 
 def _opened_order(
-    name: str,
-    tensor: Tensor,
-    location: Location,
-    limits: Limits,
-    stack: contextlib.ExitStack,
-    unreplaced: Callable[[], None] | None,
+    name: str, tensor: Tensor, location: Location, limits: Limits, stack: contextlib.ExitStack
 ) -> TreeBacking:
     """Another order of an opened tensor. The arguments are the variables of `opened`."""
     inner = within(location, name)
     reader = stack.enter_context(_reading(inner, limits))
     with named({}, name):
-        loading = Loading(reader, limits, False, unreplaced)
+        loading = Loading(reader, limits)
         other = opened_tensor(loading.source(), limits)
         check_order(other, tensor)
     stored = other._backing.stored
@@ -188,28 +173,17 @@ def _opened_order(
     return stored
 
 
-class _Keep:
-    """An object that all arrays of a file refer to, so that the file is closed after the last of them."""
-
-
 def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
     """Close the file when the last array of the tensor is deleted. After that, reading from an array fails."""
-    stored, labels, keep = tensor._backing.stored, tensor._metadata.labels, _Keep()
-    arrays: list[Any] = [] if labels is None else [*labels.arrays().values()]
+    stored, labels, file = tensor._backing.stored, tensor._metadata.labels, File(stack.close)
+    columns = [] if labels is None else labels.columns.values()
+    arrays: list[Any] = [array for column in columns for array in (column.items, column.offsets)]
     for order in (stored, *stored.orders):
         arrays += [*order.tree.arrays.values(), order.tree.values]
-    lazies = [x for x in arrays if isinstance(x, LazyArray)]
-    for array in lazies:
-        array.keep = keep
-    stack.callback(_close, list(map(weakref.ref, lazies)))
-    tensor._file = weakref.finalize(keep, stack.close)
-
-
-def _close(arrays: Sequence[weakref.ref[LazyArray]]) -> None:
-    """Close the arrays that still exist."""
     for array in arrays:
-        if (there := array()) is not None:
-            there.close()
+        if isinstance(array, LazyArray):
+            array.file = file
+    tensor._file = file.close
 
 
 def _origin(location: Location, known: object) -> Origin | None:
@@ -247,8 +221,7 @@ def streamed(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[St
 
 
 def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
-    reading: Callable[..., contextlib.AbstractContextManager[Reader]] = location.kind.part("reading")
-    return reading(location.handle, location.group, limits)
+    return reading(location.kind.part("reading"), location.handle, location.group, limits)
 
 
 @within_memory
@@ -376,7 +349,8 @@ def list_tensors(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> list[st
     """
     with resolved(path, whole=True) as file:
         if (list_groups := file.kind.part("list_groups")) is not None:
-            claims = {"claims": claims_of_groups(file.kind.inner)} if file.kind.inner else {}
+            others = [kind for kind in KINDS.values() if file.kind.inner and getattr(kind, file.kind.inner)]
+            claims = {"claims": [claim for kind in others if (claim := kind.part("claims"))]} if others else {}
             return [name or "/" for name in list_groups(file.handle, limits, **claims)]
         if not file.kind.tensors:
             with _reading(file, limits) as reader:

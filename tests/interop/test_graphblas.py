@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binsparse_levels import FormatError, Tensor, from_graphblas, pack, read, testing, to_graphblas, write
-from binsparse_levels.io.files.sscdf.dialects import NATIVE
+from binsparse_levels.io.files.sscdf import NATIVE
 
 gb = pytest.importorskip("graphblas")
 TYPES = [

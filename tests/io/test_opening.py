@@ -182,7 +182,7 @@ def test_opening_reads_no_array(tmp_path, suffix, monkeypatch):
     path = tmp_path / f"a{suffix}"
     write(path, sample())
     asked = []
-    loading = binsparse_levels.io.decoding.Loading
+    loading = binsparse_levels.io.file_tensors.Loading
 
     class Noting(LazyArray):
         def __init__(self, name, array):

@@ -33,7 +33,7 @@ from binsparse_levels import (
     write_all,
 )
 from binsparse_levels.io import describe
-from binsparse_levels.io.files.sscdf import dialects, file
+from binsparse_levels.io.files import sscdf
 from binsparse_levels.tensors.encoding import encode_tensor
 
 GOLDEN = Path(__file__).parents[1] / "data" / "golden" / "sscdf"
@@ -112,7 +112,7 @@ def raw(group, variable):
 @st.composite
 def objects(draw, dialect):
     """A tensor of any format, type and shape that the dialect has."""
-    layout = draw(st.sampled_from(list(dialects.DIALECTS[dialect].values())))
+    layout = draw(st.sampled_from(list(sscdf.DIALECTS[dialect].values())))
     rank = layout.format.rank
     shape = tuple(draw(st.lists(st.integers(0, 4), min_size=rank, max_size=rank)))
     cells = list(np.ndindex(*shape))
@@ -181,14 +181,14 @@ def test_lazy_arrays_are_read_by_slices(tmp_path):
     tensor = pack([[0, 2, 5], [1, 0, 3]], [1.5, 2.5, 3.5], (6, 4), "CSR")
     write_all(tmp_path / "a.sscdf", {"A": tensor, "B": tensor.convert("bitmap(2)").astype(bool)})
     with contextlib.ExitStack() as closing:
-        found = file.look(str(tmp_path / "a.sscdf"), closing, group="A", limits=Limits())
+        found = sscdf.look(str(tmp_path / "a.sscdf"), closing, group="A", limits=Limits())
         assert (found.format, found.shape) == (tensor.format, tensor.shape)
         assert len(found.arrays["pointers_to_1"]) == 7
         assert found.arrays["pointers_to_1"].dtype == np.uint64
         assert found.arrays["pointers_to_1"][2:4].tolist() == [1, 2]
         assert found.values[1:].tolist() == [2.5, 3.5]
     with contextlib.ExitStack() as closing:
-        found = file.look(str(tmp_path / "a.sscdf"), closing, group="B", limits=Limits())
+        found = sscdf.look(str(tmp_path / "a.sscdf"), closing, group="B", limits=Limits())
         assert found.arrays["bitmap_0"].dtype == found.values.dtype == bool
         assert found.arrays["bitmap_0"][0:3].tolist() == found.values[0:3].tolist() == [False, True, False]
 

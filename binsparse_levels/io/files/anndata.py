@@ -328,9 +328,7 @@ def _check_file(
         try:
             there = {x: index_of(lambda name: open_group(root, name, limits, closing), x) for x in ("obs", "var")}
         except (ContainerError, ArrayError) as error:
-            what = (
-                f"the file has no tables obs and var with an index ({error}); write to a file of AnnData, or a new one"
-            )
+            what = f"the file has no tables obs and var with an index ({error}); write to one of AnnData, or a new one"
             raise ContainerError(Problem(place, what)) from None
         for dimension, axis in enumerate(axes[: len(shape)]):
             if axis is None:
@@ -338,10 +336,8 @@ def _check_file(
             if len(there[axis]) != shape[dimension]:
                 what = f"{axis} has {len(there[axis])} names, and dimension {dimension} size {shape[dimension]}"
                 raise FormatError(Problem(place, f"{what}; write a matrix that fits"))
-            pairs = zip(names[axis], there[axis].array(), strict=False)
-            at = next((k for k, (name, other) in enumerate(pairs) if name != other), None)
-            if at is not None:
-                what = f"the names of {axis} in the file differ at {at}; bring the matrix into the order of the file"
+            if names[axis] and names[axis] != there[axis].array().tolist():
+                what = f"the names of {axis} in the file differ; bring the matrix into the order of the file"
                 raise FormatError(Problem(place, what))
 
 

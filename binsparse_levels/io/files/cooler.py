@@ -13,9 +13,8 @@ import h5py
 
 from ...errors import ArrayError, ContainerError, Problem
 from ...limits import Limits
-from ...tensors.labels import Column
 from ..file_tensors import FileTensor, compressed
-from .names import Read, column, labelled
+from .names import column, labelled
 from .sources import Group, open_group
 
 __all__ = ["claims", "look"]
@@ -42,25 +41,18 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     pointers = indexes.integers("bin1_offset")
     bins = max(len(pointers) - 1, 0)
 
-    def texts_of(key: Any) -> tuple[int, Read]:
-        """The number of the names at these bins, and a function that makes them from numbers in memory."""
+    def texts(key: Any) -> list[str]:
+        """The names at these bins, made from their numbers."""
         chromosomes, parts = chroms.texts("name"), [table.integers(name) for name in ("chrom", "start", "end")]
         if {len(x) for x in parts} != {bins}:
             raise ArrayError(Problem("bins", f"expected {bins} bins, got {', '.join(str(len(x)) for x in parts)}"))
         which, starts, ends = (x[key] for x in parts)
         if len(which) and not 0 <= which.min() <= which.max() < len(chromosomes):
             raise ArrayError(Problem("bins/chrom", f"a bin has none of the {len(chromosomes)} chromosomes"))
+        rows = zip(which.tolist(), starts.tolist(), ends.tolist(), strict=True)
+        return [f"{chromosomes[k]}:{start}-{end}" for k, start, end in rows]
 
-        def texts(key: Any) -> list[str]:
-            rows = zip(which[key].tolist(), starts[key].tolist(), ends[key].tolist(), strict=True)
-            return [f"{chromosomes[k]}:{start}-{end}" for k, start, end in rows]
-
-        return len(which), texts
-
-    def kept(key: Any) -> Column:
-        return column(*texts_of(key), "bins", limits)
-
-    names = column(bins, lambda key: texts_of(key)[1](slice(None)), "bins", limits, kept)
+    names = column(bins, texts, "bins", limits)
     arrays = dict(zip(_ARRAYS, (pointers, pixels.integers("bin2_id"), pixels.numbers("count")), strict=True))
     labels = labelled(("bin", "bin"), [names, names])
     return compressed("CSR", (bins, bins), arrays, labels, structure=_STRUCTURES[mode])

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from ...arrays import Array, LazyArray, lazy
+from ...arrays import Array, cut
 from ...errors import ArrayError, FormatError, Problem
 from ...limits import Limits
 from ...tensors.labels import TEXT, Column, Labels
@@ -24,18 +24,19 @@ Read: TypeAlias = Callable[[Any], Sequence[Any]]  # the texts at a slice or at p
 
 @dataclass(frozen=True, eq=False)
 class _Names(Column):
-    """Texts in a file. load: returns those at some coordinates, so that a selection reads no others."""
+    """Texts in a file. read: returns those at some coordinates, so that a selection reads no others.
 
-    load: Callable[[Any], Column] = field(kw_only=True)
+    `items` and `offsets` only notice that the file is closed. `at` is never None.
+    """
+
+    read: Callable[[Any], Column] = field(kw_only=True)
+
+    def part(self, start: int, stop: int) -> Column:
+        return self.read(range(start, min(stop, len(self))))
 
     def loaded(self) -> Column:
-        if self.offsets is not None:
-            self.offsets[:0]  # refuses if the file is closed
-        return self.load(range(len(self)) if self.at is None else self.at)
-
-    def __reduce__(self) -> Any:  # for another process: items are loaded unless that process opens the file
-        plain = super().loaded() if isinstance(self.items, LazyArray) else self
-        return Column, (plain.type, plain.items, plain.offsets, plain.at)
+        self.items[:0]  # refuses if the file is closed
+        return self.read(self.at)
 
 
 def _key(at: range | Array) -> slice | Array:
@@ -45,37 +46,21 @@ def _key(at: range | Array) -> slice | Array:
     return np.asarray(at, np.int64)
 
 
-class _Bytes(LazyArray):
-    """The bytes of texts. Their number is known only after the texts are read."""
+def column(count: int, read: Read, path: str, limits: Limits) -> Column:
+    """A column of `count` texts, which `read` returns on demand. path: for errors."""
 
-    shape = property(lambda self: (len(self._texts()[0]),), lambda *_: None)
-
-    def __init__(self, texts: Callable[[], Texts]) -> None:
-        self._texts = texts
-        super().__init__(0, np.dtype(np.uint8), lambda: len(texts()[0]))
-
-    def part(self, start: int, stop: int) -> Array:
-        return self._texts()[0][start:stop]
-
-
-def column(count: int, read: Read, path: str, limits: Limits, keep: Callable[[Any], Column] | None = None) -> Column:
-    """A column of `count` texts, which `read` returns on demand. path: for errors.
-
-    keep: loads the data from which the texts at positions, or at a slice, are made on demand.
-    """
-
-    @functools.cache
-    def all_texts() -> Texts:
-        return some_texts(range(count))
-
-    def some_texts(at: Any) -> Texts:
-        return in_bytes((read(_key(at[k : k + _MAX_TEXTS])) for k in range(0, len(at), _MAX_TEXTS)), path, limits)
+    every = range(count)
 
     def load(at: Any) -> Column:
-        return Column(TEXT, *some_texts(at)) if keep is None else keep(_key(at))
+        return whole() if isinstance(at, range) and at == every else some(at)
 
-    offsets = lazy(count + 1, np.dtype(np.int64), lambda start, stop: all_texts()[1][start:stop])
-    return _Names(TEXT, _Bytes(all_texts), offsets, load=load)
+    def some(at: Any) -> Column:
+        texts = (read(_key(at[k : k + _MAX_TEXTS])) for k in range(0, len(at), _MAX_TEXTS))
+        return Column(TEXT, *in_bytes(texts, path, limits))
+
+    whole = functools.cache(lambda: some(every))  # for each slice along another dimension
+    items, offsets = cut(np.empty(0, np.uint8), 0, 0), cut(np.empty(0, np.int64), 0, count + 1)
+    return _Names(TEXT, items, offsets, every, read=load)
 
 
 def labelled(dims: Sequence[str], columns: Sequence[Column | None]) -> Labels | None:

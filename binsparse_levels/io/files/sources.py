@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import math
 import os
-from collections.abc import Callable
 from typing import Any
 
 import h5py
@@ -14,11 +13,10 @@ import numpy as np
 from ...arrays import Array, LazyArray, lazy
 from ...containers import hdf5
 from ...containers.base import wrap_errors
-from ...containers.replacing import same_folder
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
 from ...tensors.labels import Column
-from ..file_tensors import guarded
+from ..file_tensors import reading
 from .names import column
 
 
@@ -28,21 +26,16 @@ def open_group(path: Any, group: str | None, limits: Limits, closing: contextlib
         return Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
     from ...containers import zarr  # not needed for HDF5
 
-    unreplaced = closing.enter_context(same_folder(str(getattr(getattr(path, "store", path), "root", path))))
-    return Group(closing.enter_context(zarr.reading(path, group, limits)), limits, unreplaced)
+    return Group(closing.enter_context(reading(zarr.reading, path, group, limits)), limits)
 
 
 class Group:
-    """A group of HDF5 or Zarr.
+    """A group of HDF5 or Zarr. reader: of its container."""
 
-    reader: of its container. unreplaced: raises an error if another folder has replaced that of the group.
-    """
-
-    def __init__(self, reader: Any, limits: Limits, unreplaced: Callable[[], None] | None = None) -> None:
+    def __init__(self, reader: Any, limits: Limits) -> None:
         self.reader = reader
         self.limits = limits
         self.of_hdf5 = isinstance(getattr(reader, "group", None), h5py.Group)
-        self._unreplaced = unreplaced
 
     # Attributes
 
@@ -93,7 +86,7 @@ class Group:
         if array is None:
             place = getattr(getattr(self.reader, "group", None), "name", "the file")
             raise PathMissingError(Problem(name, f"{place} has no such array"))
-        return array if self._unreplaced is None else guarded(array, self._unreplaced)
+        return array
 
     def one_dimension(self, name: str) -> LazyArray:
         array = self.array(name)

@@ -1,1 +1,0 @@
-"""sscdf files of both dialects."""
