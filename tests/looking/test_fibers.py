@@ -11,13 +11,14 @@ from hypothesis import strategies as st
 
 import binsparse_levels as bl
 from binsparse_levels import levels_of, pack, testing, write
+from binsparse_levels.engine import packing
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking import fibers
 
 
 def expected(tensor):
     """For each level: its place and the lengths of its fibers, from the entries of the stored tensor alone."""
-    for place, _, pointers, _ in fibers.packing.expand_levels(tensor.stored._tree, distinct=True):
+    for place, _, pointers, _ in packing.expand_levels(tensor.stored._tree, distinct=True):
         yield place, np.diff(pointers).tolist()
 
 
