@@ -105,12 +105,9 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
     own = tensor.format.order
     parts = [part for r in range(tensor.ndim, 0, -1) for part in combinations(range(tensor.ndim), r)]
     for part in parts if every else parts[:1]:
-        if bits(own[k] for k in part) in counts:  # with a larger subset that begins with it
-            continue
-        relative = (*part, *(k for k in range(tensor.ndim) if k not in part))
-        prefixes = packing.count_prefixes([tree.dims[k] for k in relative], [columns[k] for k in relative], relative)
-        for depth, count in enumerate(prefixes, 1):
-            counts[bits(own[k] for k in relative[:depth])] = count
+        if bits(own[k] for k in part) not in counts:  # a subset that begins a larger one is counted with it
+            prefixes = packing.count_prefixes([tree.dims[k] for k in part], [columns[k] for k in part])
+            counts |= {bits(own[k] for k in part[:depth]): n for depth, n in enumerate(prefixes, 1)}
     pad = tensor._pad()
     dense = Format(full(tensor.ndim))
     values = tensor._tree.values  # an iso tensor may have a value without an entry
@@ -156,7 +153,7 @@ def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
             continue
         order, outer = tuple(range(len(shape))), min(tensor.ndim, len(shape) - 1)
         above = through.forward(columns)[:outer] if outer else ()
-        prefixes = packing.count_prefixes(shape[:outer], above, order[:outer], unique=False)
+        prefixes = packing.count_prefixes(shape[:outer], above)
         counts = {(1 << depth) - 1: n for depth, n in enumerate([min(entries, 1), *prefixes])}
         itemsize = index_dtype(shape, entries).itemsize
         counts[(1 << len(shape)) - 1] = entries
