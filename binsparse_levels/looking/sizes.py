@@ -142,11 +142,12 @@ def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
     columns = [stored[tensor.format.order.index(k)] for k in range(tensor.ndim)]
     if not entries:  # a map drops the value of an iso tensor without entries
         sizes = replace(sizes, alike=packing.alike(tensor._pad(), np.zeros((), tensor.dtype)[()]))
-    blocks = [IndexMap.blocks(tensor.shape, [max(min(size, n), 1) for n in tensor.shape]) for size in BLOCK_SIZES]
-    for text in dict.fromkeys([*map(str, blocks), "alto", *["1-0, 0"] * (tensor.ndim == 2)]):
+    for tried in (*BLOCK_SIZES, "alto", "1-0, 0"):
         try:
-            through = parse_map(text, tensor.shape)
-        except FormatError:  # beyond 2**63 - 1
+            if isinstance(tried, int):
+                tried = str(IndexMap.blocks(tensor.shape, [max(min(tried, n), 1) for n in tensor.shape]))
+            through = parse_map(tried, tensor.shape)
+        except FormatError:  # beyond 2**63 - 1, or no matrix
             continue
         shape = through.stored_shape
         if len(shape) > sizes.limits.rank:
@@ -158,7 +159,7 @@ def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
         itemsize = index_dtype(shape, entries).itemsize
         counts[(1 << len(shape)) - 1] = entries
         made = replace(sizes, shape=shape, counts=counts, order=order, itemsize=itemsize)
-        yield replace(made, map=text, by=None, may_pad=True)
+        yield replace(made, map=tried, by=None, may_pad=True)
 
 
 def _listed(tensor: Tensor, limits: Limits) -> tuple[Tree, list[Array], int]:
