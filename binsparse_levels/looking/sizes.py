@@ -32,8 +32,7 @@ from ..tensors.validation import mirror_problems
 
 MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank one order is tried, and no map; 2^8 counts take 128 sorts
 BLOCK_SIZES = (2, 4, 8)  # of the blocks that are tried
-# By rank: levels, and True for a level that equals several of rank 1, so that two of its kind are never neighbours.
-Choices: TypeAlias = dict[int, list[tuple[Level, bool]]]
+Choices: TypeAlias = dict[int, list[Level]]  # by rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -185,27 +184,29 @@ class _Chain(NamedTuple):
 def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
     """Find the formats with the fewest bytes, or with the fewest bytes that slices read."""
     everything, blocks = (1 << len(sizes.shape)) - 1, cache(sizes.blocks)
+    dense = full(1)[0].kind  # neighbours of this kind equal one level
 
     @cache
-    def below(above: int, n: int, outer: str | None, padded: bool) -> list[_Chain]:
+    def below(above: int, n: int, below_dense: bool, padded: bool) -> list[_Chain]:
         if above == everything:
             return [_Chain((*sizes.values(n, padded), 0), (), ())]
         longer = []
         for covered in blocks(above):
             reached = above | bits(covered)
-            for level, whole in choices[len(covered)]:
-                if (whole and level.kind == outer) or (reached == everything and level.padded and not sizes.may_pad):
+            for level in choices[len(covered)]:
+                is_dense = level.kind == dense
+                if (is_dense and below_dense) or (reached == everything and level.padded and not sizes.may_pad):
                     continue
                 step = sizes.step(level, covered, above, n)
                 if step is None or not sizes.fits(step[2]):
                     continue
                 read, size, children = step
                 pads = sizes.iso and (padded or level.padded)  # it makes no difference to other values
-                for chain in below(reached, children, level.kind if whole else None, pads):
+                for chain in below(reached, children, is_dense, pads):
                     first, second, depth = chain.cost
                     longer.append(((first + read, second + size, depth + 1), level, covered, chain))
         best = heapq.nsmallest(count, longer, key=lambda x: x[0])
         return [_Chain(cost, (level, *rest.levels), covered + rest.order) for cost, level, covered, rest in best]
 
-    found = [in_order(levels, order) for _, levels, order in below(0, 1, None, False)]
+    found = [in_order(levels, order) for _, levels, order in below(0, 1, False, False)]
     return found if sizes.map is not None else list(dict.fromkeys(format.canonical() for format in found))
