@@ -246,7 +246,7 @@ def advise(
 
     Sizes are exact. A tensor with wider integers than it needs is the exception: they are counted in every format, and
     a conversion to another order does not keep them. Every entry counts, also stored zeros and padding; call
-    `drop_fill` first to leave them out. Two or three words of memory are needed for each entry. One of several formats
+    `drop_fill` first to leave them out. At rank 3, an entry takes eight words of memory. One of several formats
     is listed if they differ only in the order inside a level, or among neighbouring dense levels. Ties go to fewer
     levels. Beyond 8 dimensions, only formats in the order of the tensor are ranked; `convert` it to try another.
 

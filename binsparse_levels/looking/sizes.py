@@ -142,23 +142,27 @@ def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
     if not entries:  # a map drops the value of an iso tensor without entries
         sizes = replace(sizes, alike=packing.alike(tensor._pad(), np.zeros((), tensor.dtype)[()]))
     for tried in (*BLOCK_SIZES, "alto", "1-0, 0"):
+        block = [max(min(tried, n), 1) for n in tensor.shape] if isinstance(tried, int) else []
         try:
-            if isinstance(tried, int):
-                tried = str(IndexMap.blocks(tensor.shape, [max(min(tried, n), 1) for n in tensor.shape]))
-            through = parse_map(tried, tensor.shape)
+            text = str(IndexMap.blocks(tensor.shape, block) if block else tried)
+            through = parse_map(text, tensor.shape)
         except FormatError:  # beyond 2**63 - 1, or no matrix
             continue
         shape = through.stored_shape
         if len(shape) > sizes.limits.rank:
             continue
         order, outer = tuple(range(len(shape))), min(tensor.ndim, len(shape) - 1)
-        above = through.forward(columns)[:outer] if outer else ()
+        above: Sequence[Array] = []
+        if block:  # the coordinates in a block, which `forward` makes too, take more memory than all else
+            above = [x // n for x, n in zip(columns, block, strict=True)]
+        elif outer:
+            above = through.forward(columns)[:outer]
         prefixes = packing.count_prefixes(shape[:outer], above)
         counts = {(1 << depth) - 1: n for depth, n in enumerate([min(entries, 1), *prefixes])}
         itemsize = index_dtype(shape, entries).itemsize
         counts[(1 << len(shape)) - 1] = entries
         made = replace(sizes, shape=shape, counts=counts, order=order, itemsize=itemsize)
-        yield replace(made, map=tried, by=None, may_pad=True)
+        yield replace(made, map=text, by=None, may_pad=True)
 
 
 def _listed(tensor: Tensor, limits: Limits) -> tuple[Tree, list[Array], int]:
