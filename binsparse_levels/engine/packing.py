@@ -338,21 +338,14 @@ def coords_of_entries(
     return columns
 
 
-def expand_levels(
-    tree: Tree, window: Window | None = None, *, distinct: bool = False
-) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
-    """Yield for each level its coordinates, pointers to those of each fiber, and the positions of its children.
-
-    distinct: list a fiber only once, even if several coordinates share it.
-    """
+def expand_levels(tree: Tree, window: Window | None = None) -> Iterator[tuple[Place, list[Array], Array, Positions]]:
+    """Yield for each level its coordinates, pointers to those of each fiber, and the positions of its children."""
     whole = list(map(range, tree.dims)) if window is None else window
     positions: Positions = range(1)
     for place, arrays, n in tree.walk():
         here = whole[place.depth : place.depth + place.level.rank]
         pointers, coords, positions = listed(tree, place, arrays, n, positions, here)
         yield place, coords, pointers, positions
-        if distinct and place.level.shares:
-            positions = np.unique(as_array(positions))
 
 
 # Tree → tree
@@ -384,22 +377,15 @@ def pack_ordered(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: 
     return pack_entries(levels, entries, pad, "error", limits)
 
 
-def count_prefixes(
-    dims: Sequence[int], coords: Sequence[Array], order: Sequence[int], *, unique: bool = True
-) -> list[int]:
+def count_prefixes(dims: Sequence[int], coords: Sequence[Array]) -> list[int]:
     """The number of distinct coordinates in the first dimension, in the first two dimensions, and so on.
 
-    order: the index of each dimension in the order of dimensions by which the entries are sorted, if they are `unique`.
-    Others are in any order. Precondition: entries are in range.
+    Precondition: entries are in range.
     """
     if not coords or not len(coords[0]):
         return [0] * len(dims)
-    levels, ordered = listing(1) * len(dims), ordered_dims(tuple(order)) if unique else 0
-    entries = Entries(tuple(dims), tuple(coords), np.zeros(1, bool), True, tuple(order), ordered, unique)
-    if unique:
-        tree = pack_ordered(levels, entries, False, Limits())
-    else:
-        tree = pack_entries(levels, entries, False, "first", Limits())
+    entries = Entries(tuple(dims), tuple(coords), np.zeros(1, bool), True, tuple(range(len(dims))))
+    tree = pack_entries(listing(1) * len(dims), entries, False, "first", Limits())
     return [*(n for *_, n in tree.walk()), len(tree.values)][1:]
 
 

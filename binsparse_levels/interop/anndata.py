@@ -13,15 +13,10 @@ from typing import TYPE_CHECKING, Any
 import h5py
 import zarr
 
-from ..arrays import one_piece
-from ..containers.base import DEFAULT_STORAGE, Storage
-from ..containers.hdf5 import HDF5Writer
-from ..containers.zarr import ZarrWriter
 from ..errors import needing, within_memory
 from ..formats.json import RESERVED
 from ..io import open as open_tensor
-from ..io import read
-from ..tensors.encoding import encode_tensor
+from ..io import read, write
 from ..tensors.tensor import Tensor
 from .pydata_sparse import from_sparse, to_sparse
 
@@ -76,17 +71,8 @@ def _write_tensor(
     place: Any, name: str, tensor: Tensor, *, _writer: Any, dataset_kwargs: Mapping[str, Any] | None = None
 ) -> None:
     """Write a tensor into a new group of an open group."""
-    header, arrays = encode_tensor(tensor)
-    group = place.create_group(name)
-    writer: HDF5Writer | ZarrWriter
-    if isinstance(group, h5py.Group):
-        gzip = (dataset_kwargs or {}).get("compression") == "gzip"
-        writer = HDF5Writer(group, Storage("gzip") if gzip else DEFAULT_STORAGE)
-    else:
-        writer = ZarrWriter(group, DEFAULT_STORAGE)
-    for key, array in arrays.items():
-        writer.write(key, one_piece(array))
-    writer.write_header(header)
+    gzip = (dataset_kwargs or {}).get("compression") == "gzip"
+    write(place.create_group(name), tensor, compression="gzip" if gzip and isinstance(place, h5py.Group) else None)
 
 
 def _write_coo(place: Any, name: str, array: sparse.COO, **options: Any) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -117,16 +116,9 @@ def from_graphblas(
         target = format or ("bitmap(0)" if thing.is_empty else "element")
         return pack((), values, (), target, attributes=attributes)
     shape, count = tuple(thing.shape), int(thing.nvals)
-    pieces = thing.ss.export(sort=True, raw=True, give_ownership=move)
+    pieces = thing.ss.export(sort=True, give_ownership=move)  # dense arrays of a matrix have its shape
     spelling = NATIVE[pieces["format"]]
-    # The arrays have the length of their allocation.
-    cells = math.prod(shape)
-    per_cell = all(level.gaps or level.padded for level in spelling.format.levels)
-    lengths = {"bitmap": cells, "values": cells if per_cell else count}
-    lengths["indptr"] = pieces.get("nvec", shape[spelling.format.order[0]]) + 1
-    lengths["rows"] = lengths["cols"] = lengths["indptr"] - 1
-    arrays = {name: pieces[native][: lengths.get(native, count)] for name, native in spelling.arrays.items()}
-    iso = pieces["is_iso"] and count
-    values = pieces["values"][:1].reshape(()) if iso else pieces["values"][: lengths["values"]]
+    arrays = {name: pieces[native].ravel("K") for name, native in spelling.arrays.items()}
+    values = pieces["values"].reshape(()) if pieces["is_iso"] and count else pieces["values"].ravel("K")
     tensor = Tensor._owning(spelling.format, shape, arrays, values, attributes=attributes)
     return tensor if format is None else tensor.convert(format)

@@ -17,7 +17,7 @@ from ..errors import FormatError, LimitError, OptionError, Problem, raise_if, wi
 from ..formats.format import Format, FormatLike, coordinates, notation, parse_format, with_map
 from ..formats.index_map import IndexMap, parse_map
 from ..io import read
-from ..levels import LEVELS, canonical, full, listing, places
+from ..levels import LEVELS, full, listing, places
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.foreign import as_tensor
@@ -246,7 +246,7 @@ def advise(
 
     Sizes are exact. A tensor with wider integers than it needs is the exception: they are counted in every format, and
     a conversion to another order does not keep them. Every entry counts, also stored zeros and padding; call
-    `drop_fill` first to leave them out. Two or three words of memory are needed for each entry. One of several formats
+    `drop_fill` first to leave them out. At rank 3, an entry takes eight words of memory. One of several formats
     is listed if they differ only in the order inside a level, or among neighbouring dense levels. Ties go to fewer
     levels. Beyond 8 dimensions, only formats in the order of the tensor are ranked; `convert` it to try another.
 
@@ -374,11 +374,8 @@ def _choices(rank: int, kinds: Iterable[str]) -> Choices:
     raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind; known are {known}") for name in unknown])
     choices: Choices = {r: [] for r in range(1, rank + 1)}
     for name in names:
-        made = []
         for r in choices:
             with contextlib.suppress(FormatError, TypeError):
-                made.append(LEVELS[name](r))
-        whole = any(len(canonical([level])) > 1 for level in made)
-        for level in made:
-            choices[level.rank].append((level, whole))
+                level = LEVELS[name](r)
+                choices[level.rank].append(level)
     return choices

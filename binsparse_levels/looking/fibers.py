@@ -4,17 +4,16 @@ from __future__ import annotations
 
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 import numpy as np
 
-from ..engine import packing
+from ..engine.parts import listed
 from ..engine.tree import Tree
 from ..errors import within_memory
 from ..levels import Level, Place
-from ..levels.positions import Array, cells
+from ..levels.positions import Array, Positions, cells
 from ..tensors.tensor import Tensor
 from .tables import clipped
 
@@ -148,45 +147,33 @@ def _statistics(tree: Tree, order: Sequence[int]) -> Iterator[LevelStatistics]:
     """Statistics of each level. order: stored dimension k is the tensor's order[k]. Precondition: the tree is sound."""
     walked = list(tree.walk())
     children = [*(n for _, _, n in walked), len(tree.values)][1:]
-    steps = packing.expand_levels(tree, distinct=True) if not tree.regular else iter(())
+    positions: Positions = range(1)
     for (place, arrays, n), count in zip(walked, children, strict=True):
         covered = order[place.depth : place.depth + place.level.rank]
         nbytes = sum(len(x) * x.dtype.itemsize for x in arrays.values())
-        facts = LevelStatistics(place.level, tuple(covered), tuple(place.dims), n, count, count, nbytes)
+        window = list(map(range, place.dims))
         if not tree.regular:
-            _, _, pointers, positions = next(steps)
-            facts.listed = len(positions)
-            facts.counts = _counted([np.diff(pointers)])
-        elif place.arrays:
-            facts.counts = _counted(_lengths_in_parts(place, arrays, n, count))
-            facts.counts[0] += n - facts.counts.total()  # empty fibers at both ends, and between parts
-        elif n:
-            facts.counts = Counter({count // n: n})
-        yield facts
+            counts = _lengths(tree, place, arrays, n, positions, count)
+            positions = place.level.reached(arrays, place.dims, positions, window)
+        elif n > 1 and arrays:
+            counts = _lengths(tree, place, arrays, n, range(n), count)
+        else:  # the fibers are alike
+            counts = Counter({count // n: n} if n else {})
+        coordinates = sum(length * times for length, times in counts.items())
+        yield LevelStatistics(place.level, tuple(covered), tuple(place.dims), n, count, coordinates, nbytes, counts)
 
 
-def _counted(parts: Iterable[Array]) -> Counter[int]:
-    """The number of occurrences of each number."""
+def _lengths(
+    tree: Tree, place: Place, arrays: dict[str, Array], n: int, positions: Positions, children: int
+) -> Counter[int]:
+    """The number of fibers by their length. Fibers in a file are read in parts."""
     counts: Counter[int] = Counter()
-    for part in parts:
-        found, times = np.unique(part, return_counts=True)
-        counts.update(dict(zip(found.tolist(), times.tolist(), strict=True)))
+    step = max(_PART * n // max(children, 1), 1)
+    for start in range(0, len(positions), step):
+        pointers, *_ = listed(tree, place, arrays, n, positions[start : start + step], list(map(range, place.dims)))
+        lengths, times = np.unique(np.diff(pointers), return_counts=True)
+        counts.update(dict(zip(lengths.tolist(), times.tolist(), strict=True)))
     return counts
-
-
-def _lengths_in_parts(place: Place, arrays: Mapping[str, Any], n: int, children: int) -> Iterator[Array]:
-    """The lengths of fibers, from the children in parts. The last fiber of a part may continue in the next."""
-    last, carried = -1, np.zeros(0, np.int64)
-    for start in range(0, children, _PART):
-        owners = place.level.above(arrays, place.dims, n, range(start, min(start + _PART, children)))
-        lengths = np.broadcast_to(owners.counts, len(owners.fibers)).astype(np.int64)
-        if owners.fibers[0] == last:
-            lengths[0] += carried[0]
-        else:
-            yield carried
-        yield lengths[:-1]
-        last, carried = owners.fibers[-1], lengths[-1:]
-    yield carried
 
 
 def limit(places: int, chosen: int) -> float:

@@ -22,7 +22,7 @@ from ..engine import packing, sorting
 from ..engine.tree import Tree, index_dtype, shared_dtype
 from ..errors import FormatError
 from ..formats.format import Format, in_order
-from ..formats.index_map import parse_map
+from ..formats.index_map import IndexMap, parse_map
 from ..levels import Level, full, listing
 from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
@@ -30,10 +30,9 @@ from ..tensors.changing import expanded
 from ..tensors.tensor import Tensor
 from ..tensors.validation import mirror_problems
 
-MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank one order is tried, and no map; 2^8 counts take 70 sorts
+MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank one order is tried, and no map; 2^8 counts take 128 sorts
 BLOCK_SIZES = (2, 4, 8)  # of the blocks that are tried
-# By rank: levels, and True for a level that equals several of rank 1, so that two of its kind are never neighbours.
-Choices: TypeAlias = dict[int, list[tuple[Level, bool]]]
+Choices: TypeAlias = dict[int, list[Level]]  # by rank
 
 
 @dataclass(frozen=True, eq=False)
@@ -103,10 +102,11 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
     counts = {0: min(entries, 1)}
     every = tensor.ndim <= MAX_RANK
     own = tensor.format.order
-    for relative in covering_orders(tensor.ndim) if every else [tuple(range(tensor.ndim))]:
-        prefixes = packing.count_prefixes([tree.dims[k] for k in relative], [columns[k] for k in relative], relative)
-        for depth in range(tensor.ndim):
-            counts[bits(own[k] for k in relative[: depth + 1])] = prefixes[depth]
+    parts = [part for r in range(tensor.ndim, 0, -1) for part in combinations(range(tensor.ndim), r)]
+    for part in parts if every else parts[:1]:
+        if bits(own[k] for k in part) not in counts:  # a subset that begins a larger one is counted with it
+            prefixes = packing.count_prefixes([tree.dims[k] for k in part], [columns[k] for k in part])
+            counts |= {bits(own[k] for k in part[:depth]): n for depth, n in enumerate(prefixes, 1)}
     pad = tensor._pad()
     dense = Format(full(tensor.ndim))
     values = tensor._tree.values  # an iso tensor may have a value without an entry
@@ -129,7 +129,8 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
 def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
     """The sizes through blocks, in the order of ALTO, and of the diagonals of a matrix.
 
-    sizes: those of the tensor, which this expands if it has a structure, as maps do.
+    sizes: those of the tensor, which this expands if it has a structure, as maps do. The outer stored dimensions are
+    counted: they do not determine the sizes of formats that divide a block among several levels.
     """
     if not 2 <= tensor.ndim <= MAX_RANK:
         return
@@ -140,34 +141,28 @@ def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
     columns = [stored[tensor.format.order.index(k)] for k in range(tensor.ndim)]
     if not entries:  # a map drops the value of an iso tensor without entries
         sizes = replace(sizes, alike=packing.alike(tensor._pad(), np.zeros((), tensor.dtype)[()]))
-    for text, above in _tried(tensor.shape, columns):
+    for tried in (*BLOCK_SIZES, "alto", "1-0, 0"):
+        block = [max(min(tried, n), 1) for n in tensor.shape] if isinstance(tried, int) else []
         try:
-            shape = parse_map(text, tensor.shape).stored_shape
-        except FormatError:  # beyond 2**63 - 1
+            text = str(IndexMap.blocks(tensor.shape, block) if block else tried)
+            through = parse_map(text, tensor.shape)
+        except FormatError:  # beyond 2**63 - 1, or no matrix
             continue
+        shape = through.stored_shape
         if len(shape) > sizes.limits.rank:
             continue
-        order, counts = tuple(range(len(shape))), {0: min(entries, 1)}
-        prefixes = packing.count_prefixes(shape[: len(above)], above, order[: len(above)], unique=False)
-        counts |= {(2 << depth) - 1: n for depth, n in enumerate(prefixes)}
-        counts[(1 << len(shape)) - 1] = entries
+        order, outer = tuple(range(len(shape))), min(tensor.ndim, len(shape) - 1)
+        above: Sequence[Array] = []
+        if block:  # the coordinates in a block, which `forward` makes too, take more memory than all else
+            above = [x // n for x, n in zip(columns, block, strict=True)]
+        elif outer:
+            above = through.forward(columns)[:outer]
+        prefixes = packing.count_prefixes(shape[:outer], above)
+        counts = {(1 << depth) - 1: n for depth, n in enumerate([min(entries, 1), *prefixes])}
         itemsize = index_dtype(shape, entries).itemsize
-        mapped = replace(sizes, shape=shape, counts=counts, order=order, itemsize=itemsize)
-        yield replace(mapped, map=text, by=None, may_pad=True)
-
-
-def _tried(shape: Sequence[int], columns: Sequence[Array]) -> Iterator[tuple[str, list[Array]]]:
-    """Notations of maps, and the coordinates in those of the outer stored dimensions that have to be counted.
-
-    The counts of blocks do not determine the sizes of formats that divide a block among several levels.
-    """
-    for block in dict.fromkeys(tuple(max(min(size, n), 1) for n in shape) for size in BLOCK_SIZES):
-        above = [x // n for x, n in zip(columns, block, strict=True)]
-        outer = [f"{k}/{n}" if n > 1 else f"{k}" for k, n in enumerate(block)]
-        yield ", ".join(outer + [f"{k}%{n}" for k, n in enumerate(block)]), above
-    yield "alto", []
-    if len(shape) == 2:
-        yield "1-0, 0", [np.subtract(columns[1], columns[0], dtype=np.int64) + (shape[0] - 1)]
+        counts[(1 << len(shape)) - 1] = entries
+        made = replace(sizes, shape=shape, counts=counts, order=order, itemsize=itemsize)
+        yield replace(made, map=text, by=None, may_pad=True)
 
 
 def _listed(tensor: Tensor, limits: Limits) -> tuple[Tree, list[Array], int]:
@@ -176,21 +171,6 @@ def _listed(tensor: Tensor, limits: Limits) -> tuple[Tree, list[Array], int]:
     columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
     entries = len(positions) if tensor.ndim else tensor.nnz  # a list without coordinates would always have an entry
     return tree, columns, entries
-
-
-def covering_orders(rank: int) -> list[tuple[int, ...]]:
-    """List the fewest orders, C(rank, rank // 2), such that each subset of the dimensions begins one of them.
-
-    They are symmetric chains of subsets: first the dimensions in all subsets of a chain, then those that join one by
-    one, then the rest. A further dimension makes two chains of each: it joins the first last, and is in all subsets of
-    the second.
-    """
-    chains: list[tuple[tuple[int, ...], tuple[int, ...]]] = [((), ())]
-    for k in range(rank):
-        chains = [(first, (*joining, k)) for first, joining in chains] + [
-            ((*first, k), joining[:-1]) for first, joining in chains if joining
-        ]
-    return [(*first, *joining, *sorted({*range(rank)} - {*first, *joining})) for first, joining in chains]
 
 
 def bits(dimensions: Iterable[int]) -> int:
@@ -208,27 +188,29 @@ class _Chain(NamedTuple):
 def cheapest(sizes: Sizes, choices: Choices, count: int) -> list[Format]:
     """Find the formats with the fewest bytes, or with the fewest bytes that slices read."""
     everything, blocks = (1 << len(sizes.shape)) - 1, cache(sizes.blocks)
+    dense = full(1)[0].kind  # neighbours of this kind equal one level
 
     @cache
-    def below(above: int, n: int, outer: str | None, padded: bool) -> list[_Chain]:
+    def below(above: int, n: int, below_dense: bool, padded: bool) -> list[_Chain]:
         if above == everything:
             return [_Chain((*sizes.values(n, padded), 0), (), ())]
         longer = []
         for covered in blocks(above):
             reached = above | bits(covered)
-            for level, whole in choices[len(covered)]:
-                if (whole and level.kind == outer) or (reached == everything and level.padded and not sizes.may_pad):
+            for level in choices[len(covered)]:
+                is_dense = level.kind == dense
+                if (is_dense and below_dense) or (reached == everything and level.padded and not sizes.may_pad):
                     continue
                 step = sizes.step(level, covered, above, n)
                 if step is None or not sizes.fits(step[2]):
                     continue
                 read, size, children = step
                 pads = sizes.iso and (padded or level.padded)  # it makes no difference to other values
-                for chain in below(reached, children, level.kind if whole else None, pads):
+                for chain in below(reached, children, is_dense, pads):
                     first, second, depth = chain.cost
                     longer.append(((first + read, second + size, depth + 1), level, covered, chain))
         best = heapq.nsmallest(count, longer, key=lambda x: x[0])
         return [_Chain(cost, (level, *rest.levels), covered + rest.order) for cost, level, covered, rest in best]
 
-    found = [in_order(levels, order) for _, levels, order in below(0, 1, None, False)]
+    found = [in_order(levels, order) for _, levels, order in below(0, 1, False, False)]
     return found if sizes.map is not None else list(dict.fromkeys(format.canonical() for format in found))

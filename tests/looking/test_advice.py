@@ -35,7 +35,6 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.looking.sizes import covering_orders
 
 pytestmark = pytest.mark.usefixtures("both_ways")
 PLAIN = (Dense, Sparse)
@@ -158,14 +157,6 @@ def test_counts_of_many_entries_in_threads(order):
     for part, count in found.items():
         cell = np.ravel_multi_index([columns[k] for k in part], [shape[k] for k in part]) if part else [0]
         assert count == len(np.unique(cell))
-
-
-@pytest.mark.parametrize("rank", range(9))
-def test_few_orders_cover_every_subset(rank):
-    orders = list(covering_orders(rank))
-    assert all(sorted(order) == list(range(rank)) for order in orders)
-    assert len(orders) == math.comb(rank, rank // 2)
-    assert len({frozenset(order[:depth]) for order in orders for depth in range(rank + 1)}) == 2**rank
 
 
 def sizes_of(advice, of=PLAIN):

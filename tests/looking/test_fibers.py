@@ -12,13 +12,17 @@ from hypothesis import strategies as st
 import binsparse_levels as bl
 from binsparse_levels import levels_of, pack, testing, write
 from binsparse_levels.levels import LEVELS
+from binsparse_levels.levels.positions import as_array
 from binsparse_levels.looking import fibers
 
 
 def expected(tensor):
     """For each level: its place and the lengths of its fibers, from the entries of the stored tensor alone."""
-    for place, _, pointers, _ in fibers.packing.expand_levels(tensor.stored._tree, distinct=True):
-        yield place, np.diff(pointers).tolist()
+    positions = np.zeros(1, int)
+    for place, arrays, _ in tensor.stored._tree.walk():
+        counts, _, children = place.level.expand(arrays, place.dims, positions, [range(size) for size in place.dims])
+        yield place, np.broadcast_to(counts, len(positions)).tolist()
+        positions = np.unique(as_array(children))
 
 
 @given(testing.tensors(max_rank=4, kinds=tuple(LEVELS.values())))
