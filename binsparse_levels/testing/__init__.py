@@ -4,8 +4,8 @@ For authors of kinds and containers. Requires hypothesis. One call checks all la
 
     testing.check_kind(MyKind)
 
-`check_level` checks a single case of `level_cases`. The law of a container is `check_same`: it returns the tensor that
-was written.
+The laws of a level kind are the functions of `testing.kinds`, which tests may also call for a single case. The law of a
+container is `check_same`: it returns the tensor that was written.
 """
 
 from __future__ import annotations
@@ -18,6 +18,7 @@ from .drawn import LevelCase as LevelCase
 from .drawn import formats as formats
 from .drawn import level_cases as level_cases
 from .drawn import maps as maps
+from .drawn import selections as selections
 from .drawn import tensors as tensors
 from .files import check_agreement as check_agreement
 from .files import check_refused as check_refused
@@ -32,4 +33,7 @@ from .generated import uniform as uniform
 from .kinds import Held as Held
 from .kinds import check_kind as check_kind
 from .kinds import check_level as check_level
+from .kinds import check_loop as check_loop
 from .kinds import check_names as check_names
+from .kinds import check_parts as check_parts
+from .kinds import check_selection as check_selection

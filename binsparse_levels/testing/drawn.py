@@ -1,4 +1,4 @@
-"""Hypothesis strategies: entries of a level with a selection, formats, index maps, tensors."""
+"""Hypothesis strategies: entries of a level, selections, formats, index maps, tensors."""
 
 from __future__ import annotations
 
@@ -31,10 +31,7 @@ OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))
 
 @dataclass(frozen=True)
 class LevelCase:
-    """Entries for a level, sorted by parent, then coordinates. Some repeat, as if there were levels below.
-
-    positions, window: a selection of fibers and coordinates, ranges and sorted arrays. children: a range.
-    """
+    """Entries for a level, sorted by parent, then coordinates. Some repeat, as if there were levels below."""
 
     level: Level
     dims: tuple[int, ...]
@@ -42,9 +39,6 @@ class LevelCase:
     parents: Array
     coords: tuple[Array, ...]
     same: Array
-    positions: Positions
-    window: list[Positions]
-    children: range
 
     def build(self) -> Built:
         """The arrays and child positions that the level makes. Raises FormatError for entries that it refuses."""
@@ -62,10 +56,14 @@ def level_cases(draw: st.DrawFn, level: Level, *, max_size: int = 4, max_n: int 
     parents, *coords = np.array(chosen, np.int64).reshape(len(chosen), level.rank + 1).T.copy()
     classes = {cell: draw(st.integers(0, 1)) for cell in set(chosen)} if level.shares else {}
     same = np.array([classes.get(cell, 0) for cell in chosen], np.int64)
-    window = [draw(_some_of(size, steps=True)) for size in dims]
-    positions, first = draw(_some_of(n, steps=False)), draw(st.integers(0, 12))
-    children = range(first, draw(st.integers(first, 30)))
-    return LevelCase(level, dims, n, parents, tuple(coords), same, positions, window, children)
+    return LevelCase(level, dims, n, parents, tuple(coords), same)
+
+
+@st.composite
+def selections(draw: st.DrawFn, case: LevelCase) -> tuple[Positions, list[Positions]]:
+    """Positions of the level and a window over its dimensions, ranges and sorted arrays."""
+    window = [draw(_some_of(size, steps=True)) for size in case.dims]
+    return draw(_some_of(case.n, steps=False)), window
 
 
 @st.composite

@@ -6,7 +6,7 @@ import inspect
 import itertools
 import os
 import traceback
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, partial
 from typing import Any, NamedTuple, TypeAlias
@@ -22,7 +22,7 @@ from ..levels.base import INTEGERS, Expanded
 from ..levels.positions import Positions, as_array, as_pointers, count_owners
 from ..system import bounded_memory
 from ..tensors.tensor import Tensor
-from .drawn import LevelCase, level_cases
+from .drawn import LevelCase, level_cases, selections
 from .files import check_compiled, check_damage, check_joined, check_merged, check_read, rows_of, tensors_with
 
 with needing("test"):
@@ -146,21 +146,32 @@ def check_counted(made: Built) -> None:
         assert counted == sums, "count differs from expand: a child without an entry does not count"
 
 
-def check_loop(made: Built) -> None:
+_CASE_LAWS = (check_built, check_listed, check_order, check_located, check_sizes, check_counted)
+
+
+def check_level(case: LevelCase) -> None:
+    """Assert all laws of a case that require no selection. A kind may refuse the case with FormatError."""
+    made = Built(case)
+    for law in _CASE_LAWS:
+        law(made)
+
+
+def check_loop(case: LevelCase) -> None:
     """`loop`, run as plain Python, lists the same as `expand`; also as the root, if there is one fiber."""
-    level, dims, n = made.level, made.dims, made.n
+    level, dims, n = case.level, case.dims, case.n
     raise_if(FormatError, loop_problems(level, False))
+    whole = Built(case).whole
     for root in (False, True) if n == 1 else (False,):
-        kept = {role: made.whole[role] for role in level.arrays(0 if root else 1, root)}
+        kept = {role: whole[role] for role in level.arrays(0 if root else 1, root)}
         size = level.size(kept, dims, n)
         expected = _listing(level.expand(kept, dims, range(n), [range(s) for s in dims]), range(n))
         fibers = [list_fiber(level, kept, dims, p, root=root, n=n, children=size) for p in range(n)]
         assert [(p, c, q) for p, fiber in enumerate(fibers) for c, q in fiber] == expected, "loop differs from expand"
 
 
-def check_selection(made: Built) -> None:
+def check_selection(case: LevelCase, positions: Positions, window: Sequence[Positions]) -> None:
     """`expand` of any positions and window equals a selection from the full `expand`."""
-    positions, window = made.case.positions, made.case.window
+    made = Built(case)
     inside = [set(as_array(w).tolist()) for w in window]
     selected = [
         (p, c, q)
@@ -180,10 +191,10 @@ def check_selection(made: Built) -> None:
         assert named == whole, "cut differs from expand"
 
 
-def check_parts(made: Built) -> None:
+def check_parts(case: LevelCase, positions: Positions, window: Sequence[Positions], children: range) -> None:
     """`part`, `above` and `check_in_parts` of lazy arrays agree with the whole level."""
+    made = Built(case)
     level, dims, n = made.level, made.dims, made.n
-    positions, window, children = made.case.positions, made.case.window, made.case.children
     arrays: Any = {role: cut(array, 0, len(array)) for role, array in made.arrays.items()}
     assert list(level.check_in_parts(arrays, dims, n, 2)) == [], "check_in_parts refuses the arrays of build"
     # only the fibers at some positions
@@ -213,20 +224,6 @@ def check_names(format: Format) -> None:
     assert not {"values", "fill_value"} & set(names), "values and fill_value are reserved names"
 
 
-_CASE_LAWS = (
-    check_built, check_listed, check_order, check_selection, check_located, check_sizes, check_counted, check_parts,
-    check_loop,
-)  # fmt: skip
-
-
-def check_level(case: LevelCase) -> None:
-    """Assert all laws of a case. A kind may refuse the case with FormatError, and may have no loop."""
-    made = Built(case)
-    for law in _CASE_LAWS:
-        if law is not check_loop or case.level.loop(False) is not None:
-            law(made)
-
-
 # All laws
 
 
@@ -247,17 +244,28 @@ def _of_tensor(law: Callable[[Tensor], None], *, below: bool = True) -> Callable
     return lambda data, level: law(data.draw(tensors_with(level, below=below)))
 
 
+def _selected(data: st.DataObject, level: Level) -> None:
+    case = data.draw(level_cases(level))
+    check_selection(case, *data.draw(selections(case)))
+
+
+def _in_parts(data: st.DataObject, level: Level) -> None:
+    case = data.draw(level_cases(level))
+    start = data.draw(st.integers(0, 12))
+    check_parts(case, *data.draw(selections(case)), range(start, data.draw(st.integers(start, 30))))
+
+
 _LAWS = (
     _Law("build passes check", _of_case(check_built)),
     _Law("expand lists what was built", _of_case(check_listed)),
     _Law("order and children are as declared", _of_case(check_order)),
-    _Law("expand selects", _of_case(check_selection)),
+    _Law("expand selects", _selected),
     _Law("locate and finder agree", _of_case(check_located)),
     _Law("sizes are right", _of_case(check_sizes)),
     _Law("overridden defaults agree", _of_case(check_counted)),
     _Law("names are distinct", lambda _, level: check_names(Format((Dense(), level, level, Sparse(), level))), 0),
-    _Law("part and above read parts", _of_case(check_parts)),
-    _Law("loop lists what expand lists", _of_case(check_loop)),
+    _Law("part and above read parts", _in_parts),
+    _Law("loop lists what expand lists", lambda data, level: check_loop(data.draw(level_cases(level)))),
     _Law("compiled loops sum", _of_tensor(check_compiled, below=False), 0.2, True),
     _Law("merges as numpy does", _of_tensor(check_merged), 0.5, True),
     _Law("an index selects", _of_tensor(check_read), 0.5, True),

@@ -54,4 +54,6 @@ def test_kinds_of_the_notebooks_are_drawn():
 @pytest.mark.parametrize("level", [level for kind in kinds.PLUGINS for level in kind.samples()], ids=str)
 @given(st.data())
 def test_plugin_kinds_keep_the_laws_of_levels(level, data):
-    testing.check_level(data.draw(testing.level_cases(level)))
+    case = data.draw(testing.level_cases(level))
+    testing.check_level(case)
+    testing.check_selection(case, *data.draw(testing.selections(case)))

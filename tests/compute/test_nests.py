@@ -3,11 +3,19 @@
 import numpy as np
 import pytest
 from helpers import kinds
+from hypothesis import given
+from hypothesis import strategies as st
 
 import binsparse_levels as bl
 from binsparse_levels import FormatError, Sparse, testing
 from binsparse_levels.compute.nest import Leaf, Seen, Wrap, list_fiber, nest_text
 from binsparse_levels.levels import LEVELS
+
+
+@pytest.mark.parametrize("level", [x for kind in LEVELS.values() for x in kind.samples() if x.loop(False)], ids=str)
+@given(data=st.data())
+def test_loop_lists_what_expand_lists(level, data):
+    testing.check_loop(data.draw(testing.level_cases(level)))
 
 
 def test_the_loop_of_a_kind_without_one():

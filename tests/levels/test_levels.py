@@ -17,7 +17,12 @@ from binsparse_levels.levels.positions import as_array, count_owners, in_ranges,
 @pytest.mark.parametrize("level", [level for kind in LEVELS.values() for level in kind.samples()], ids=str)
 @given(data=st.data())
 def test_laws(level, data):
-    testing.check_level(data.draw(testing.level_cases(level)))
+    case = data.draw(testing.level_cases(level))
+    testing.check_level(case)
+    testing.check_selection(case, *data.draw(testing.selections(case)))
+    start = data.draw(st.integers(0, 12))
+    children = range(start, data.draw(st.integers(start, 30)))
+    testing.check_parts(case, *data.draw(testing.selections(case)), children)
 
 
 @pytest.mark.parametrize("kind", testing.OURS, ids=lambda kind: kind.kind)
