@@ -24,7 +24,7 @@ from ...arrays import Array
 from ...containers.base import wrap_errors
 from ...containers.replacing import replacing
 from ...engine.emission import Duplicates
-from ...errors import ArrayError, ContainerError, DialectWarning, Problem
+from ...errors import ArrayError, ContainerError, DialectWarning, Problem, raise_if
 from ...limits import Limits
 from ...parallel import each, shares
 from ...tensors.labels import Labels
@@ -152,6 +152,16 @@ def parse_table(
                 what = f"{place}: {text.decode('latin1')!r:.40} is no number of type {np.dtype(dtype)}; {remedy}"
                 raise ArrayError(Problem(path, what)) from None
     return [np.array(rows[k :: len(types)], dtype) for k, dtype in enumerate(types)]
+
+
+def check_coordinates(columns: Sequence[Array], path: str) -> None:
+    """Raise ArrayError for coordinates that do not count from 1."""
+    problems = [
+        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
+        for k, x in enumerate(columns)
+        if len(x) and x.min() < 1
+    ]
+    raise_if(ArrayError, problems)
 
 
 def _number(text: bytes, dtype: str) -> Any:
