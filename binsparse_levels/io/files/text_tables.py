@@ -178,7 +178,7 @@ def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
 
     def parsed(span: tuple[int, int]) -> list[Array]:
         text = np.frombuffer(data, np.uint8)[slice(*span)]
-        size = len(types), len(text) // (2 * len(types))  # the maximum number of rows: unused pages cost nothing
+        size = len(types), len(text) // (2 * len(types)) + 1  # rows, the last incomplete: unused pages cost nothing
         cells, doubts = np.empty(size, np.uint64), np.zeros(size, bool)
         rows, doubtful = kernels.text.parse_table(text, ord(comment), of_floats, _powers(), cells, doubts)
         if rows < 0:
