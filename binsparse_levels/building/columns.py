@@ -367,6 +367,8 @@ def labelled(coords: Sequence[Array], labels: Labels | None) -> list[Any]:
             what = f"coordinate {x.max()} has none of the {len(known)} labels; label all"
             raise ArrayError(Problem(f"labels.{labels.dims[k]}", what))
         columns[k] = pa.DictionaryArray.from_arrays(x, known, safe=False)
+        if len(known.unique()) < len(known):  # coordinates with equal labels become one category
+            columns[k] = columns[k].dictionary_decode().dictionary_encode()
     return columns
 
 

@@ -151,6 +151,12 @@ def test_types_of_labels(tmp_path, kind):
         assert tensor.labels("a").tolist() == ordered
 
 
+def test_coordinates_with_equal_labels_are_one_category():
+    tensor = bl.pack_dense(np.eye(3), "CSR").with_labels({0: ["b", "a", "b"]}, dims=["x", "y"])
+    assert bl.to_table(tensor)["x"].to_pylist() == ["b", "a", "b"]
+    assert bl.to_pandas(tensor).x.tolist() == ["b", "a", "b"]
+
+
 def test_categories_keep_their_order_and_those_without_rows():
     column = pa.DictionaryArray.from_arrays(pa.array([2, 0]), ["low", "middle", "high"])
     tensor = bl.from_table(pa.table({"a": column, "value": [1.0, 2.0]}), ["a"], "value")
