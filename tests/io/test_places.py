@@ -24,6 +24,7 @@ from binsparse_levels import (
     BinsparseError,
     ContainerError,
     Format,
+    OptionError,
     Sparse,
     append,
     concatenate,
@@ -551,9 +552,9 @@ def test_names_of_any_length(tmp_path):
 
 def test_places_that_are_none(tmp_path):
     for place in (None, 5, object()):
-        with pytest.raises(TypeError):
+        with pytest.raises(OptionError):
             write(place, vector())
-        with pytest.raises(TypeError):
+        with pytest.raises(OptionError):
             read(place)
     with pytest.raises(TypeError):
         write(tmp_path / "a", vector(), kind="memory")
