@@ -288,7 +288,8 @@ def target_at(place: StoreLike, name: str | None) -> Location:
         return Location(path, group, name or usual, path)
     name = name or (_of_parent(path) if group else None) or _by_suffix(path)
     if name is None:
-        suffixes = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
+        written = [kind for kind in KINDS.values() if kind.part("writing") or kind.part("write")]
+        suffixes = ", ".join(suffix for kind in written for suffix in kind.suffixes)
         raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind={PLUG_IN}"))
     if not is_url(path) and not os.path.isdir(folder := os.path.dirname(real_path(path))):
         raise PathMissingError(Problem(folder, "no such folder; make it first"))
