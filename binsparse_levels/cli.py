@@ -53,14 +53,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
             given = vars(options)
             paths = [given[name] for name in ("path", "work", "out") if given.get(name)]
             status: int = within_memory(options.run)(options)
-            sys.stdout.flush()
+            print(end="", flush=True)  # also if standard output is closed
         except (WrongCall, OptionError, FormatError, PathExistsError, IndexError) as error:
             return fail(error, WRONG_CALL, json=as_json)
         except BrokenPipeError:  # the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
-        except (BinsparseError, OSError) as error:
+        except BinsparseError as error:
             return fail(error, FAULTY_INPUT, json=as_json, paths=paths)
+        except OSError as error:  # those of files are a BinsparseError
+            return fail(WrongCall(f"{error.filename or 'standard output'}: {error.strerror}"), FAULTY_INPUT)
         except KeyboardInterrupt:
             return fail(WrongCall("interrupted"), INTERRUPTED, json=as_json)
     return status

@@ -2,6 +2,7 @@
 
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -341,6 +342,19 @@ def test_report(run, path, tmp_path, monkeypatch):
     assert (status, err) == (1, "")
     assert "pointers_to_1[3]" in json.loads(text)["faults"][0]
     assert run("report", tmp_path / "none.h5")[0] == 1
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="only Linux has a device that is always full")
+@pytest.mark.parametrize("options", ["", "--json"])
+def test_standard_output_that_is_full_or_closed(path, options):
+    def call(target):
+        command = f"{shlex.quote(sys.executable)} -m binsparse_levels info {shlex.quote(str(path))} {options} {target}"
+        return subprocess.run(command, shell=True, capture_output=True, text=True)
+
+    full = call("> /dev/full")
+    assert (full.returncode, full.stderr) == (1, "binsparse-levels: error: standard output: No space left on device\n")
+    closed = call(">&-")
+    assert (closed.returncode, closed.stderr) == (0, "")
 
 
 @pytest.mark.slow

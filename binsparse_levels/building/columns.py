@@ -252,13 +252,15 @@ class _Coordinates:
         codes: Array = coded.indices.to_numpy(zero_copy_only=False)
         refuse_nulls(there.null_count, self.name, "table", "fill them")
         if self.known is None:
-            self.known, self._categories = there, types.is_dictionary(column.type)
-            return codes
+            self._categories = types.is_dictionary(column.type)
+            self.known = there.unique() if self._categories else there  # categories may repeat
+            if len(self.known) == len(there):
+                return codes
         there = _in_unit(there, self.known.type)
         if self.known.type != there.type:
             what = f"contains {there.type}, but its labels are {self.known.type}; cast one"
             raise ArrayError(Problem(self._path, what))
-        new = there.filter(compute.invert(compute.is_in(there, value_set=self.known)))
+        new = there.filter(compute.invert(compute.is_in(there, value_set=self.known))).unique()
         if len(new) and self._given:
             what = f"{str(new[0])!r:.40} is not one of the given labels; add it to labels="
             raise ArrayError(Problem(self._path, what))
@@ -367,6 +369,8 @@ def labelled(coords: Sequence[Array], labels: Labels | None) -> list[Any]:
             what = f"coordinate {x.max()} has none of the {len(known)} labels; label all"
             raise ArrayError(Problem(f"labels.{labels.dims[k]}", what))
         columns[k] = pa.DictionaryArray.from_arrays(x, known, safe=False)
+        if len(known.unique()) < len(known):  # coordinates with equal labels become one category
+            columns[k] = columns[k].dictionary_decode().dictionary_encode()
     return columns
 
 

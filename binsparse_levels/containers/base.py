@@ -166,7 +166,7 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     """
     text = os.fspath(path)
     if not isinstance(text, str):
-        raise TypeError(f"expected a path of type str, got {path!r}")
+        raise OptionError(f"expected a path of type str, got {path!r}")
     if not text:
         raise ContainerError(Problem("''", "an empty path names nothing"))
     try:

@@ -103,7 +103,7 @@ class _Dataset(LazyArray):
         if properties.get_layout() == h5py.h5d.VIRTUAL:
             raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
         if unknown := {*self.filters} - _FILTERS:
-            raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed"))
+            raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed; write it with gzip"))
         # In a remote file, counting the bytes of chunks would read most of the file.
         size = None if self.chunked and remote else dataset.get_storage_size()
         super().__init__(dataset.shape or (), dataset.dtype, size)  # a null dataspace has no shape

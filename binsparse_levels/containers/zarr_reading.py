@@ -159,7 +159,7 @@ class ZarrReader:
         codecs = node["codecs"] if node["zarr_format"] == 3 else [node["compressor"], *(node["filters"] or ())]
         allowed = _CODECS if ATTRIBUTE in self.group.metadata.attributes else _CODECS | _TEXTS
         if bad := sorted({*_codec_names(filter(None, codecs))} - allowed):
-            raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed"))
+            raise UnsafeError(Problem(name, f"the codec {bad[0]!r} is not allowed; write the array with zstd"))
         known = {key: x for key, x in node.items() if node["zarr_format"] == 3 or key != "node_type"}
         array: zarr.Array[Any] = zarr.Array.from_dict(self.group.store_path / name, known)
         if node.get("storage_transformers"):

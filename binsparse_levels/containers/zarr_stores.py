@@ -14,7 +14,7 @@ import zarr
 from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
-from ..errors import ContainerError, Problem, needing
+from ..errors import ContainerError, OptionError, Problem, needing
 from . import remote
 from .base import is_url, wrap_errors
 from .direct import DIRECT, open_zip, refuse_links
@@ -52,7 +52,7 @@ def place_of(path: Any) -> StorePath:
     if isinstance(path, Store | StorePath):
         return path if isinstance(path, StorePath) else StorePath(path)
     if not isinstance(path, str):
-        raise TypeError(f"expected a path, a store or a group of zarr, got {type(path).__name__}")
+        raise OptionError(f"expected a path, a store or a group of zarr, got {type(path).__name__}")
     return StorePath(_store_at(path) if is_url(path) else LocalStore(os.path.abspath(path)))
 
 

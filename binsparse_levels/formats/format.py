@@ -71,14 +71,14 @@ class Format:
     def __post_init__(self) -> None:
         # A frozen dataclass parses its lists here, so that formats hash however they were spelled.
         if not isinstance(self.levels, Iterable):
-            raise TypeError(f"levels are a sequence of Level, got {self.levels!r:.40}; see parse_format")
+            raise OptionError(f"levels are a sequence of Level, got {self.levels!r:.40}; see parse_format")
         object.__setattr__(self, "levels", tuple(self.levels))
         for level in self.levels:
             if not isinstance(level, Level):
-                raise TypeError(f"levels are of class Level, got {level!r:.40}; see parse_format")
+                raise OptionError(f"levels are of class Level, got {level!r:.40}; see parse_format")
         if self.transpose is not None:
             if not isinstance(self.transpose, Iterable):
-                raise TypeError(f"a transpose is a permutation, got {self.transpose!r:.40}; list the dimensions")
+                raise OptionError(f"a transpose is a permutation, got {self.transpose!r:.40}; list the dimensions")
             object.__setattr__(self, "transpose", as_integers(self.transpose))
             raise_if(FormatError, permutation_problems(self.transpose, self.rank))
 

@@ -29,11 +29,11 @@ def checked_shape(shape: Any) -> tuple[int, ...]:
 def checked_axes(axes: Sequence[int], rank: int) -> list[int]:
     """A permutation of the dimensions. Negative numbers count from the end, as in numpy.
 
-    Raises TypeError for items that are not integers, FormatError if the axes are not a permutation.
+    Raises OptionError for items that are not integers, FormatError if the axes are not a permutation.
     """
     order = list(as_integers(axes))
     if not all(type(k) is int for k in order):
-        raise TypeError(f"axes are integers, got {order!s:.60}; pass a permutation of the {rank} dimensions")
+        raise OptionError(f"axes are integers, got {order!s:.60}; pass a permutation of the {rank} dimensions")
     order = [k + rank if k < 0 else k for k in order]
     raise_if(FormatError, permutation_problems(order, rank))
     return order

@@ -99,7 +99,8 @@ _SSCDF = Kind(
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
 _STORE = "zarr"  # which opens URLs and stores, and overwrites those in place
-_SAMPLE = re.compile(rb"[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?[ \t]+\d+:[-+\d.]")  # the beginning of text of svmlight
+# The beginning of text of svmlight, after comments.
+_SAMPLE = re.compile(rb"(#.*\n|\s)*[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?[ \t]+\d+:[-+\d.]")
 
 # If several rows match, the first whose module claims the file is used, or else the last one.
 KINDS = {
@@ -281,7 +282,8 @@ def target_at(place: StoreLike, name: str | None) -> Location:
         return Location(path, group, name or usual, path)
     name = name or (_of_parent(path) if group else None) or _by_suffix(path)
     if name is None:
-        suffixes = ", ".join(suffix for kind in KINDS.values() for suffix in kind.suffixes)
+        written = [kind for kind in KINDS.values() if kind.part("writing") or kind.part("write")]
+        suffixes = ", ".join(suffix for kind in written for suffix in kind.suffixes)
         raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind={PLUG_IN}"))
     if not is_url(path) and not os.path.isdir(folder := os.path.dirname(real_path(path))):
         raise PathMissingError(Problem(folder, "no such folder; make it first"))
@@ -415,7 +417,7 @@ def _head(file: str | IO[bytes], name: str) -> bytes:
     try:
         with open_file(file, "rb", buffering=0) as opened:
             head = opened.read(4096)
-        return zlib.decompressobj(wbits=31).decompress(head, 64) if head[:2] == b"\x1f\x8b" else head
+        return zlib.decompressobj(wbits=31).decompress(head, 4096) if head[:2] == b"\x1f\x8b" else head
     except FileNotFoundError:
         raise PathMissingError(Problem(name, "no such file; check the path")) from None
     except OSError as error:

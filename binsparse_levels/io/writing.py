@@ -95,7 +95,7 @@ def write(
     if not target.kind.tensors:
         refuse(target.path, **options)
         if not isinstance(spec_version, str):
-            raise TypeError(f"a version is a string, got {spec_version!r:.40}")
+            raise OptionError(f"a version is a string, got {spec_version!r:.40}")
         header, arrays = encode_tensor(tensor, spec_version, narrow, bitpacked)
         others = other_orders(tensor, orders, spec_version, narrow, bitpacked, limits)
         header |= {ORDERS: [*others]} if others else {}
@@ -269,7 +269,7 @@ def write_all(
         raise OptionError(Problem(str(target.path), what))
     refuse(target.path, group=target.group)
     if not isinstance(tensors, Mapping):
-        raise TypeError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
+        raise OptionError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
     tensors = {name: as_tensor(tensor, copy=False).without_map() for name, tensor in tensors.items()}
     given = {"storage": Storage(compression, chunks), "limits": limits, **target.kind.options}
     target.kind.part("write_all")(target.path, tensors, overwrite=overwrite, **given)

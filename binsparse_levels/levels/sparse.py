@@ -40,6 +40,7 @@ from .positions import (
 )
 from .registry import register
 
+_MERGING = "pack(), read() and repair() merge repeated entries: duplicates='sum'"
 _FIND_COST = 30  # of Python, as for `pays_off`
 _SEARCH_BYTES = 256  # that a search moves: some lines of the cache
 _MAX_SEARCHED_FIBERS = 16  # up to this number, the ends of a window are searched in each; more fibers are read whole
@@ -330,7 +331,7 @@ def _order_problems(pointers: Array, columns: Sequence[Array]) -> Iterator[Probl
         place = ", ".join(str(x[q]) for x in columns)
         equal = all(x[q] == x[q - 1] for x in columns)
         fault = "repeats the coordinate before it" if equal else "does not come after the coordinate before it"
-        remedy = f" ({REMEDY})" if not equal and q == bad[0] else ""
+        remedy = f" ({_MERGING if equal else REMEDY})" if q == bad[0] else ""
         yield Problem(f"idx0[{q}]", f"{place} {fault}{remedy}{in_fiber(pointers, q)}")
     if len(bad) > SHOWN:
         yield Problem("idx0", f"{len(bad)} in all are out of order or repeated")

@@ -169,11 +169,11 @@ def column_of(labels: Any, name: str, size: int) -> Column:
     type = TEXT if array.dtype.kind in "UTO" else array.dtype.name
     if type == TEXT:
         try:
-            texts = [text.encode() for text in array.tolist()]
+            # Texts in the array have lost the null characters at their ends.
+            texts = [text.encode() for text in (labels if isinstance(labels, list | tuple) else array.tolist())]
         except (AttributeError, UnicodeEncodeError):
-            raise ArrayError(
-                Problem(name, "expected strings, numbers, booleans or times; pass labels of one type")
-            ) from None
+            what = "expected strings, numbers, booleans or numpy.datetime64; pass labels of one type of these"
+            raise ArrayError(Problem(name, what)) from None
         return Column(TEXT, np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
     if not (type in _PLAIN or type == "bool" or TIMES.fullmatch(type)):
         raise ArrayError(Problem(name, f"labels cannot have the type {type}; cast them"))

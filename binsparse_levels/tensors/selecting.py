@@ -167,6 +167,7 @@ def _coordinates(known: Array | None, size: int, labels: Sequence[Any]) -> list[
         return [np.array([] if x is None or not 0 <= x < size else [x], np.int64) for x in numbers]
     ascending = bool((known[:-1] <= known[1:]).all())
     order = np.arange(len(known)) if ascending else np.argsort(known, kind="stable")
+    order = order[: np.count_nonzero(known == known)]  # NaN and NaT are last, and equal no label
     coords = []
     for label in labels:
         nearest = _nearest(label, known.dtype)

@@ -69,10 +69,10 @@ def checked_type(dtype: npt.DTypeLike) -> np.dtype[Any]:
 
 
 def checked_dimension(dimension: int, ndim: int) -> int:
-    """A dimension, counted from the end where it is negative. Raises TypeError, IndexError."""
+    """A dimension, counted from the end where it is negative. Raises OptionError, IndexError."""
     number = as_integer(dimension)
     if number is None:
-        raise TypeError(f"a dimension is an integer, got {dimension!r:.40}")
+        raise OptionError(f"a dimension is an integer, got {dimension!r:.40}")
     if not -ndim <= number < ndim:
         raise IndexError(f"there is no dimension {number} of {ndim}; count from 0, or from -1 backwards")
     return number % ndim
@@ -156,11 +156,11 @@ def check_value_type(dtype: np.dtype[Any]) -> None:
 
 
 def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[str, Any]:
-    """A copy of the attributes as a container returns them. Raises TypeError, DescriptorError, LimitError."""
+    """A copy of the attributes as a container returns them. Raises OptionError, DescriptorError, LimitError."""
     if attributes is None:
         return {}
     if not isinstance(attributes, Mapping) or not all(isinstance(key, str) for key in attributes):
-        raise TypeError(f"attributes are a mapping with string keys, got {attributes!r:.60}")
+        raise OptionError(f"attributes are a mapping with string keys, got {attributes!r:.60}")
     if NAMESPACE in attributes:
         raise DescriptorError(Problem(f"attributes.{NAMESPACE}", "reserved for the descriptor; choose another name"))
     if any(key.startswith(RESERVED) for key in attributes):
@@ -168,8 +168,9 @@ def checked_json(attributes: Mapping[str, Any] | None, limits: Limits) -> dict[s
         raise DescriptorError(Problem("attributes", what))
     try:
         text = json.dumps(dict(attributes), allow_nan=False)
-    except (ValueError, RecursionError) as error:
-        raise DescriptorError(Problem("attributes", f"not JSON: {error}; pass plain JSON data")) from None
+    except (TypeError, ValueError, RecursionError) as error:
+        kind = OptionError if isinstance(error, TypeError) else DescriptorError
+        raise kind(Problem("attributes", f"not JSON: {error}; pass plain JSON data")) from None
     loaded: dict[str, Any] = load_json(text, limits)
     return loaded
 
@@ -224,11 +225,12 @@ def _cast_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             cast = exact.astype(dtype)[()]
+        is_same = same(cast, scalar[()])
     except (TypeError, ValueError, OverflowError):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is not a {dtype}; pass one")) from None
     # A cast to a floating-point type may round, but must not parse a string or make a finite number infinite.
     rounded = dtype.kind in "fc" and exact is scalar and scalar.dtype.kind in "biufc"
-    if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, scalar[()]):
+    if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not is_same:
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is not a {dtype}: it would become {cast!r}; pass one"))
     return cast
 

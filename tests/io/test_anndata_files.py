@@ -311,7 +311,7 @@ def test_faults_in_zarr(tmp_path, version):
 
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of codecs beyond the specification
-        broken(other_codec, "the codec .* is not allowed", UnsafeError)
+        broken(other_codec, "the codec .* is not allowed; write the array with zstd", UnsafeError)
 
     def without_texts(root):
         del root["obs/_index"]
@@ -695,7 +695,7 @@ def test_an_array_without_attributes_is_of_the_system_that_its_group_is_of(tmp_p
     assert read(f"{tmp_path}/a.zarr:X").to_dense().tolist() == [[0, 1, 2], [3, 4, 5]]
 
 
-@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2)])
+@pytest.mark.parametrize("shape", [(3, 3), (2, 4), (4, 2), (0, 0)])
 @pytest.mark.parametrize("form", ["csr", "csc"])
 def test_a_group_without_names_is_no_10x_by_its_members_alone(tmp_path, shape, form):
     dense = np.arange(float(shape[0] * shape[1])).reshape(shape)
@@ -705,7 +705,7 @@ def test_a_group_without_names_is_no_10x_by_its_members_alone(tmp_path, shape, f
         group = file.create_group("matrix")
         group["data"], group["indices"], group["indptr"], group["shape"] = made.data, made.indices, made.indptr, shape
     for place in ("a.h5", "a.h5:matrix"):
-        if shape[0] == shape[1]:
+        if shape == (3, 3):
             with pytest.raises(ContainerError, match="ambiguous"):
                 read(tmp_path / place)
         else:

@@ -280,8 +280,9 @@ def test_samples_of_svmlight(tmp_path):
     assert tensor.sel(sample=-1.5).to_dense().tolist() == [0, 1, 0]
     assert bl.read(tmp_path / "zero.libsvm").to_dense().tolist() == [[1, 0, 4]]
     assert bl.read(tmp_path / "a.svmlight", shape=(3, 9)).shape == (3, 9)
-    (tmp_path / "no_suffix").write_bytes(b"+1 1:0.5 3:-2e3\n-1 2:1 \n")
-    assert bl.read(tmp_path / "no_suffix").labels("sample").tolist() == [1, -1]
+    for comment in (b"", b"# Column indices are one-based\n#\n\n" + b"# %b\n" % bytes(range(33, 127)) * 5):
+        (tmp_path / "no_suffix").write_bytes(comment + b"+1 1:0.5 3:-2e3\n-1 2:1 \n")
+        assert bl.read(tmp_path / "no_suffix").labels("sample").tolist() == [1, -1]
     (tmp_path / "text").write_bytes(b"1 2 3\n")
     with pytest.raises(bl.ContainerError, match="neither its content nor its suffix"):
         bl.read(tmp_path / "text")

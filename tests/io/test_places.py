@@ -24,6 +24,7 @@ from binsparse_levels import (
     BinsparseError,
     ContainerError,
     Format,
+    OptionError,
     Sparse,
     append,
     concatenate,
@@ -549,11 +550,20 @@ def test_names_of_any_length(tmp_path):
         read("a\0b.h5")
 
 
+def test_suffixes_that_are_named_can_be_written(tmp_path):
+    with pytest.raises(ContainerError, match="unknown suffix; known are") as told:
+        write(tmp_path / "a.unknown", small())
+    for suffix in str(told.value).partition("known are ")[2].partition(";")[0].split(", "):
+        format = "DMATC" if suffix == ".ra" else "CSR"
+        write(tmp_path / f"a{suffix}", small(format=format))
+        assert read(tmp_path / f"a{suffix}").to_dense().tolist() == small().to_dense().tolist()
+
+
 def test_places_that_are_none(tmp_path):
     for place in (None, 5, object()):
-        with pytest.raises(TypeError):
+        with pytest.raises(OptionError):
             write(place, vector())
-        with pytest.raises(TypeError):
+        with pytest.raises(OptionError):
             read(place)
     with pytest.raises(TypeError):
         write(tmp_path / "a", vector(), kind="memory")

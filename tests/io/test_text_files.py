@@ -423,6 +423,22 @@ def test_a_stream_is_converted_as_a_whole_text(tmp_path_factory, field, symmetry
         assert made[0].structure == made[1].structure
 
 
+def test_a_line_that_is_too_short_is_parsed_within_the_cells(tmp_path, monkeypatch):
+    kernel = kernels.text.parse_table
+    monkeypatch.setattr(kernels.text, "parse_table", getattr(kernel, "py_func", kernel))  # numpy checks the indices
+    with np.errstate(over="ignore"), pytest.raises(ArrayError, match="expected 3 numbers, got 2"):
+        read(written(tmp_path / "a.mtx", HEAD + "3 4 1\n1 1\n"))
+
+
+@pytest.mark.parametrize("name", ["a.mtx", "a.tns"])
+def test_coordinates_that_count_from_0_are_told_by_their_column(tmp_path, name):
+    head = "%%MatrixMarket matrix coordinate real general\n3 3 2\n" if name == "a.mtx" else ""
+    (tmp_path / name).write_text(f"{head}1 1 1.0\n2 0 1.0\n")
+    for call in (read, lambda path: convert(path, tmp_path / "a.h5", memory=2**34)):
+        with pytest.raises(ArrayError, match=rf"{name}: column 2: coordinates count from 1, got 0"):
+            call(tmp_path / name)
+
+
 @pytest.mark.parametrize(
     ("name", "line", "fault"),
     [

@@ -94,6 +94,8 @@ def test_equal_labels():
         ({"x": ["a", 1.5, None]}, ["x"], bl.ArrayError, "x: expected at most 2 labels"),
         ({"x": np.array(["a", None])}, ["x"], bl.ArrayError, "pass labels of one type"),
         ({"x": ["\ud800"]}, ["x"], bl.ArrayError, "pass labels of one type"),
+        ({"x": ["a", 1]}, ["x"], bl.ArrayError, "pass labels of one type"),
+        ({"x": DAYS[:2]}, ["x"], bl.ArrayError, "numpy.datetime64"),
         ({0: [1j]}, None, bl.ArrayError, "dim_0: labels cannot have the type complex128"),
         ({0: [["a"]]}, None, bl.ArrayError, "in one dimension"),
         ({"y": ["a"]}, ["x"], IndexError, "no dimension has the name 'y'; they are x"),
@@ -194,6 +196,27 @@ def test_a_label_of_several_coordinates_selects_them_all(tmp_path):
         assert tensor.sel(var="A").to_dense().tolist() == [[1, 0], [0, 0], [0, 1]]
         assert tensor.sel(var=["B", "A"], obs="0").to_dense().tolist() == [0, 1, 0]
         assert tensor.sel({1: "B"}).shape == (3,)
+
+
+@pytest.mark.parametrize("missing", [np.nan, np.datetime64("NaT")])
+@pytest.mark.parametrize("before", [0, 1, 3])
+def test_a_label_does_not_select_coordinates_without_a_value(missing, before):
+    some = np.arange(before).astype("M8[D]" if isinstance(missing, np.datetime64) else float)
+    labels = np.insert(some, [0, before], missing)
+    tensor = pack_of(len(labels)).with_labels({0: labels})
+    for k, label in enumerate(labels[1:-1], 2):
+        assert tensor.sel({0: label}) == k
+        assert tensor.sel({0: [label]}).to_dense().tolist() == [k]
+        assert tensor.sel({0: slice(label, label)}).to_dense().tolist() == [k]
+    for other in (missing, np.datetime64("2030-01-01"), 7.5):
+        with pytest.raises(bl.LabelError, match="no label"):
+            tensor.sel({0: other})
+
+
+def test_texts_keep_null_characters():
+    tensor = pack_of(3).with_labels({0: ["a\0", "a", "\0"]})
+    assert tensor.labels(0).tolist() == ["a\0", "a", "\0"]
+    assert [tensor.sel({0: x}) for x in ("a\0", "a", "\0")] == [1, 2, 3]
 
 
 @pytest.mark.parametrize(

@@ -17,6 +17,7 @@ from binsparse_levels import (
     LimitError,
     Limits,
     NOfM,
+    OptionError,
     Sparse,
     Tensor,
     advise,
@@ -296,17 +297,24 @@ def test_types_that_no_tensor_holds(call, values):
     [
         ({"binsparse": {}}, DescriptorError),
         ({"a": float("nan")}, DescriptorError),
-        ({"a": {1}}, TypeError),
-        ({"a": np.int64(1)}, TypeError),
+        ({"a": {1}}, OptionError),
+        ({"a": np.int64(1)}, OptionError),
         ({"a": "x" * 2**21}, LimitError),
-        ([1], TypeError),
-        ({1: 2}, TypeError),
+        ([1], OptionError),
+        ({1: 2}, OptionError),
     ],
     ids=range(7),
 )
 def test_attributes_that_no_container_would_give_back(attributes, error):
     with pytest.raises(error):
         pack([[0]], [1.0], 3, "CVEC", attributes=attributes)
+
+
+def test_records_have_a_fill_value_of_their_type():
+    records = np.array([[(1, 2), (0, 0)]], [("a", "f4"), ("b", "i8")])
+    with pytest.raises(ArrayError, match=r"fill_value: 0 is not a \[\('a'.*; pass one"):
+        pack_dense(records, "CSR")
+    assert pack_dense(records, "CSR", fill_value=np.zeros((), records.dtype)).to_dense().tolist() == records.tolist()
 
 
 def test_arrays_that_are_none():

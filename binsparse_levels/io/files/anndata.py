@@ -140,7 +140,7 @@ def _tenx(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
     barcodes = source.labels("barcodes", columns) if source.has("barcodes") else None
     format: Compression = "CSC"
     if genes is None and barcodes is None:  # HiCExplorer compresses rows
-        if rows == columns:
+        if rows == columns > 0:
             what = "is ambiguous: nothing says whether rows or columns are compressed; read its arrays by h5py"
             raise ContainerError(Problem(str(source.reader.group.name), f"{what}, and pass them to Tensor"))
         format = "CSR" if len(source.integers("indptr")) == rows + 1 else "CSC"

@@ -9,7 +9,7 @@ from collections.abc import Iterator, Sequence
 import numpy as np
 
 from ...arrays import Array
-from ...errors import ArrayError, FormatError, Problem, raise_if
+from ...errors import ArrayError, FormatError, Problem
 from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.foreign import check_representable
@@ -123,10 +123,5 @@ def _width(data: bytes, path: str) -> int:
 def _parse(data: bytes, width: int, kind: str, path: str) -> list[Array]:
     """The coordinates and values of a block. kind: of the values."""
     table = text_tables.parse_table(data, ["i8"] * (width - 1) + [kind], COMMENT, path)
-    problems = [
-        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
-        for k, x in enumerate(table[:-1])
-        if len(x) and x.min() < 1
-    ]
-    raise_if(ArrayError, problems)
+    text_tables.check_coordinates(table[:-1], path)
     return table

@@ -24,7 +24,7 @@ from ...arrays import Array
 from ...containers.base import wrap_errors
 from ...containers.replacing import replacing
 from ...engine.emission import Duplicates
-from ...errors import ArrayError, ContainerError, DialectWarning, Problem
+from ...errors import ArrayError, ContainerError, DialectWarning, Problem, raise_if
 from ...limits import Limits
 from ...parallel import each, shares
 from ...tensors.labels import Labels
@@ -154,6 +154,16 @@ def parse_table(
     return [np.array(rows[k :: len(types)], dtype) for k, dtype in enumerate(types)]
 
 
+def check_coordinates(columns: Sequence[Array], path: str) -> None:
+    """Raise ArrayError for coordinates that do not count from 1."""
+    problems = [
+        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
+        for k, x in enumerate(columns)
+        if len(x) and x.min() < 1
+    ]
+    raise_if(ArrayError, problems)
+
+
 def _number(text: bytes, dtype: str) -> Any:
     """Parse a number of a type. Raises ValueError, OverflowError."""
     if b"_" in text:  # which Python accepts between digits
@@ -168,7 +178,7 @@ def _by_kernel(data: bytes, types: Sequence[str], comment: str) -> list[Array]:
 
     def parsed(span: tuple[int, int]) -> list[Array]:
         text = np.frombuffer(data, np.uint8)[slice(*span)]
-        size = len(types), len(text) // (2 * len(types))  # the maximum number of rows: unused pages cost nothing
+        size = len(types), len(text) // (2 * len(types)) + 1  # rows, the last incomplete: unused pages cost nothing
         cells, doubts = np.empty(size, np.uint64), np.zeros(size, bool)
         rows, doubtful = kernels.text.parse_table(text, ord(comment), of_floats, _powers(), cells, doubts)
         if rows < 0:
