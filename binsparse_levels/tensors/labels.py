@@ -18,6 +18,7 @@ from ..arrays import Array, LazyArray, Sliceable
 from ..errors import ArrayError, DescriptorError, Problem, raise_if
 from ..formats.dtypes import INTEGERS
 from ..formats.json import RESERVED
+from .validation import checked_array
 
 KEY = f"{RESERVED}labels"
 TEXT = "text"
@@ -163,17 +164,16 @@ class Labels:
 
 def column_of(labels: Any, name: str, size: int) -> Column:
     """The stored form of labels, an array of strings, numbers, booleans or times. Raises ArrayError."""
-    array = np.array(labels)
+    array = np.array(checked_array(labels, name))
     if array.ndim != 1 or len(array) > size:
         raise ArrayError(Problem(name, f"expected at most {size} labels in one dimension, got shape {array.shape}"))
     type = TEXT if array.dtype.kind in "UTO" else array.dtype.name
     if type == TEXT:
-        try:
-            texts = [text.encode() for text in array.tolist()]
+        try:  # of a list, numpy makes text of numbers, and drops NUL at the end of text
+            texts = [text.encode() for text in (labels if isinstance(labels, list | tuple) else array.tolist())]
         except (AttributeError, UnicodeEncodeError):
-            raise ArrayError(
-                Problem(name, "expected strings, numbers, booleans or times; pass labels of one type")
-            ) from None
+            what = "expected strings, numbers, booleans or datetime64; pass labels of one type"
+            raise ArrayError(Problem(name, what)) from None
         return Column(TEXT, np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
     if not (type in _PLAIN or type == "bool" or TIMES.fullmatch(type)):
         raise ArrayError(Problem(name, f"labels cannot have the type {type}; cast them"))
