@@ -232,8 +232,8 @@ def test_what_is_not_selected(given, error, message):
 
 
 def test_an_error_shows_times_as_text():
-    with pytest.raises(bl.LabelError, match="no label 'noon'; there are 1, from '2026-01-05T00:00:00.000000000' to"):
-        labelled(DAYS[:1], pa.timestamp("ns")).sel(x="noon")
+    with pytest.raises(bl.LabelError, match="no label 'noon'; there are 1, from '2026-01-01T00:00:00"):
+        labelled(TYPES["time"][1][:1], pa.timestamp("ns")).sel(x="noon")
 
 
 def test_slices_of_other_types_are_refused():
