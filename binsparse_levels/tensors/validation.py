@@ -224,11 +224,12 @@ def _cast_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
     try:
         with np.errstate(all="ignore"):
             cast = exact.astype(dtype)[()]
+            unchanged = same(cast, scalar[()])
     except (TypeError, ValueError, OverflowError):
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is not a {dtype}; pass one")) from None
     # A cast to a floating-point type may round, but must not parse a string or make a finite number infinite.
     rounded = dtype.kind in "fc" and exact is scalar and scalar.dtype.kind in "biufc"
-    if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not same(cast, scalar[()]):
+    if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not unchanged:
         raise ArrayError(Problem("fill_value", f"{fill_value!r} is not a {dtype}: it would become {cast!r}; pass one"))
     return cast
 
