@@ -208,7 +208,7 @@ class Delegating(Contents, NDArrayOperatorsMixin):
         raise TypeError("a tensor has no truth value; use tensor.nnz, or reduce it by any or all")
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
-        raise TypeError("a Tensor is not made dense implicitly; call to_dense()")
+        raise TypeError("a Tensor is not made dense implicitly; call to_dense(), or as_tensor on the other operand")
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError. For names of other libraries, the message says what to call."""
