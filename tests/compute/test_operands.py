@@ -344,6 +344,12 @@ def test_operands_in_files_are_read_in_parts(data):
     assert size >= 1
 
 
+def test_a_file_without_cells_is_not_read_in_parts(tmp_path):
+    bl.write(tmp_path / "a.h5", pack([[], []], [], (1000, 0), "CSR"))
+    other = pack([[1], [0]], [1.0], (1000, 4), "CSR")
+    assert einsum("ij,ik->jk", bl.open(tmp_path / "a.h5"), other, memory=300).shape == (0, 4)
+
+
 def test_a_product_of_a_file_that_is_larger_than_memory(tmp_path):
     rng = np.random.default_rng(0)
     coords = [rng.integers(0, 2000, 60_000) for _ in range(2)]
