@@ -227,7 +227,7 @@ def test_tensors_without_names():
     with pytest.raises(bl.OptionError, match="expected 3 different names"):
         bl.to_table(tensor, dims=["a"])
     named = tensor.with_labels(dims=["value", "j"])
-    with pytest.raises(bl.OptionError, match="got .'value', 'j', 'value'.; pass dims= or values="):
+    with pytest.raises(bl.OptionError, match=r"got .'value', 'j', 'value'.; pass dims= or values="):
         bl.to_table(named)
     assert bl.to_table(named, values="v").column_names == ["value", "j", "v"]
     with pytest.raises(IndexError, match="none has one"):
