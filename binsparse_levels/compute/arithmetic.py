@@ -143,6 +143,7 @@ def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
     if missing < 0 or any(n not in (1, size) for n, size in zip(array.shape, tensor.shape[missing:], strict=True)):
         what = f"an array of shape {array.shape} does not broadcast to the shape {tensor.shape} of the tensor"
         raise ArrayError(Problem(f"operands[{k}]", f"{what}; reshape it"))
+    number_type(tensor.dtype, "values")
     number_type(array.dtype, f"operands[{k}]")
     at = ", ".join("u8(0)" if n == 1 else f"c{missing + d}" for d, n in enumerate(array.shape))
     leaf = Leaf(("items", "out"), f"out[q] = items[{at}]", frozenset(range(tensor.ndim)))
@@ -177,6 +178,9 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
         return Tensor._of(in_parts(large, k, k, memory, part_of)._backing, metadata)
     if (same := _same_places(function, a, b, dtype, options)) is not None:
         return Tensor._of(same._backing, metadata)
+    for k, x in enumerate((a, b)):
+        if x.dtype.itemsize > 8:  # smaller values of any type are copied
+            number_type(x.dtype, f"operands[{k}].values")
     (one, two), zero = aligned(a, b), (not a._pad(), not b._pad())
     union = not (function in _ZERO and all(zero) and all(_ZERO[function]))
     inline = function.__name__ in INLINE and dtype.kind in "iufc" and dtype.itemsize > 2 and options.keys() <= {"dtype"}

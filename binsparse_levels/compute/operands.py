@@ -48,7 +48,7 @@ def aligned(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def is_large(tensor: Tensor, memory: int) -> bool:
     """Return True if the tensor is in a file and is read in parts."""
-    return tensor._source.lazy and _COPIES * tensor.nbytes > memory
+    return tensor._source.lazy and 0 not in tensor.shape and _COPIES * tensor.nbytes > memory
 
 
 def parts_of(tensor: Tensor, k: int, memory: int) -> Iterator[tuple[range, Tensor]]:

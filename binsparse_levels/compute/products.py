@@ -266,7 +266,7 @@ def _planned(
     if work.kind == "c" != result.kind:
         raise OptionError(Problem("dtype", f"the products are complex, but {result} is not; pass a complex type"))
     work = common_type(work, sum_type(result))
-    is_tensor = sorted(parsed.out) == sorted(parsed.stored) and len(set(parsed.stored)) == len(parsed.stored)
+    is_tensor = parsed.out != "" and sorted(parsed.out) == sorted(parsed.stored)  # the result has each letter once
     made = tuple([sizes[c] for c in parsed.out])
     lanes = tuple([np.uint64(sizes[c]) for c in _lanes(parsed)])
     leaf = _leaf(parsed, work.name, is_tensor)

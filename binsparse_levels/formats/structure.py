@@ -49,7 +49,7 @@ def structure_problems(name: Any, shape: Sequence[int], dtype: np.dtype[Any] | N
         yield Problem("structure", f"{name} needs a square matrix, got shape {tuple(shape)}")
     if dtype is not None and name.startswith("hermitian") and dtype.kind != "c":
         yield Problem("structure", f"{name} needs complex values, got {dtype}")
-    if dtype is not None and name.startswith("skew") and dtype.kind == "b":
+    if dtype is not None and name.startswith("skew") and dtype.kind in "bM":
         yield Problem("structure", f"{name} needs numbers, got {dtype}")
 
 

@@ -126,7 +126,8 @@ def to_table(
     own = [f"dim_{k}" for k in range(tensor.ndim)] if known is None else known.dims
     names = [*(own if dims is None else dims), values or (known.values if known else "value")]
     if len(names) != tensor.ndim + 1 or len(set(names)) != len(names):
-        raise OptionError(Problem("dims", f"expected {tensor.ndim} different names, got {names[:-1]!s:.60}"))
+        what = f"expected {tensor.ndim + 1} different names with that of the values, got {names!s:.60}"
+        raise OptionError(Problem("dims", f"{what}; pass dims= or values="))
     whole = expanded(tensor)
     coords, stored = entries(whole, dtype, index_dtype(whole.shape, 0))
     columns = tables.labelled(coords, known)

@@ -48,6 +48,8 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
 
     whole = expanded(tensor.without_map())
     check_representable(whole, "GraphBLAS", ranks=(0, 1, 2), type_fits=whole.dtype.name in _GRAPHBLAS_TYPES)
+    if max(whole.shape, default=0) > 2**60:
+        raise FormatError(Problem("shape", "GraphBLAS has at most 2**60 rows and columns; slice it"))
     if not whole.ndim:
         _, values = whole.unpack()
         dtype = graphblas.dtypes.lookup_dtype(whole.dtype)
@@ -66,10 +68,7 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
         pieces["sorted_cols" if "col_indices" in pieces else "sorted_rows"] = True
     elif "indices" in pieces:
         pieces["sorted_index"] = True
-    try:
-        return made.ss.import_any(format=word, values=whole.values[:1] if iso else whole.values, is_iso=iso, **pieces)
-    except graphblas.exceptions.GraphblasException as error:
-        raise FormatError(Problem("", f"GraphBLAS cannot represent it: {error}; convert it first")) from None
+    return made.ss.import_any(format=word, values=whole.values[:1] if iso else whole.values, is_iso=iso, **pieces)
 
 
 @within_memory

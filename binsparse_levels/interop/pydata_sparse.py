@@ -70,7 +70,7 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
 
     Raises
     ------
-    FormatError : GCXS does not support the type of the values.
+    FormatError : GCXS does not support the type of the values, the shape, or the axes.
 
     >>> from binsparse_levels import pack, to_gcxs
     >>> to_gcxs(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).compressed_axes
@@ -93,6 +93,9 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
     except (NotImplementedError, NumbaError):  # the library compiles its checks for the type
         what = f"GCXS does not support the type {tensor.dtype}; call to_sparse, or astype() first"
         raise FormatError(Problem("values", what)) from None
+    except ValueError as error:  # the library numbers all cells
+        what = f"GCXS does not support {compressed_axes} for this shape: {error}; choose others, or call to_sparse"
+        raise FormatError(Problem("compressed_axes", what)) from None
 
 
 @within_memory

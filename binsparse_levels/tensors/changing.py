@@ -210,7 +210,7 @@ class Converting(Delegating):
 
         Parameters
         ----------
-        values : an array of the length of `values`, or a scalar for all.
+        values : an array of the length of `values`, which is not copied, or a scalar for all.
         fill_value : by default that of this tensor.
 
         Returns

@@ -23,10 +23,15 @@ _REDUCTIONS = "sum", "prod", "mean", "var", "std", "min", "max", "any", "all"
 _NAMES = {
     "arrays['indices_1'], arrays['pointers_to_1'], and so on for each level": "indices indptr",
     "attributes": "attrs",
+    "binsparse_levels.einsum": "einsum tensordot",
     "convert(format)": "asformat",
+    "equals(other)": "array_equal allclose",
     "load()": "compute persist",
     "number_of_stored_values": "nse",
+    "numpy.minimum and numpy.maximum": "clip",
+    "numpy.rint": "round around",
     "permute(axes)": "transpose swapaxes moveaxis",
+    "reduce(tensor, axis, 'norm')": "norm",
     "tensor @ other, or einsum": "dot matmul",
     "the tensor itself, which is immutable": "copy",
     "the tensor of open() in a with block": "close",
@@ -38,6 +43,7 @@ _NAMES = {
     "unpack()": "coords nonzero",
     "values": "data",
     "write(path, tensor)": "save",
+    "write(store, first) and append(store, second), with store = {}": "concatenate vstack hstack",
 }
 _REPLACEMENTS = {name: use for use, names in _NAMES.items() for name in names.split()}
 
@@ -170,7 +176,8 @@ class Delegating(Contents, NDArrayOperatorsMixin):
         if name in ("shape", "ndim", "size") and not kwargs and len(args) == 1:
             return getattr(self, name)
         if name not in _REDUCTIONS or not args or args[0] is not self:
-            raise TypeError(f"numpy.{function.__name__} does not accept a Tensor; call reduce, einsum or to_dense()")
+            use = _REPLACEMENTS.get(name, "reduce, einsum or to_dense()")
+            raise TypeError(f"numpy.{name} does not accept a Tensor; use {use}")
         return getattr(self, name)(*args[1:], **kwargs)
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
@@ -201,7 +208,7 @@ class Delegating(Contents, NDArrayOperatorsMixin):
         raise TypeError("a tensor has no truth value; use tensor.nnz, or reduce it by any or all")
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
-        raise TypeError("a Tensor is not made dense implicitly; call to_dense()")
+        raise TypeError("a Tensor is not made dense implicitly; call to_dense(), or as_tensor on the other operand")
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError. For names of other libraries, the message says what to call."""

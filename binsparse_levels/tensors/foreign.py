@@ -32,6 +32,7 @@ _HINTS = {
     "builtins": "pass entries to pack, or cells to from_numpy",
     "dask": "call from_dask, or compute it",
     "h5py": "call open or read with the file or group",
+    "pandas": f"{_TABLE}, or pass its to_numpy()",
     "xarray": "call write_dataset, or pass the data of a variable, such as array.data",
     "zarr": "call open or read with the group",
 }

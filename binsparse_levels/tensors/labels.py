@@ -18,6 +18,7 @@ from ..arrays import Array, LazyArray, Sliceable
 from ..errors import ArrayError, DescriptorError, Problem, raise_if
 from ..formats.dtypes import INTEGERS
 from ..formats.json import RESERVED
+from .validation import checked_array
 
 KEY = f"{RESERVED}labels"
 TEXT = "text"
@@ -163,7 +164,7 @@ class Labels:
 
 def column_of(labels: Any, name: str, size: int) -> Column:
     """The stored form of labels, an array of strings, numbers, booleans or times. Raises ArrayError."""
-    array = np.array(labels)
+    array = np.array(checked_array(labels, name))
     if array.ndim != 1 or len(array) > size:
         raise ArrayError(Problem(name, f"expected at most {size} labels in one dimension, got shape {array.shape}"))
     type = TEXT if array.dtype.kind in "UTO" else array.dtype.name

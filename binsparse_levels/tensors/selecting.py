@@ -149,7 +149,8 @@ def _index(column: Column | None, size: int, label: Any, name: str) -> int | sli
     known = None if column is None else column.array()
     if isinstance(label, slice):
         return _range(known, size, label, name)
-    several = hasattr(label, "__iter__") and not isinstance(label, str | bytes) and getattr(label, "ndim", 1) > 0
+    label = np.asarray(label)[()] if getattr(label, "ndim", 1) == 0 else label  # an array of one label
+    several = hasattr(label, "__iter__") and not isinstance(label, str | bytes)
     labels = (label.to_pylist() if hasattr(label, "to_pylist") else list(label)) if several else [label]
     coords = _coordinates(known, size, labels)
     for one, found in zip(labels, coords, strict=True):
@@ -273,4 +274,5 @@ def _suggestion(known: Array | None, size: int, label: Any) -> str:
 
 
 def _shown(label: Any) -> str:
-    return f"{(label.item() if isinstance(label, np.generic) else label)!r:.60}"
+    text = isinstance(label, np.datetime64)  # the item of which may be a number
+    return f"{(str(label) if text else label.item() if isinstance(label, np.generic) else label)!r:.60}"

@@ -106,6 +106,9 @@ class Tensor(Converting):
         """
         return selecting.select(self, key)
 
+    def __iter__(self) -> Iterator[Any]:
+        return map(self.__getitem__, range(len(self)))
+
     def sel(self, labels: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
         """Select by label, with xarray's conventions; otherwise like indexing.
 

@@ -68,8 +68,8 @@ REFUSALS = (
         "a numpy type that Binsparse does not have", "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics product einsum contracted counted_reads foreach reduced_by_method",
-        "`reduce`, `statistics`, `einsum`, `@`, `traffic`, `foreach`",
+        "reduce statistics product einsum contracted counted_reads foreach reduced_by_method combined",
+        "`reduce`, `statistics`, `einsum`, `@`, `traffic`, `foreach`, functions of two operands",
         bl.ArrayError, "arithmetic does not support", "values that are not numbers of at most 8 bytes",
         "`astype` before", other_type,
     ),

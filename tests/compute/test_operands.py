@@ -253,7 +253,8 @@ def test_labels_and_attributes_that_agree_are_kept():
         (lambda x: x @ x, ArrayError, "size 2 here and 3 before"),
         (lambda x: einsum("ij,jk->ik", x + 1, x.T), FormatError, "to_dense"),
         (lambda x: einsum("ij,j->i", x, np.ones(3), format="CSR"), OptionError, "dense array"),
-        (lambda x: np.clip(x, x, x), TypeError, "to_dense"),
+        (lambda x: np.clip(x, 0, 1), TypeError, "use numpy.minimum and numpy.maximum"),
+        (lambda x: np.median(x), TypeError, "to_dense"),
         (lambda x: x == x, TypeError, "equals"),
         (lambda x: x + "a", OptionError, "open it"),
     ],
@@ -267,6 +268,18 @@ def test_a_scalar_tensor():
     one, two = pack((), [2.0], (), "element"), pack((), [3], (), "element")
     assert (one * two).to_dense() == 6
     assert (one + 1).to_dense() == 3
+    assert isinstance(einsum("->", one), np.float64)
+    with pytest.raises(TypeError, match="no length"):
+        list(one)
+
+
+@pytest.mark.parametrize("name", ["longdouble", "clongdouble"])
+def test_values_that_loops_do_not_have_are_refused(name):
+    tensor = pack([[0, 2]], np.ones(2, name), 4, "CVEC")
+    assert (tensor + tensor).dtype == name
+    for call in (lambda: tensor - tensor[::-1], lambda: tensor * np.ones(4)):
+        with pytest.raises(ArrayError, match=r"arithmetic does not support .*; convert it by astype"):
+            call()
 
 
 def test_arrays_that_two_tensors_share_stay_shared():
@@ -329,6 +342,12 @@ def test_operands_in_files_are_read_in_parts(data):
         found = einsum(spec, opened(a), b, memory=memory)
         np.testing.assert_array_equal(found.to_dense(), expected)
     assert size >= 1
+
+
+def test_a_file_without_cells_is_not_read_in_parts(tmp_path):
+    bl.write(tmp_path / "a.h5", pack([[], []], [], (1000, 0), "CSR"))
+    other = pack([[1], [0]], [1.0], (1000, 4), "CSR")
+    assert einsum("ij,ik->jk", bl.open(tmp_path / "a.h5"), other, memory=300).shape == (0, 4)
 
 
 def test_a_product_of_a_file_that_is_larger_than_memory(tmp_path):

@@ -1,6 +1,7 @@
 """Packing, unpacking and converting against the oracle, and the cases that bite."""
 
 import itertools
+import warnings
 
 import naive
 import numpy as np
@@ -210,6 +211,13 @@ def test_sums_wrap_as_numpys(dtype):
     top = np.iinfo(dtype).max
     tensor = pack([[0, 0]], np.array([top, 3], dtype), (2,), "CVEC", duplicates="sum")
     assert tensor.values.tolist() == [np.iinfo(dtype).min + 2]
+
+
+@pytest.mark.parametrize("n", [2, 2**17])
+def test_sums_of_few_and_of_many_do_not_warn(n):
+    with warnings.catch_warnings(action="error"):
+        made = pack([np.zeros(n, int)], np.tile([np.inf, -np.inf], n // 2), 1, "CVEC", duplicates="sum")
+    assert np.isnan(made.values).all()
 
 
 def test_the_sum_of_booleans_is_or():

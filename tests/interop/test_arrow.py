@@ -241,8 +241,12 @@ def test_tensors_without_names():
     assert bl.to_table(blocks.convert("COO", map="0, 1").drop_fill()).num_rows == 4
     with pytest.raises(bl.FormatError, match="Arrow does not support complex128"):
         bl.to_table(tensor.astype(complex))
-    with pytest.raises(bl.OptionError, match="expected 2 different names"):
+    with pytest.raises(bl.OptionError, match="expected 3 different names"):
         bl.to_table(tensor, dims=["a"])
+    named = tensor.with_labels(dims=["value", "j"])
+    with pytest.raises(bl.OptionError, match=r"got .'value', 'j', 'value'.; pass dims= or values="):
+        bl.to_table(named)
+    assert bl.to_table(named, values="v").column_names == ["value", "j", "v"]
     with pytest.raises(IndexError, match="none has one"):
         tensor.labels("a")
 

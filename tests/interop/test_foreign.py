@@ -91,6 +91,16 @@ def test_tables_are_told_what_to_call():
     frame = pytest.importorskip("pandas").DataFrame({"a": [1]})
     with pytest.raises(TypeError, match=r"got pandas(\.core\.frame)?\.DataFrame; call from_table\(table, dims="):
         bl.as_tensor(frame)
+    with pytest.raises(TypeError, match=r"Series; call from_table\(.*\), or pass its to_numpy\(\)"):
+        bl.pack_dense(np.eye(1), "CSR") * frame["a"]
+    assert (bl.pack_dense(np.eye(1), "CSR") * frame["a"].to_numpy()).values.tolist() == [1]
+
+
+def test_an_operator_of_another_library_is_told_what_to_call():
+    matrix, tensor = scipy.sparse.csr_array(DENSE), bl.pack_dense(DENSE, "CSR")
+    with pytest.raises(TypeError, match="as_tensor on the other operand"):
+        matrix * tensor
+    assert np.array_equal((bl.as_tensor(matrix) * tensor).to_dense(), DENSE**2)
 
 
 def test_the_wrong_function_names_the_type_and_the_right_one():

@@ -316,6 +316,12 @@ def test_a_type_that_gcxs_lacks_is_told(format, dtype):
     assert same_dense(from_sparse(to_sparse(tensor)).to_dense(), tensor.to_dense())
 
 
+@pytest.mark.parametrize(("shape", "axes"), [((1,) * 64, None), ((2**62, 2**62), None), ((2, 3), (5,))])
+def test_a_shape_or_axes_that_gcxs_lacks_are_told(shape, axes):
+    with pytest.raises(FormatError, match=r"compressed_axes: GCXS does not support .*; choose others, or call to_sp"):
+        to_gcxs(pack([[0]] * len(shape), [1.0], shape, "COO"), axes)
+
+
 def test_a_structure_whose_mirror_the_kind_refuses():
     """The stored triangle fits two of four; both triangles together do not."""
     places = [[0, 0, 1], [0, 2, 2]]

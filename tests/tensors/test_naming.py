@@ -95,7 +95,9 @@ def test_equal_labels():
         ({"x": np.array(["a", None])}, ["x"], bl.ArrayError, "pass labels of one type"),
         ({"x": ["\ud800"]}, ["x"], bl.ArrayError, "pass labels of one type"),
         ({"x": ["a", 1]}, ["x"], bl.ArrayError, "pass labels of one type"),
-        ({"x": DAYS[:2]}, ["x"], bl.ArrayError, "numpy.datetime64"),
+        ({"x": DAYS[:2]}, ["x"], bl.ArrayError, "datetime64; pass labels of one type"),
+        ({"x": np.ma.array([1, 2], mask=[0, 1])}, ["x"], bl.ArrayError, "x: 1 item is masked"),
+        ({"x": [["a"], ["b", "c"]]}, ["x"], bl.ArrayError, "x: numpy cannot make an array of it"),
         ({0: [1j]}, None, bl.ArrayError, "dim_0: labels cannot have the type complex128"),
         ({0: [["a"]]}, None, bl.ArrayError, "in one dimension"),
         ({"y": ["a"]}, ["x"], IndexError, "no dimension has the name 'y'; they are x"),
@@ -106,6 +108,19 @@ def test_equal_labels():
 def test_labels_that_do_not_fit(labels, dims, error, message):
     with pytest.raises(error, match=message):
         pack_of(2).with_labels(labels, dims=dims)
+
+
+def test_text_may_end_with_nul():
+    tensor = pack_of(2).with_labels({"x": ["a\0", "a"]}, dims=["x"])
+    assert (tensor.sel(x="a\0"), tensor.sel(x="a")) == (1, 2)
+
+
+@pytest.mark.parametrize("name", TYPES)
+def test_an_array_without_dimensions_is_a_label(name):
+    kind, values = TYPES[name]
+    tensor = labelled(values, kind)
+    for k, label in enumerate(tensor.labels("x")):
+        assert tensor.sel(x=np.array(label, tensor.labels("x").dtype)) == k + 1
 
 
 @pytest.mark.parametrize(
@@ -235,6 +250,11 @@ def test_texts_keep_null_characters():
 def test_what_is_not_selected(given, error, message):
     with pytest.raises(error, match=message):
         labelled(["pen", "ink"]).sel(given)
+
+
+def test_an_error_shows_times_as_text():
+    with pytest.raises(bl.LabelError, match="no label 'noon'; there are 1, from '2026-01-01T00:00:00"):
+        labelled(TYPES["time"][1][:1], pa.timestamp("ns")).sel(x="noon")
 
 
 def test_slices_of_other_types_are_refused():

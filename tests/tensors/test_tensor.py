@@ -289,6 +289,8 @@ def test_structures_that_cannot_be():
         csr(structure="round")
     with pytest.raises(FormatError, match="complex"):
         pack([[0], [0]], [1.0], (2, 2), "CSR", structure="hermitian_lower")
+    with pytest.raises(FormatError, match="needs numbers"):
+        pack([[1], [0]], np.array([1], "M8[s]"), (2, 2), "CSR", structure="skew_symmetric_lower")
     with pytest.raises(ArrayError, match=r"\(0, 1\) is outside the triangle"):
         pack([[0], [1]], [1.0], (2, 2), "CSR", structure="symmetric_lower")
     with pytest.raises(BinsparseError):
@@ -343,7 +345,7 @@ def test_a_fill_value_that_its_mirror_image_differs_from():
 
 
 @pytest.mark.parametrize(
-    ("dtype", "fill"), [("int64", 2**70), ("float32", 1e300), ("float16", 65536), ("float64", "1")]
+    ("dtype", "fill"), [("int64", 2**70), ("float32", 1e300), ("float16", 65536), ("float64", "1"), ("i4,f8", 0)]
 )
 def test_more_fill_values_that_the_type_cannot_hold(dtype, fill):
     with pytest.raises(ArrayError, match="fill_value"):
