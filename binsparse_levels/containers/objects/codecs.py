@@ -95,7 +95,7 @@ def _zstd(settings: Settings) -> Any:
 
 def _from_gzip(raw: Bytes, out: Bytes) -> None:
     """Expand one or more gzip members."""
-    _from_plain(np.frombuffer(gzip.GzipFile(fileobj=io.BytesIO(raw)).read(out.size + 1), np.uint8), out)
+    _from_plain(np.frombuffer(gzip.GzipFile(fileobj=io.BytesIO(raw.data)).read(out.size + 1), np.uint8), out)
 
 
 def _most_packed(size: int) -> int:
