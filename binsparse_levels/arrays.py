@@ -234,21 +234,13 @@ class Pieces(NamedTuple):
         Pieces that fit are not copied.
         """
         pending: list[Array] = []
-        count = 0
         for piece in self.each():
-            if count:
-                pending.append(piece[: -count % size])
-                count += len(pending[-1])
-                piece = piece[len(pending[-1]) :]
-                if count % size:
-                    continue
-                yield np.concatenate(pending)
-                pending, count = [], 0
-            whole = len(piece) // size * size
-            if whole:
-                yield piece[:whole]
-            if whole < len(piece):
-                pending, count = [piece[whole:]], len(piece) - whole
+            pending.append(piece)
+            count = sum(map(len, pending))
+            if whole := count // size * size:
+                joined = pending[0] if len(pending) == 1 else np.concatenate(pending)
+                yield joined[:whole]
+                pending = [joined[whole:]] if whole < count else []
         if pending:
             yield np.concatenate(pending)
 

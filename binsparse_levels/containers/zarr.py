@@ -152,8 +152,8 @@ def writing(
     """
     if isinstance(path, zarr.Group):
         check_store(path.store)
-        store, inner = _within(path)
-        with writing(store, inner, overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
+        place: Any = os.path.join(path.store.root, path.path) if type(path.store) is LocalStore else path.store_path
+        with writing(place, "", overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
             yield writer
         fresh = zarr.open_group(path.store_path, mode="r", use_consolidated=False).attrs.asdict()
         path.metadata.attributes.clear()  # else the next attribute set through this group would remove the header
@@ -197,15 +197,6 @@ def writing(
             _zip(folder, part)
         finally:
             remove(folder)
-
-
-def _within(group: zarr.Group) -> tuple[Any, str]:
-    """The store of an open group, and the path in it. If the root of the store is no group, the group is the store."""
-    store, path = group.store, group.path
-    there = node_at(StorePath(store)) is not None
-    if type(store) is LocalStore:
-        return (str(store.root), path) if there else (os.path.join(store.root, path), "")
-    return (store, path) if there else (group.store_path, "")
 
 
 @contextlib.contextmanager

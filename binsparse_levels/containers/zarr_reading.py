@@ -137,7 +137,7 @@ class ZarrReader:
                 return None
             if node.get("node_type", "array") != "array":
                 raise ContainerError(Problem(name, "is no array"))
-            nbytes = functools.partial(stored_size, place) if place.store.supports_listing else None
+            nbytes = (lambda: stored_size(place)) if place.store.supports_listing else None
             chunks = chunks_in(node, place.path)
             if chunks is None:
                 return self._by_zarr(name, node, nbytes)
