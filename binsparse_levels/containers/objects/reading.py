@@ -16,7 +16,9 @@ from ...limits import Limits
 from ..base import bounded_chunk, wrap_errors
 from .chunks import ABSENT, Chunks
 from .codecs import Bytes
-from .stores import Part, PartStore, Use
+from .folder import Folder
+from .requests import Requests
+from .stores import Part, Use
 
 _MIN_READS_IN_CACHE = 16  # a read is cached if this number of such reads fits: a larger one would evict the others
 _ALWAYS_CACHED_CHUNKS = 2  # of a read, if they fit
@@ -65,7 +67,7 @@ _owners = itertools.count()
 class Objects:
     """The store of a tensor, and the owner of what its arrays have in the cache."""
 
-    def __init__(self, store: PartStore, limits: Limits) -> None:
+    def __init__(self, store: Folder | Requests, limits: Limits) -> None:
         self.store = store
         self.limits = limits
         self.owner = next(_owners)
