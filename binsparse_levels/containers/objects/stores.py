@@ -1,4 +1,4 @@
-"""What stores of objects share: parts of objects, and errors.
+"""Parts of objects, and the errors that all stores of objects share.
 
 Arrays are read and written by `each` and `put_all`, of a folder (`folder`) or of any Zarr store (`requests`). Builds
 read and write whole objects of a folder or a bucket (`bucket`). A key is a path. A write of an object is atomic, and
