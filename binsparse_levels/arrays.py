@@ -1,6 +1,6 @@
 """One-dimensional arrays that are not in memory.
 
-A `LazyArray` is read, decoded or made when it is sliced; `lazy`, `cut` and `repeated` make one. A `Pieces` is an array
+A `LazyArray` is read, decoded or made when it is sliced; `lazy` and `cut` make one. A `Pieces` is an array
 that is to be written, from its beginning to its end.
 """
 
@@ -185,15 +185,6 @@ def cut(array: Sliceable, start: int, length: int) -> LazyArray:
     [5, 6]
     """
     return lazy(length, array.dtype, lambda a, b: array[start + a : start + b])
-
-
-def repeated(array: Sliceable, length: int) -> LazyArray:
-    """The first item of an array, `length` times.
-
-    >>> repeated(np.array([2.5]), 3)[:].tolist()
-    [2.5, 2.5, 2.5]
-    """
-    return lazy(length, array.dtype, lambda start, stop: repeat_one(array[:1], stop - start))
 
 
 def repeat_one(values: Array, count: int) -> Array:
