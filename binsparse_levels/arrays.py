@@ -1,6 +1,6 @@
 """One-dimensional arrays that are not in memory.
 
-A `LazyArray` is read, decoded or made when it is sliced; `lazy`, `cut` and `repeated` make one. A `Pieces` is an array
+A `LazyArray` is read, decoded or made when it is sliced; `lazy` and `cut` make one. A `Pieces` is an array
 that is to be written, from its beginning to its end.
 """
 
@@ -189,15 +189,6 @@ def cut(array: Sliceable, start: int, length: int) -> LazyArray:
     return lazy(length, array.dtype, lambda a, b: array[start + a : start + b])
 
 
-def repeated(array: Sliceable, length: int) -> LazyArray:
-    """The first item of an array, `length` times.
-
-    >>> repeated(np.array([2.5]), 3)[:].tolist()
-    [2.5, 2.5, 2.5]
-    """
-    return lazy(length, array.dtype, lambda start, stop: repeat_one(array[:1], stop - start))
-
-
 def repeat_one(values: Array, count: int) -> Array:
     """The first value `count` times, with memory for one; zeros if the array is empty.
 
@@ -236,21 +227,13 @@ class Pieces(NamedTuple):
         Pieces that fit are not copied.
         """
         pending: list[Array] = []
-        count = 0
         for piece in self.each():
-            if count:
-                pending.append(piece[: -count % size])
-                count += len(pending[-1])
-                piece = piece[len(pending[-1]) :]
-                if count % size:
-                    continue
-                yield np.concatenate(pending)
-                pending, count = [], 0
-            whole = len(piece) // size * size
-            if whole:
-                yield piece[:whole]
-            if whole < len(piece):
-                pending, count = [piece[whole:]], len(piece) - whole
+            pending.append(piece)
+            count = sum(map(len, pending))
+            if whole := count // size * size:
+                joined = pending[0] if len(pending) == 1 else np.concatenate(pending)
+                yield joined[:whole]
+                pending = [joined[whole:]] if whole < count else []
         if pending:
             yield np.concatenate(pending)
 

@@ -100,26 +100,6 @@ def bounded_memory(more: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_AS, before)
 
 
-@contextlib.contextmanager
-def shared_lock(path: str) -> Iterator[bool]:
-    """Hold the system's shared lock of a file, as HDF5 does. The value is False if a writer has locked the file.
-
-    A missing file counts as unlocked, also on a system without such locks.
-    """
-    with contextlib.ExitStack() as stack:
-        free = True
-        with contextlib.suppress(ImportError, OSError):
-            import fcntl
-
-            handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK)  # a pipe would wait for a writer
-            stack.callback(os.close, handle)
-            try:
-                fcntl.flock(handle, fcntl.LOCK_SH | fcntl.LOCK_NB)
-            except BlockingIOError:
-                free = False
-        yield free
-
-
 def to_disk(path: str) -> None:
     """Flush a file or a folder to the disk."""
     flags = os.O_RDONLY

@@ -27,7 +27,6 @@ def makers():
     yield arrays.lazy(len(ITEMS), ITEMS.dtype, lambda start, stop: ITEMS[start:stop]), ITEMS
     yield arrays.cut(ITEMS, 100, 5_000), ITEMS[100:5_100]
     yield arrays.cut(arrays.cut(ITEMS, 100, 5_000), 10, 300), ITEMS[110:410]
-    yield arrays.repeated(ITEMS[7:], 1_000), np.full(1_000, ITEMS[7])
     yield BitPacked(bitpack(ITEMS, "bitpacked_delta"), "bitpacked_delta", ITEMS.dtype, "x"), ITEMS
 
 

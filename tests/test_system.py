@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 
 import binsparse_levels
 from binsparse_levels import ContainerError, UnsafeError, append, concatenate, convert, pack_dense, read, system, write
-from binsparse_levels.containers import direct, hdf5, npz, replacing, zarr_stores
+from binsparse_levels.containers import direct, hdf5, npz, replacing
 from binsparse_levels.containers.replacing import part_of
 from binsparse_levels.limits import DEFAULT_LIMITS
 
@@ -39,7 +39,7 @@ def windows(monkeypatch, tmp_path):
     """The calls of the system as Windows has them; what it has not is not there."""
     for name in FOREIGN:
         monkeypatch.delattr(os, name, raising=False)
-    for module in (hdf5, npz, zarr_stores):
+    for module in (hdf5, npz):
         monkeypatch.setattr(module, "DIRECT", False)
     monkeypatch.setattr(system, "sys", SimpleNamespace(platform="win32"))
     monkeypatch.setattr(replacing, "FileLock", filelock.SoftFileLock)

@@ -16,13 +16,12 @@ from ..arrays import Array, LazyArray, Pieces
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from ..system import shared_lock
 from .base import DEFAULT_STORAGE, Storage, bounded_chunk, grown_chunk, named_by, names_in, wrap_errors
 from .direct import DIRECT, parts_of, read_into
 from .hdf5_files import Disk, child_of
 from .hdf5_files import opened as opened
 from .hdf5_files import walk as walk
-from .replacing import Others, Overwrite, hold_lock, keeps, part_of, replacing
+from .replacing import Others, Overwrite, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
 # Large arrays are aligned to pages: 10.8 ms → 8.7 ms for 124 MB.
@@ -118,8 +117,9 @@ class _Dataset(LazyArray):
         with wrap_errors(self._name):
             if not self._checked:
                 bounded_chunk(self._name, self.chunk, len(self), self.dtype.itemsize, self._limits)
-                self._check_chunks(start, stop)
-                self._checked = not self._remote
+                if not self._remote:
+                    self._find_chunks()
+                self._checked = True
             if self.dtype.kind not in "iufb":  # h5py converts texts, enumerations and records
                 converted: Array = h5py.Dataset(self._id)[start:stop]
                 return converted
@@ -159,20 +159,14 @@ class _Dataset(LazyArray):
         part = parts_of(handle, at, self.dtype, self._name, self._limits)
         self.part = part  # type: ignore[assignment, method-assign]
 
-    def _check_chunks(self, start: int, stop: int) -> None:
+    def _find_chunks(self) -> None:
         """Raise ValueError for a chunk of no bytes: the library crashes when it filters an empty chunk."""
-        sizes: list[int] = []
-        if not self._remote:
-            stored: list[Any] = []
-            self._id.chunk_iter(stored.append)
-            sizes = [chunk.size for chunk in stored]
-            if self._handle is not None:
-                self._offsets = {chunk.chunk_offset[0]: chunk.byte_offset for chunk in stored}
-        for at in range(start // self.chunk * self.chunk, stop, self.chunk) if self._remote else ():
-            with contextlib.suppress(OSError, RuntimeError):  # the chunk was never written
-                sizes.append(len(self._id.read_direct_chunk((at,))[1]))
-        if 0 in sizes:
+        stored: list[Any] = []
+        self._id.chunk_iter(stored.append)
+        if any(not chunk.size for chunk in stored):
             raise ValueError("a chunk is stored in no bytes")
+        if self._handle is not None:
+            self._offsets = {chunk.chunk_offset[0]: chunk.byte_offset for chunk in stored}
 
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
@@ -361,7 +355,7 @@ def changing(
 
     overwrite, others: as for `replacing`. options: of h5py, for a new file. Raises ContainerError.
     """
-    with unused(path, keep), replacing(path, overwrite, keep=keep, others=others) as part, Disk(part) as disk:
+    with replacing(path, overwrite, keep=keep, others=others) as part, unused(path), Disk(part) as disk:
         old = keep and os.path.getsize(part)
         try:
             with wrap_errors(path):
@@ -373,12 +367,16 @@ def changing(
 
 
 @contextlib.contextmanager
-def unused(path: str, keep: bool) -> Iterator[None]:
-    """Keep other programs from opening a file for writing.
+def unused(path: str) -> Iterator[None]:
+    """Keep other programs from opening a file for writing, by HDF5's own lock.
 
-    Raises ContainerError if one has opened it: its changes to the old file would be lost. keep: as for `replacing`.
+    Raises ContainerError if one has opened it: its changes to the old file would be lost.
     """
-    with hold_lock(path) if keep else contextlib.nullcontext(), shared_lock(path) as free:
+    with contextlib.ExitStack() as stack:
+        try:
+            free = not os.path.isfile(path) or stack.enter_context(opened(path)).mode == "r"
+        except ContainerError as error:
+            free = not isinstance(error.__cause__, BlockingIOError)  # else it is no HDF5 file
         if not free:
             what = "is open for writing in this or another program; close it there, or write into the open group"
             raise ContainerError(Problem(path, what))

@@ -9,9 +9,7 @@ import os
 from typing import IO, Any
 
 import h5py
-import numpy as np
 
-from ..arrays import Array
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from .base import wrap_errors
 
@@ -97,42 +95,33 @@ def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
 _CALLED = {h5py.h5g.GroupID: "group", h5py.h5d.DatasetID: "dataset"}
 
 
-_MAX_METADATA_BYTES = 2**20  # a larger write is data, which the library does not read again
-
-
 class Disk(io.FileIO):
     """A file whose failed writes are hidden from the library, and reported by `raise_failure` afterwards.
 
-    The library crashes the process if it closes a file after a failed write, or cannot read back its data. So small
-    writes are kept in memory after the first failure.
+    The library crashes the process if it closes a file after a failed write, or reads fewer bytes than it wrote.
     """
 
     _failure: OSError | None = None
 
     def __init__(self, path: str) -> None:
         super().__init__(path, "r+b")
-        self._kept: list[tuple[int, Array]] = []  # offsets in the file, and their bytes
 
     def write(self, data: Any) -> int:
-        left, begin = memoryview(data).cast("B"), self.tell()
-        whole, size = left, len(left)
+        left = memoryview(data).cast("B")
+        size = len(left)
         try:
             while left and self._failure is None:
                 left = left[super().write(left) or 0 :]
         except OSError as error:
             self._failure = error
-        if left and size <= _MAX_METADATA_BYTES:
-            self._kept.append((begin, np.frombuffer(whole, np.uint8).copy()))
         return size
 
     def readinto(self, buffer: Any) -> int:
-        begin, into = self.tell(), np.frombuffer(buffer, np.uint8)
         count = super().readinto(buffer) or 0
-        for at, kept in self._kept:
-            first, stop = max(at, begin), min(at + len(kept), begin + len(into))
-            if first < stop:
-                into[first - begin : stop - begin] = kept[first - at : stop - at]
-        return len(into) if self._kept else count
+        if self._failure is None:
+            return count
+        memoryview(buffer)[count:] = bytes(len(buffer) - count)
+        return len(buffer)
 
     def truncate(self, size: int | None = None) -> int:
         try:

@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from typing import IO, Any
 
 from ..arrays import Array, LazyArray, Pieces, lazy
-from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
+from ..errors import ContainerError, PathMissingError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from .base import Storage, named_by
 from .direct import open_file, parts_of
 from .npz import check_size, read_npy_header, write_npy
 from .ra_file import ArrayFile, write_array
-from .replacing import Overwrite, keeps, remove, replacing_folder
+from .replacing import Overwrite, replacing_folder
 
 HEADER = "binsparse.json"
 
@@ -95,35 +95,19 @@ def reading(path: str, group: str | None, limits: Limits) -> Iterator[FolderRead
 def writing(
     path: str, group: str | None, overwrite: Overwrite, limits: Limits, storage: Storage, *, suffix: str = ".npy"
 ) -> Iterator[FolderWriter]:
-    """A new folder, which replaces the old folder if the block succeeds.
-
-    With the group `/`, files that are not part of the tensor are kept. Raises PathExistsError, ContainerError.
-    """
+    """A new folder, which replaces the old folder if the block succeeds. Raises PathExistsError, ContainerError."""
     storage.refuse(f"a folder of {suffix} files", but=("checksum",))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", f"a folder of {suffix} files has no groups"))
-    keep = keeps(path, group, overwrite, others)
-    with replacing_folder(path, overwrite, keep=keep, others=others) as part:
-        ours = _members(part)
-        if ours and not overwrite:
-            raise PathExistsError(Problem(path, "has a tensor; pass overwrite=True"))
-        if ours:
-            FolderReader(part, limits).read_header()  # fails if damaged: the tensor's files would be unknown
-        for name in ours:
-            remove(os.path.join(part, name))
+    with replacing_folder(path, overwrite, others=others) as part:
         yield FolderWriter(part, suffix)
 
 
 def others(path: str) -> set[str]:
     """The names of the files in a folder, without those of a tensor. Raises ContainerError."""
-    return set(os.listdir(path)) - _members(path)
-
-
-def _members(folder: str) -> set[str]:
-    """The names of the files of a tensor in a folder; none without a header."""
-    files = os.listdir(folder)
+    files = set(os.listdir(path))
     if HEADER not in files:
-        return set()
+        return files
     arrays = {file: name for file in files for name, suffix in [os.path.splitext(file)] if suffix in _OPENERS}
-    ours = named_by(FolderReader(folder, DEFAULT_LIMITS).read_header, arrays.values())
-    return {HEADER, *(file for file, name in arrays.items() if name in ours)}
+    ours = named_by(FolderReader(path, DEFAULT_LIMITS).read_header, arrays.values())
+    return files - {HEADER, *(file for file, name in arrays.items() if name in ours)}

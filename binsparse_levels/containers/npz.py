@@ -7,8 +7,6 @@ import functools
 import io
 import json
 import math
-import os
-import shutil
 import zipfile
 from collections.abc import Iterator, Mapping
 from typing import IO, Any
@@ -17,12 +15,12 @@ import numpy as np
 from numpy.lib import format as npy
 
 from ..arrays import Array, LazyArray, Pieces, lazy
-from ..errors import ContainerError, DescriptorError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..errors import ContainerError, DescriptorError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from .base import Storage, named_by, wrap_errors
 from .direct import DIRECT, handle_of, open_zip, parts_of, read_into
-from .replacing import Overwrite, keeps, replacing
+from .replacing import Overwrite, replacing
 
 KEY = "binsparse"
 
@@ -172,44 +170,17 @@ def reading(path: str | zipfile.ZipFile, group: str | None, limits: Limits) -> I
 def writing(
     path: str, group: str | None, overwrite: Overwrite, limits: Limits, storage: Storage
 ) -> Iterator[NPZWriter]:
-    """A new zip file, which replaces the old file if the block succeeds. Raises PathExistsError, OptionError.
-
-    With the group `/`, members that are not part of the tensor are kept.
-    """
+    """A new zip file, which replaces the old file if the block succeeds. Raises PathExistsError, OptionError."""
     storage.refuse("NPZ", but=("compression", "checksum"), compressions=("gzip", "none"))
     if group:
         raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
-    keep = keeps(path, group, overwrite, others)
-    with replacing(path, overwrite, keep=keep, others=others) as part, zipfile.ZipFile(part, "w") as archive:
-        if keep and os.path.exists(path):
-            _keep_others(path, archive, bool(overwrite))
+    with replacing(path, overwrite, others=others) as part, zipfile.ZipFile(part, "w") as archive:
         yield NPZWriter(archive, storage)
 
 
 def others(path: str) -> set[str]:
     """The names of the members of a zip file, without those of a tensor. Raises ContainerError."""
     with open_zip(path) as archive:
-        return set(archive.namelist()) - _members(archive)
-
-
-def _members(archive: zipfile.ZipFile) -> set[str]:
-    """The names of the members of a tensor; none without a header."""
-    names = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
-    ours = named_by(NPZReader(archive, DEFAULT_LIMITS).read_header, names) | {KEY} if KEY in names else set()
-    return {f"{name}.npy" for name in ours}
-
-
-def _keep_others(path: str, archive: zipfile.ZipFile, overwrite: bool) -> None:
-    """Copy the members that are not part of a tensor from an old zip file. Raises PathExistsError."""
-    with open_zip(path) as old:
-        ours = _members(old)
-        if ours and not overwrite:
-            raise PathExistsError(Problem(path, "has a tensor; pass overwrite=True"))
-        if ours:
-            NPZReader(old, DEFAULT_LIMITS).read_header()  # fails if damaged: the tensor's members would be unknown
-        for member in old.infolist():
-            if member.filename not in ours:
-                kept = zipfile.ZipInfo(member.filename, member.date_time)
-                kept.compress_type, kept.external_attr = member.compress_type, member.external_attr
-                with old.open(member) as source, archive.open(kept, "w", force_zip64=True) as out:
-                    shutil.copyfileobj(source, out)
+        arrays = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
+        ours = named_by(NPZReader(archive, DEFAULT_LIMITS).read_header, arrays) | {KEY} if KEY in arrays else set()
+        return set(archive.namelist()) - {f"{name}.npy" for name in ours}

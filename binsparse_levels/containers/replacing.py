@@ -74,7 +74,7 @@ def refuse_losing(path: str, there: Sequence[str]) -> None:
     """Raise PathExistsError if a path contains more than a tensor. there: the names of the rest."""
     if there:
         names = ", ".join(f"{name!r:.40}" for name in there[:_MAX_LISTED]) + ", …" * (len(there) > _MAX_LISTED)
-        what = f"contains more than a tensor: {names}; pass overwrite='file' to lose these, or name a group (PATH:/)"
+        what = f"contains more than a tensor: {names}; pass overwrite='file' to lose these, or another path or group"
         raise PathExistsError(Problem(path, what))
 
 

@@ -24,7 +24,6 @@ from ..arrays import Pieces
 from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
 from .base import Storage, is_url, names_in, wrap_errors
-from .checksums import of_header
 from .direct import open_zip
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
@@ -45,7 +44,6 @@ from .zarr_reading import (
     node_at,
     others,
     reading,
-    stored_size,
     usual_chunk,
 )
 from .zarr_stores import NAMES, Folder, check_store, folder_of, objects_in, opened, place_of, stored
@@ -100,7 +98,8 @@ class ZarrWriter:
             return ZarrWriter(self.group.create_group(name), self._storage, ours=self._ours)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        _commit(self.group, header, self.made)
+        with wrap_errors(str(self.group.store_path)):
+            self.group.update_attributes({ATTRIBUTE: dict(header)})
 
     def _version_2(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
         chunk = self._storage.of("chunks", name) or SHARD
@@ -125,18 +124,6 @@ class ZarrWriter:
 def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
     """The fill value of a Zarr array: for indices and pointers, a number out of range."""
     return 0 if name in ("values", "fill_value") or dtype.kind not in "iu" else np.iinfo(dtype).max
-
-
-def _commit(
-    group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, sizes: bool = True
-) -> None:
-    """Write the header, the metadata of its arrays, and their sizes if they are stored already."""
-    nodes = {name: _metadata_of(array) for name, array in arrays.items()}
-    sizes = sizes and group.store.supports_listing
-    taken = {name: stored_size(array.store_path) for name, array in arrays.items()} if sizes else {}
-    listed = {"header": of_header(header), "arrays": nodes, "bytes": taken}
-    with wrap_errors(str(group.store_path)):
-        group.update_attributes({ATTRIBUTE: dict(header), ARRAYS: listed})
 
 
 def _metadata_of(array: Any) -> dict[str, Any]:
@@ -165,8 +152,8 @@ def writing(
     """
     if isinstance(path, zarr.Group):
         check_store(path.store)
-        store, inner = _within(path)
-        with writing(store, inner, overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
+        place: Any = os.path.join(path.store.root, path.path) if type(path.store) is LocalStore else path.store_path
+        with writing(place, "", overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
             yield writer
         fresh = zarr.open_group(path.store_path, mode="r", use_consolidated=False).attrs.asdict()
         path.metadata.attributes.clear()  # else the next attribute set through this group would remove the header
@@ -210,15 +197,6 @@ def writing(
             _zip(folder, part)
         finally:
             remove(folder)
-
-
-def _within(group: zarr.Group) -> tuple[Any, str]:
-    """The store of an open group, and the path in it. If the root of the store is no group, the group is the store."""
-    store, path = group.store, group.path
-    there = node_at(StorePath(store)) is not None
-    if type(store) is LocalStore:
-        return (str(store.root), path) if there else (os.path.join(store.root, path), "")
-    return (store, path) if there else (group.store_path, "")
 
 
 @contextlib.contextmanager
@@ -354,6 +332,7 @@ def new_metadata(
     kept: dict[str, Any] = {}
     group = zarr.create_group(MemoryStore(kept), zarr_format=3)
     writer = ZarrWriter(group, storage)
-    made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
-    _commit(group, header, made, sizes=False)
+    for name, (length, dtype) in arrays.items():
+        writer.create(name, length, dtype)
+    writer.write_header(header)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}

@@ -17,9 +17,8 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, Stor
 from ..errors import ContainerError, OptionError, Problem, needing
 from . import remote
 from .base import is_url, wrap_errors
-from .direct import DIRECT, open_zip, refuse_links
+from .direct import open_zip, refuse_links
 from .objects import folder, requests
-from .objects.stores import PartStore
 from .zarr_internals import default_buffer_prototype, range_in, sync
 
 NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
@@ -158,9 +157,9 @@ def check_store(store: Store) -> None:
         raise ContainerError(Problem(str(store), "cannot undo writes; pass the path of the file"))
 
 
-def objects_in(store: Store) -> PartStore:
+def objects_in(store: Store) -> folder.Folder | requests.Requests:
     """The objects of a Zarr store."""
-    return folder.Folder(str(store.root)) if isinstance(store, LocalStore) and DIRECT else requests.Requests(store)
+    return folder.Folder(str(store.root)) if isinstance(store, LocalStore) else requests.Requests(store)
 
 
 def stored(place: StorePath, key: str) -> bytes | None:

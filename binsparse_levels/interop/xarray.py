@@ -383,7 +383,7 @@ def _open_target(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterat
         raise OptionError(Problem(str(path), "a Dataset is written to a .zarr folder or a .nc file; choose one"))
     zarr: dict[str, Any] = {"consolidated": False, "zarr_format": 2 if target.name == "zarr2" else 3}
     if target.name == "netcdf":
-        with unused(path, False), replacing(path, overwrite) as part:
+        with replacing(path, overwrite) as part, unused(path):
             dense.to_netcdf(part, format="NETCDF4")
             yield lambda name: Location(part, name, target.name, part)
     elif local:

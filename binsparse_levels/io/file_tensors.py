@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arrays import Array, LazyArray, Sliceable, cut, lazy, repeated
+from ..arrays import Array, LazyArray, Sliceable, cut, lazy, repeat_one
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..containers.replacing import same_folder
@@ -163,7 +163,7 @@ def opened_tensor(source: FileTensor, limits: Limits) -> Tensor:
     count = source.positions
     if count is None:
         count = count_positions(format.levels, dims, source.arrays, None if iso else len(values))
-    every: Any = repeated(values, count) if iso else values
+    every: Any = lazy(count, values.dtype, lambda start, stop: repeat_one(values[:1], stop - start)) if iso else values
     if values.dtype.kind == "b" and not iso:
         every = values.mapped(sound_booleans) if isinstance(values, LazyArray) else sound_booleans(values)
     tree = Tree(format.levels, dims, dict(source.arrays), every, iso, True)

@@ -153,6 +153,10 @@ REFUSALS = (
         "a tensor that the system cannot represent (rank, type, fill value, structure)", "a container of this package",
     ),
     Refusal(
+        "written appended", "`write` to `PATH:/`, `append`", FileExistsError, "contains more than a tensor",
+        "an NPZ file or a folder of arrays that contains more than the tensor", "another path, or HDF5 or Zarr",
+    ),
+    Refusal(
         "in_orders", "`write(orders=…)`", bl.OptionError, "has no other orders", "a map", "`without_map` before", mapped
     ),
     Refusal(

@@ -108,6 +108,12 @@ def test_a_write_changes_the_tensor_that_it_names(folder, name, added, groups, f
                 write(place, small(5.0), overwrite=True, **how)
         else:
             write(place, small(5.0), overwrite=True, **how)
+    elif added and way != "file" and name not in GROUPS:  # containers without groups hold one tensor alone
+        with pytest.raises(FileExistsError, match="contains more than a tensor"):
+            write(f"{place}:/", small(5.0), overwrite=True, **how)
+        with pytest.raises(FileExistsError, match="contains more than a tensor"):
+            append(place, small(7.0))
+        assert read(place).equals(small())
     elif way == "file":
         write(place, small(5.0), overwrite="file", **how)
         assert read(place).values[0] == 5

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
 from contextlib import suppress
 from tempfile import SpooledTemporaryFile
 from typing import IO, Any, TypeVar
@@ -13,6 +11,7 @@ from typing import IO, Any, TypeVar
 import numpy as np
 
 from ...errors import PathExistsError, Problem, needing
+from ...parallel import each
 from ..base import wrap_errors
 from ..remote import cloud_store
 from .codecs import Bytes
@@ -47,14 +46,8 @@ def _retried(call: Callable[..., Any], *arguments: Any, **options: Any) -> Any:
 
 def map_concurrently(call: Callable[[Item], Made], items: Sequence[Item]) -> Iterator[Made]:
     """The results of call(item), in order. The number of calls that run, or whose results wait, is bounded."""
-    with ThreadPoolExecutor(_MAX_OPEN_REQUESTS) as pool:
-        begun: deque[Future[Made]] = deque()
-        for item in items:
-            if len(begun) == _MAX_OPEN_REQUESTS:
-                yield begun.popleft().result()
-            begun.append(pool.submit(call, item))
-        while begun:
-            yield begun.popleft().result()
+    for at in range(0, len(items), _MAX_OPEN_REQUESTS):
+        yield from each(call, items[at : at + _MAX_OPEN_REQUESTS], _MAX_OPEN_REQUESTS)
 
 
 class Bucket:

@@ -17,7 +17,8 @@ import numpy.typing as npt
 
 from ...arrays import Pieces
 from .codecs import CODECS, Bytes
-from .stores import PartStore
+from .folder import Folder
+from .requests import Requests
 
 ABSENT = 2**64 - 1  # offset and length of a missing chunk in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -107,7 +108,7 @@ class Chunks:
             yield _checksum(raw)
 
 
-def write(store: PartStore, chunks: Chunks, pieces: Pieces) -> None:
+def write(store: Folder | Requests, chunks: Chunks, pieces: Pieces) -> None:
     """Write the objects of an array."""
     step = max(_BATCH_BYTES // (chunks.per_file * chunks.dtype.itemsize), 1)
     number = 0

@@ -54,6 +54,7 @@ class Folder:
         each(lambda item: self.put(item[0], item[1](), flush=False), objects)
 
     def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
+        """Write an object. flush: to the disk, before it gets its name."""
         path = self._path(key)
         part = self._part(path)
         try:

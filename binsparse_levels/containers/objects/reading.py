@@ -16,7 +16,9 @@ from ...limits import Limits
 from ..base import bounded_chunk, wrap_errors
 from .chunks import ABSENT, Chunks
 from .codecs import Bytes
-from .stores import Part, PartStore, Use
+from .folder import Folder
+from .requests import Requests
+from .stores import Part, Use
 
 _MIN_READS_IN_CACHE = 16  # a read is cached if this number of such reads fits: a larger one would evict the others
 _ALWAYS_CACHED_CHUNKS = 2  # of a read, if they fit
@@ -65,7 +67,7 @@ _owners = itertools.count()
 class Objects:
     """The store of a tensor, and the owner of what its arrays have in the cache."""
 
-    def __init__(self, store: PartStore, limits: Limits) -> None:
+    def __init__(self, store: Folder | Requests, limits: Limits) -> None:
         self.store = store
         self.limits = limits
         self.owner = next(_owners)
@@ -75,7 +77,7 @@ class Objects:
 class ObjectArray(LazyArray):
     """An array in a store. Objects are neither listed nor probed: a missing chunk is detected when it is read.
 
-    A large read is decoded directly into its output. The chunks of a small read are cached.
+    The chunks of a small read are cached.
 
     complete: a missing chunk is an error, else it contains fill values.
     """
@@ -107,15 +109,12 @@ class ObjectArray(LazyArray):
         self._objects.limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
         items, chunk = np.empty(stop - start, self.dtype), self.chunk
 
-        def place(number: int) -> Array:
-            begin = number * chunk - start
-            return items[max(begin, 0) : begin + chunk]
-
         def use(number: int, decoded: Array) -> None:
-            out = place(number)
-            out[:] = decoded[max(start - number * chunk, 0) :][: len(out)]
+            begin = number * chunk - start
+            out = items[max(begin, 0) : begin + chunk]
+            out[:] = decoded[max(-begin, 0) :][: len(out)]
 
-        self._each(range(start // chunk, -(-stop // chunk)), use, place)
+        self._each(range(start // chunk, -(-stop // chunk)), use)
         return items
 
     def at(self, positions: Array) -> Array:
@@ -132,16 +131,8 @@ class ObjectArray(LazyArray):
         self._each(by_chunk, use)
         return items
 
-    def _each(
-        self,
-        numbers: Collection[int],
-        use: Callable[[int, Array], None],
-        place: Callable[[int], Array] | None = None,
-    ) -> None:
-        """Call `use` with the number and the items of each of these chunks, in any order and in any thread.
-
-        place: returns the output of a chunk. A chunk that fills its output, and is not cached, is decoded there.
-        """
+    def _each(self, numbers: Collection[int], use: Callable[[int, Array], None]) -> None:
+        """Call `use` with the number and the items of each of these chunks, in any order and in any thread."""
         self._check()
         chunks, objects, missing = self._chunks, self._objects, []
         for number in numbers:
@@ -154,9 +145,7 @@ class ObjectArray(LazyArray):
         kept = size * _MIN_READS_IN_CACHE <= most or (len(numbers) <= _ALWAYS_CACHED_CHUNKS and size <= most)
 
         def decode(number: int, raw: Bytes | None) -> None:
-            out = place(number) if place is not None and not kept else None
-            whole = out is not None and len(out) == chunks.chunk
-            decoded = out if out is not None and whole else np.empty(chunks.chunk, self.dtype)
+            decoded = np.empty(chunks.chunk, self.dtype)
             with wrap_errors(self._name):
                 if raw is not None:
                     chunks.decode(raw, decoded.view(np.uint8))
@@ -166,8 +155,7 @@ class ObjectArray(LazyArray):
                     decoded[:] = chunks.fill
             if kept:
                 CACHE.put((objects.owner, self._name, number), decoded, most)
-            if not whole:
-                use(number, decoded)
+            use(number, decoded)
 
         if missing:
             self._fetch(missing, decode)

@@ -1,10 +1,15 @@
-"""The protocols of stores: parts of objects, from which arrays are read, and whole objects by key."""
+"""Parts of objects, and the errors that all stores of objects share.
+
+Arrays are read and written by `each` and `put_all`, of a folder (`folder`) or of any Zarr store (`requests`). Builds
+read and write whole objects of a folder or a bucket (`bucket`). A key is a path. A write of an object is atomic, and
+replaces an existing one. Every method raises ContainerError if the disk or the server fails.
+"""
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Any, NamedTuple, Protocol, TypeAlias
+from collections.abc import Callable, Iterable, Iterator
+from typing import Any, NamedTuple, TypeAlias
 
 from ...errors import ContainerError, PathMissingError, Problem
 from ..base import wrap_errors
@@ -34,41 +39,6 @@ class Part(NamedTuple):
 
 # Called with the number of a part and its bytes, or None if the object is missing; in any order and thread.
 Use: TypeAlias = Callable[[int, "Bytes | None"], None]
-
-
-class PartStore(Protocol):
-    """A store whose objects are read by parts."""
-
-    def each(self, parts: Sequence[Part], use: Use) -> None:
-        """Call `use` for each part. Raises what `use` raises, and any error of reading a part."""
-
-    def put_all(self, objects: Sequence[Object]) -> None:
-        """Write objects, each whole."""
-
-
-class Store(Protocol):
-    """Whole objects by key. A write is atomic, and replaces an existing object.
-
-    Every method raises ContainerError if the disk or the server fails.
-    """
-
-    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
-        """Write an object whole, from buffers of bytes. flush: to the disk, before the object gets its name."""
-
-    def get(self, key: str) -> bytes:
-        """An object. Raises PathMissingError."""
-
-    def ranges(self, places: Sequence[Range]) -> Iterator[Bytes]:
-        """Ranges of objects, in order. Raises ContainerError for a missing range."""
-
-    def size(self, key: str) -> int:
-        """The size of an object in bytes. Raises PathMissingError."""
-
-    def names(self, prefix: str) -> set[str]:
-        """The keys below `prefix/`, without it."""
-
-    def delete(self, prefix: str) -> None:
-        """Remove all objects below `prefix/`."""
 
 
 @contextlib.contextmanager
