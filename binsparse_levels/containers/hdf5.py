@@ -117,9 +117,8 @@ class _Dataset(LazyArray):
         with wrap_errors(self._name):
             if not self._checked:
                 bounded_chunk(self._name, self.chunk, len(self), self.dtype.itemsize, self._limits)
-                if not self._remote:
-                    self._find_chunks()
-                self._checked = True
+                self._check_chunks(start, stop)
+                self._checked = not self._remote
             if self.dtype.kind not in "iufb":  # h5py converts texts, enumerations and records
                 converted: Array = h5py.Dataset(self._id)[start:stop]
                 return converted
@@ -159,14 +158,20 @@ class _Dataset(LazyArray):
         part = parts_of(handle, at, self.dtype, self._name, self._limits)
         self.part = part  # type: ignore[assignment, method-assign]
 
-    def _find_chunks(self) -> None:
+    def _check_chunks(self, start: int, stop: int) -> None:
         """Raise ValueError for a chunk of no bytes: the library crashes when it filters an empty chunk."""
-        stored: list[Any] = []
-        self._id.chunk_iter(stored.append)
-        if any(not chunk.size for chunk in stored):
+        sizes: list[int] = []
+        if not self._remote:
+            stored: list[Any] = []
+            self._id.chunk_iter(stored.append)
+            sizes = [chunk.size for chunk in stored]
+            if self._handle is not None:
+                self._offsets = {chunk.chunk_offset[0]: chunk.byte_offset for chunk in stored}
+        for at in range(start // self.chunk * self.chunk, stop, self.chunk) if self._remote else ():
+            with contextlib.suppress(OSError, RuntimeError):  # the chunk was never written
+                sizes.append(len(self._id.read_direct_chunk((at,))[1]))
+        if 0 in sizes:
             raise ValueError("a chunk is stored in no bytes")
-        if self._handle is not None:
-            self._offsets = {chunk.chunk_offset[0]: chunk.byte_offset for chunk in stored}
 
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
