@@ -16,9 +16,9 @@ from typing import ClassVar, Literal
 import numpy as np
 
 from ..errors import Problem
-from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Split
+from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level
 from .cells import Cells, cell_range, list_cells, loop_cells
-from .positions import Array, Positions, Window, cells, count_owners, number_cells
+from .positions import Array, Positions, Window, cells, number_cells
 from .registry import register
 
 
@@ -54,11 +54,6 @@ class Dense(Cells):
         if n == self.rank == 1:
             return {}, coords[0] if coords[0].dtype.kind == "i" else coords[0].astype(np.int64)
         return {}, number_cells(dims, parents, coords)
-
-    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
-        if len(entries) != 2 or self.rank > 1:  # not the root
-            return Level.split(self, dims, entries, coords, distinct=distinct)
-        return {}, count_owners(coords[0], dims[0], entries.dtype)
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         return list_cells(dims, positions, window)

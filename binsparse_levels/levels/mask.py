@@ -31,6 +31,7 @@ from .positions import (
     is_everything,
     items_at,
     number_cells,
+    split_cells,
 )
 from .registry import register
 
@@ -74,7 +75,7 @@ class Mask(Pointed):
         counts = stop - first
         number = np.empty(int(counts.sum()), np.int64)
         kernels.words.list_bits(kernels.readable(self._bytes_of(arrays, dims, positions)[0]), _width(dims), number)
-        coords = list(np.unravel_index(number, tuple(dims))) if len(number) else [number] * self.rank
+        coords = split_cells(dims, number)[1]
         child = in_ranges(first, counts)
         return (counts, coords, child) if is_everything(window, dims) else in_window(counts, coords, child, window)
 

@@ -330,6 +330,21 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
     return number
 
 
+def split_cells(dims: Sequence[int], numbers: Array) -> tuple[Array, list[Array]]:
+    """The inverse of `number_cells`: the fibers and the coordinates of cells.
+
+    >>> fibers, coords = split_cells([2, 3], np.array([2, 9]))
+    >>> fibers.tolist(), [x.tolist() for x in coords]
+    ([0, 1], [[0, 1], [2, 0]])
+    """
+    coords: list[Array] = []
+    for size in reversed(dims):
+        above = numbers // size
+        coords.insert(0, numbers - above * size)
+        numbers = above
+    return numbers, coords
+
+
 def in_ranges(starts: Array, counts: Array) -> Children:
     """`ranges`, as a range if each begins at the end of the one before, or as runs if there are many items.
 
