@@ -11,7 +11,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
@@ -40,9 +40,6 @@ class Dense(Cells):
 
     def fused(self) -> tuple[int, ...]:
         return (DENSE,) * self.rank
-
-    def join(self) -> Literal["cells"]:
-        return "cells"
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {}

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import Any, ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -64,9 +64,6 @@ class Sparse(Lists):
 
     def fused(self) -> tuple[int, ...]:
         return (SPARSE,) + (CONTINUED,) * (self.rank - 1)
-
-    def join(self) -> Literal["lists"]:
-        return "lists"
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         specs = {} if root else {"ptr": ArraySpec.pointers(depth)}
