@@ -184,6 +184,17 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     return pointers
 
 
+def firsts(columns: Sequence[Array]) -> Array:
+    """A mask of the entries that differ from the one before in any column."""
+    first, *others = columns
+    new = np.empty(len(first), bool)
+    new[:1] = True
+    np.not_equal(first[1:], first[:-1], out=new[1:])
+    for x in others:
+        new[1:] |= x[1:] != x[:-1]
+    return new
+
+
 def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     """Repeat items: items[k] from offset pointers[k] to pointers[k + 1]. Precondition: integers of 32 or 64 bits.
 
