@@ -88,5 +88,6 @@ class Bitmap(Marked):
         return np.where(self.is_set(arrays, child), child, -1)
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """Each slice reads only its own cells."""
-        return n * cells(dims)
+        """Each slice reads only its own cells; one byte for each, if they are not contiguous."""
+        whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
+        return whole if cells(dims[k + 1 :]) >= 8 else min(n * cells(dims), dims[k] * whole)
