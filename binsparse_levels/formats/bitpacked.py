@@ -50,7 +50,7 @@ def encode(values: Array, codec: int) -> Encoded:
     numbers[: len(values)], numbers[len(values) :] = values, values[-1:]
     widths = np.zeros(chunks, np.int64)
     words = np.empty(chunks * CHUNK, np.uint32)  # untouched pages take no memory
-    end = int(kernels.bitpacking.pack((0,) * codec, kernels.readable(numbers), 0, chunks, widths, words))
+    end = int(kernels.bitpacking.pack((0,) * codec, kernels.readable(numbers), widths, words))
     offsets = np.zeros(chunks + 1, np.int64)
     np.cumsum(4 * widths, out=offsets[1:])
     return Encoded(words[:end], offsets, numbers[::CHUNK].copy())  # a copy, so that `values` can be freed
