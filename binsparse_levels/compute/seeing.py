@@ -32,6 +32,7 @@ from ..formats.format import coordinates, in_order
 from ..formats.index_map import IndexMap, Part
 from ..formats.structure import expand
 from ..levels import Level, listing, places
+from ..levels.base import SPARSE
 from ..levels.positions import Array
 from ..tensors.backing import Backing, TreeBacking
 from ..tensors.changing import expanded, with_tree
@@ -157,7 +158,7 @@ def _below(levels: tuple[Level, ...], seen: Seen, known: int) -> tuple[int, Seen
     depths = [sum(level.rank for level in levels[:d]) for d in range(len(levels))]
     shared = next((d for d, level in enumerate(levels) if level.shares), len(levels))
     for d in range(min(len(levels) - 1, shared), 0, -1):
-        if depths[d] < known and levels[d].join() == "lists" and seen.as_stored is not None:
+        if depths[d] < known and (levels[d].fused() or ())[:1] == (SPARSE,) and seen.as_stored is not None:
             left = tuple([max(x - depths[d], 0) for x in seen.known])
             wraps = tuple([Wrap(x, f"c{k} = x{x - 1}\nyield") for k, x in enumerate(left) if x])
             return d, Seen(wraps, left, None)

@@ -44,7 +44,7 @@ def by_arrays(levels: Sequence[Level]) -> bool:
 
     The arrays of such trees are indices, pointers, and one value for each position, all in the order of the entries.
     """
-    return all(level.join() is not None for level in levels)
+    return all(level.fused() is not None for level in levels)
 
 
 def levels_of_parts(levels: tuple[Level, ...]) -> tuple[Level, ...]:
@@ -121,7 +121,7 @@ def _joined_arrays(
     at, n = _Positions(*np.zeros((3, len(parts.first)), np.int64)), 1
     for place in places(levels, dims):
         here = slice(place.depth, place.depth + place.level.rank)
-        if place.level.join() == "cells":
+        if not place.arrays:
             n *= cells(place.dims)
             if n > INT64_MAX:
                 raise LimitError(Problem("format", f"numpy cannot count {n} positions; use a sparse level"))

@@ -25,6 +25,7 @@ from ..levels.positions import (
     Window,
     as_array,
     cells,
+    firsts,
     items_at,
     narrowest,
     repeat_to,
@@ -212,7 +213,7 @@ def _equal_subtrees(above: Sequence[Array], below: Sequence[Array], values: Arra
 
     Neighbouring groups get the same number if their subtrees are equal: all columns `below`, and the bits of values.
     """
-    count, new = len(above[0]), _firsts(above)
+    count, new = len(above[0]), firsts(above)
     (starts,) = new.nonzero()
     sizes = np.diff(starts, append=count)
     group = np.cumsum(new) - 1
@@ -254,13 +255,13 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
         else:
             order = number.argsort(kind=None if entries.trusted else "stable")
             number = number[order]
-        new = None if entries.trusted else _firsts([number])
+        new = None if entries.trusted else firsts([number])
     else:
         if not entries.trusted and any(map(_any_outside, coords, entries.dims)):
             raise ArrayError(list(_range_problems(entries)))
         keys = coords or (np.zeros(count, np.int8),)
         order = np.lexsort(keys[::-1])
-        new = None if entries.trusted else _firsts([x[order] for x in keys])
+        new = None if entries.trusted else firsts([x[order] for x in keys])
     values = entries.values if entries.iso else entries.values[order]
     if new is not None and np.count_nonzero(new) < count:  # `all` takes a microsecond more
         if duplicates == "error":
@@ -272,17 +273,6 @@ def _sort_in_numpy(entries: Entries, duplicates: Duplicates) -> Entries:
             values = values[new if duplicates == "first" else np.append(new[1:], True)]
     coords = tuple([x[order] for x in coords])
     return Entries(entries.dims, coords, values, entries.iso, entries.order)
-
-
-def _firsts(columns: Sequence[Array]) -> Array:
-    """A mask of the entries that differ from the one before in any column."""
-    first, *others = columns
-    new = np.empty(len(first), bool)
-    new[:1] = True
-    np.not_equal(first[1:], first[:-1], out=new[1:])
-    for x in others:
-        new[1:] |= x[1:] != x[:-1]
-    return new
 
 
 def _any_outside(x: Array, size: int) -> bool:

@@ -45,26 +45,12 @@ class Encoded(NamedTuple):
 
 def encode(values: Array, codec: int) -> Encoded:
     """Pack one-dimensional uint32 numbers. The last chunk is padded with the last number."""
-    numbers = kernels.readable(values)
-    chunks, whole = -(-len(numbers) // CHUNK), len(numbers) // CHUNK
+    chunks = -(-len(values) // CHUNK)
+    numbers = np.empty(chunks * CHUNK, np.uint32)
+    numbers[: len(values)], numbers[len(values) :] = values, values[-1:]
     widths = np.zeros(chunks, np.int64)
     words = np.empty(chunks * CHUNK, np.uint32)  # untouched pages take no memory
-    pack, codec_ = kernels.bitpacking.pack, (0,) * codec
-    ranges = [(a // CHUNK, b // CHUNK) for a, b in shares(whole * CHUNK, _BYTES_MOVED)] if whole else []
-    ends = each(lambda share: int(pack(codec_, numbers, *share, widths, words)), ranges)
-    end = 0
-    for (first, _), stop in zip(ranges, ends, strict=True):
-        begin = first * CHUNK
-        if begin != end:
-            words[end : end + stop - begin] = words[begin:stop]
-        end += stop - begin
-    if whole < chunks:
-        last = np.full(CHUNK, numbers[-1], np.uint32)
-        last[: len(numbers) - whole * CHUNK] = numbers[whole * CHUNK :]
-        packed = np.empty(CHUNK, np.uint32)
-        stop = int(pack(codec_, last, 0, 1, widths[whole:], packed))
-        words[end : end + stop] = packed[:stop]
-        end += stop
+    end = int(kernels.bitpacking.pack((0,) * codec, kernels.readable(numbers), widths, words))
     offsets = np.zeros(chunks + 1, np.int64)
     np.cumsum(4 * widths, out=offsets[1:])
     return Encoded(words[:end], offsets, numbers[::CHUNK].copy())  # a copy, so that `values` can be freed

@@ -8,7 +8,7 @@ from __future__ import annotations
 import itertools
 import math
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -222,8 +222,8 @@ class _Parser:
             return value
         return None
 
-    def integral(self, custom: dict[str, Any], path: str) -> dict[str, Any]:
-        """Lenient parsing: the custom object with ranks and dimensions such as 2.0 changed to integers."""
+    def repaired(self, custom: dict[str, Any], path: str) -> dict[str, Any]:
+        """Lenient parsing: the custom object with integers for ranks and dimensions such as 2.0, and today's names."""
 
         def whole(value: Any) -> Any:
             if type(value) is float and value.is_integer() and self.lenient:
@@ -234,9 +234,15 @@ class _Parser:
         def item(key: str, value: Any) -> tuple[str, Any]:
             if key == "transpose" and isinstance(value, list):
                 return key, [whole(k) for k in value]
-            return key, whole(value) if key == "rank" else value
+            name = "level_desc" if (path, key) == ("tensor", "level_kind") else key
+            return name, whole(value) if key == "rank" else value
 
-        changed: dict[str, Any] = _changed(custom, item)
+        root: dict[str, Any] = {"level": custom}
+        level = root
+        while isinstance(level.get("level"), dict):  # recursion would limit the depth
+            level["level"] = dict(itertools.starmap(item, level["level"].items()))
+            level = level["level"]
+        changed: dict[str, Any] = root["level"]
         return changed
 
     def version(self, inner: dict[str, Any]) -> str | None:
@@ -263,16 +269,13 @@ class _Parser:
         path = "custom"
         if "tensor" in inner and "custom" not in inner:
             self.repair("tensor", "an older name of custom, with level_kind for level_desc")
-            path, custom = (
-                "tensor",
-                _changed(inner["tensor"], lambda key, value: ("level_desc" if key == "level_kind" else key, value)),
-            )
+            path, custom = "tensor", inner["tensor"]
         tree, rooted = None, False
         if path in inner:
             if not isinstance(custom, dict):
                 self.fault(path, f"expected an object, got {custom!r:.60}")
                 return None
-            custom = self.integral(custom, path)
+            custom = self.repaired(custom, path)
             try:
                 tree, self.map, rooted = parse_rooted(custom, shape, path)
             except BinsparseError as error:
@@ -355,13 +358,3 @@ class _Parser:
         problems = list(structure_problems(structure, shape, dtype))
         self.problems += problems
         return None if problems else structure
-
-
-def _changed(tree: Any, item: Callable[[str, Any], tuple[str, Any]]) -> Any:
-    """A copy of a tree with every item of every level changed. A loop, because recursion would limit the depth."""
-    root = {"level": tree}
-    level = root
-    while isinstance(level.get("level"), dict):
-        level["level"] = dict(itertools.starmap(item, level["level"].items()))
-        level = level["level"]
-    return root["level"]

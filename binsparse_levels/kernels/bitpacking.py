@@ -96,14 +96,14 @@ def write_fields(fields, width, words):
 
 
 @kernel
-def pack(codec, values, first, last, widths, words):
-    """Encode the chunks first … last - 1 without gaps from words[CHUNK·first] on; return the end of the last chunk.
+def pack(codec, values, widths, words):
+    """Encode all chunks without gaps; return the end of the last chunk in `words`.
 
     Precondition: `values` and `words` are uint32 and have room for whole chunks.
     """
     fields = np.empty(CHUNK, np.uint64)
-    at = u8(first) * u8(CHUNK)
-    for c in range(first, last):
+    at = u8(0)
+    for c in range(len(widths)):
         chunk = values[c * CHUNK : (c + 1) * CHUNK]
         bits, before = u8(0), u8(chunk[0])
         for i in range(CHUNK):

@@ -178,18 +178,6 @@ def list_within(starts, ends, column, low, high, counts, places):
 
 
 @kernel
-def narrow(starts, ends, column, low, high, most, out):
-    """out[0, k] … out[1, k] = the part of starts[k] … ends[k] in which the ascending column is in low … high - 1.
-
-    most: the maximum number of such items in a fiber.
-    """
-    for k in range(starts.size):
-        end = u8(ends[k])
-        first = lower_bound(column, u8(low), u8(starts[k]), end)
-        out[0, k], out[1, k] = first, lower_bound(column, u8(high), first, min(end, first + u8(most)))
-
-
-@kernel
 def search(pointers, columns, positions, targets, begin, end, out):
     """out[k] = the index of the coordinates targets[·][k] in the fiber positions[k], or -1, for k in begin … end.
 

@@ -129,22 +129,12 @@ def list_fibers(pointers, highs, lows, low, size, at, out):
     """List the coordinates of the fibers `at` of a level with the numbers p * size + x. Precondition: valid arrays."""
     k = u8(0)
     for f in range(len(at)):
-        p = u8(at[f])
-        base, q, end = p * u8(size), u8(pointers[p]), u8(pointers[p + u8(1)])
-        if q == end:
-            continue
-        bit = (base >> u8(low)) + q
-        place = bit >> u8(6)
-        word = (u8(highs[place]) >> (bit & u8(63))) << (bit & u8(63))
-        while q < end:
-            while word == u8(0):
-                place += u8(1)
-                word = u8(highs[place])
-            high = (place << u8(6)) + u8(trailing_zeros(word)) - q
-            word &= word - u8(1)
-            out[k] = i8(((high << u8(low)) | lower_bits(lows, q, low)) - base)
-            k += u8(1)
-            q += u8(1)
+        base, q = u8(at[f]) * u8(size), u8(pointers[u8(at[f])])
+        here = out[k : k + (u8(pointers[u8(at[f]) + u8(1)]) - q)]
+        get_numbers(highs, 0, (base >> u8(low)) + q, lows, q * u8(low), low, q, here)
+        for i in range(len(here)):
+            here[i] -= i8(base)
+        k += u8(len(here))
 
 
 @kernel

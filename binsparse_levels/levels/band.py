@@ -16,7 +16,7 @@ from typing import ClassVar
 import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
-from .base import Arrays, ArraySpec, Built, Counted, Expanded, Owners, Split, moved, wrong_lengths
+from .base import Arrays, ArraySpec, Built, Counted, Expanded, Owners, moved, wrong_lengths
 from .pointers import Pointed, pointer_problems, pointers_to
 from .positions import (
     Array,
@@ -24,11 +24,11 @@ from .positions import (
     Window,
     as_array,
     coordinates_at,
+    count_owners,
     covered,
     in_ranges,
     items_at,
     ranges,
-    signed,
 )
 from .registry import register
 
@@ -60,44 +60,21 @@ class Band(Pointed):
 
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent, x = as_array(parents), coords[0].astype(np.int64, copy=False)
-        made = self._around(np.searchsorted(parent, np.arange(n + 1)), x)
-        return made, made["ptr"][parent] + x - made["start"][parent]
-
-    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
-        made = self._around(entries, coords[0])
-        if distinct and int(made["ptr"][-1]) == len(coords[0]):  # every coordinate of the bands has an entry
-            return made, None
-        return super().split(dims, entries, coords, distinct=distinct)
-
-    @staticmethod
-    def _around(entries: Array, x: Array) -> dict[str, Array]:
-        """The bands from the first to the last entry of each fiber. entries: pointers to these."""
-        first, stop = signed(entries[:-1]), signed(entries[1:])
+        ends = count_owners(parent, n, np.dtype(np.int64))
+        first, stop = ends[:-1], ends[1:]
         there = first < stop
-        starts, ends = np.zeros((2, len(first)), np.int64)
-        starts[there], ends[there] = x[first[there]], x[stop[there] - 1] + 1
-        return {"ptr": np.append(0, np.cumsum(ends - starts)), "start": starts}
+        starts, counts = np.zeros((2, n), np.int64)
+        starts[there] = x[first[there]]
+        counts[there] = x[stop[there] - 1] + 1 - starts[there]
+        pointers = np.append(0, np.cumsum(counts))
+        return {"ptr": pointers, "start": starts}, pointers[parent] + x - starts[parent]
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
-        origins, begins, counts = self._covered(arrays, positions, window[0])
-        x = coordinates_at(window[0], ranges(begins, counts))
-        return counts, [x], x + np.repeat(origins, counts)
-
-    def _covered(self, arrays: Arrays, positions: Positions, selected: Positions) -> tuple[Array, Array, Array]:
-        """The child that coordinate 0 of each fiber would have; the band's first index and its count in the window."""
         first, stop = self.bounds(arrays, positions)
         starts = items_at(arrays["start"], positions).astype(np.int64)
-        return first - starts, *covered(selected, starts, starts + stop - first)
-
-    def cut(self, arrays: Arrays, dims: Sequence[int], window: Window) -> Built:
-        (selected,), fibers = window, range(len(arrays["start"]))
-        origins, begins, counts = self._covered(arrays, fibers, selected)
-        starts = np.where(counts, begins, 0).astype(arrays["start"].dtype)
-        made = {"ptr": pointers_to(counts, arrays["ptr"].dtype), "start": starts}
-        if len(counts) == 1 and counts[0] and isinstance(selected, range):  # which may be long
-            child = selected.start + int(begins[0]) * selected.step + int(origins[0])
-            return made, range(child, child + int(counts[0]) * selected.step, selected.step)
-        return made, coordinates_at(selected, ranges(begins, counts)) + np.repeat(origins, counts)
+        begins, counts = covered(window[0], starts, starts + stop - first)
+        x = coordinates_at(window[0], ranges(begins, counts))
+        return counts, [x], x + np.repeat(first - starts, counts)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         pointers = arrays["ptr"]

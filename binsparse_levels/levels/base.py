@@ -209,16 +209,10 @@ class Level(ABC):
     # Optional methods that make a kind faster, or that read less of a file. The defaults use the members above.
 
     def fused(self) -> tuple[int, ...] | None:
-        """DENSE, SPARSE or CONTINUED for each dimension, if the fused pass can write the level (see `engine.emission`);
-        None if it requires `build`.
-        """
-        return None
+        """DENSE, SPARSE or CONTINUED for each dimension, if the fused pass can write the level (see `engine.emission`),
+        and its parts are joined array by array; None if it requires `build`.
 
-    def join(self) -> Literal["cells", "lists"] | None:
-        """The method of joining parts of a level array by array. None: parts are joined through their entries.
-
-        "cells": it has no arrays, and child positions are numbers of cells. "lists": it has an index for each
-        dimension, and below the root a pointer; children are in the order of the entries.
+        A dense level has no arrays. A sparse one has an index for each dimension, and below the root a pointer.
         """
         return None
 

@@ -14,14 +14,11 @@ from typing import ClassVar
 
 import numpy as np
 
-from .. import kernels, parallel
 from ..errors import Problem
 from .base import Arrays, ArraySpec, Built, Counted, Expanded, Owners, moved, wrong_lengths
 from .cells import Marked, list_cells, loop_cells, owners_of_cells
-from .positions import Array, Positions, Window, as_array, cells, is_everything, items_at, number_cells
+from .positions import Array, Positions, Window, as_array, cells, is_everything, items_at, number_cells, split_cells
 from .registry import register
-
-_CELL_BYTES = 4  # that are moved to list a cell
 
 
 @register
@@ -56,7 +53,9 @@ class Bitmap(Marked):
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         if isinstance(positions, range) and positions.step == 1 and is_everything(window, dims) and cells(dims) > 1:
             run = range(positions.start * cells(dims), positions.stop * cells(dims))
-            return _expand_rows(self.is_set(arrays, run), dims, len(positions), run.start)
+            (marked,) = self.is_set(arrays, run).nonzero()
+            fibers, coords = split_cells(dims, marked)
+            return np.bincount(fibers, minlength=len(positions)), coords, marked + run.start
         count, coords, child = list_cells(dims, positions, window)
         kept = self.is_set(arrays, child)
         counts = kept.reshape(len(positions), count).sum(axis=1, dtype=np.int64)
@@ -89,34 +88,6 @@ class Bitmap(Marked):
         return np.where(self.is_set(arrays, child), child, -1)
 
     def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """Each slice reads only its own cells."""
-        return n * cells(dims)
-
-
-def _expand_rows(bits: Array, dims: Sequence[int], fibers: int, start: int) -> tuple[Array, list[Array], Array]:
-    """`expand` for whole fibers whose cells begin at number `start`. Rows of the last dimension are processed one by
-    one, which needs no division.
-    """
-    *above, width = dims
-    per_fiber = cells(above)
-    rows = fibers * per_fiber
-    if kernels.pays_off(len(bits)):
-        table = kernels.readable(bits).view(np.uint8).reshape(rows, width)
-        parts = [(begin // width, end // width) for begin, end in parallel.shares(len(bits), _CELL_BYTES)]
-        in_rows = np.zeros(rows, np.int64)
-        parallel.each(lambda share: kernels.dense.count_in_rows(table, *share, in_rows), parts)
-        pointers = np.zeros(rows + 1, np.int64)
-        np.cumsum(in_rows, out=pointers[1:])
-        last, child = np.empty(pointers[-1], np.int64), np.empty(pointers[-1], np.int64)
-        parallel.each(lambda share: kernels.dense.place_in_rows(table, *share, pointers, last, child), parts)
-    else:
-        (child,) = bits.nonzero()
-        in_rows = bits.reshape(rows, width).sum(axis=1, dtype=np.int64)
-        last = child % max(width, 1)
-    row = np.repeat(np.arange(rows), in_rows)
-    coords = [last]
-    for size in reversed(above):
-        row, x = np.divmod(row, size)
-        coords.insert(0, x)
-    counts = in_rows.reshape(fibers, per_fiber).sum(axis=1)
-    return counts, coords, child + start if start else child
+        """Each slice reads only its own cells; one byte for each, if they are not contiguous."""
+        whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
+        return whole if cells(dims[k + 1 :]) >= 8 else min(n * cells(dims), dims[k] * whole)

@@ -79,11 +79,6 @@ class Bits(Bitmap):
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return _bytes(n * cells(dims))
 
-    def sliced(self, dims: Sequence[int], n: int, children: int, k: int, *, root: bool, itemsize: int) -> int:
-        """One byte for each cell, if the cells of a slice are not contiguous."""
-        whole = self.nbytes(dims, n, children, root=root, itemsize=itemsize)
-        return whole if cells(dims[k + 1 :]) >= 8 else min(n * cells(dims), dims[k] * whole)
-
 
 def _packed(flags: Array) -> dict[str, Array]:
     return {"bits": np.packbits(flags, bitorder="little")}

@@ -11,7 +11,18 @@ import numpy.typing as npt
 
 from ..limits import INT32_MAX
 from .base import Arrays, Built, Level, Owners
-from .positions import Array, Positions, Window, as_array, cells, is_everything, items_at, number_cells, times
+from .positions import (
+    Array,
+    Positions,
+    Window,
+    as_array,
+    cells,
+    is_everything,
+    items_at,
+    number_cells,
+    split_cells,
+    times,
+)
 
 
 class Cells(Level):
@@ -70,10 +81,6 @@ def cells_of(width: int, positions: Positions) -> Positions:
 
 def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tuple[int, list[Array], Positions]:
     """The cells of the fibers at `positions` inside `window`: their count in each fiber, coordinates, and numbers."""
-    if len(dims) == len(positions) == 1 and isinstance(w := window[0], range):
-        run = cell_range(dims, positions, window)
-        if run is not None:
-            return len(run), [np.arange(w.start, w.stop, w.step, dtype=_smallest(w.stop))], run
     shape = [len(w) for w in window]
     count = cells(shape) if len(positions) else 0
     if not count:
@@ -85,9 +92,7 @@ def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tup
             x = np.tile(np.repeat(x, cells(shape[k + 1 :])), cells(shape[:k]))
         coords.append(x)
     numbers: Positions | None = cell_range(dims, positions, window)
-    if numbers is None and len(coords) == 1 and isinstance(positions, range) and positions == range(1):
-        numbers = coords[0].astype(np.int64, copy=False)
-    elif numbers is None:
+    if numbers is None:
         offsets = number_cells(dims, range(1), coords)
         numbers = (as_array(positions)[:, np.newaxis] * np.int64(cells(dims)) + offsets).ravel()
     return count, [np.tile(x, len(positions)) if len(positions) > 1 else x for x in coords], numbers
@@ -132,9 +137,7 @@ def owners_of_cells(dims: Sequence[int], numbers: range) -> tuple[range, Array, 
     fibers = range(numbers.start // inside, -(-numbers.stop // inside))
     ends = np.arange(fibers.start + 1, fibers.stop + 1) * inside
     ends[-1] = numbers.stop
-    cell = np.arange(numbers.start, numbers.stop) % inside
-    coords = list(np.unravel_index(cell, tuple(dims))) if dims else []
-    return fibers, np.diff(ends, prepend=numbers.start), coords
+    return fibers, np.diff(ends, prepend=numbers.start), split_cells(dims, as_array(numbers))[1]
 
 
 def loop_cells(rank: int, condition: str = "") -> str:

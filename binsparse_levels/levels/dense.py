@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from typing import ClassVar, Literal
+from typing import ClassVar
 
 import numpy as np
 
 from ..errors import Problem
-from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level, Split
+from .base import DENSE, Arrays, ArraySpec, Built, Counted, Expanded, Level
 from .cells import Cells, cell_range, list_cells, loop_cells
-from .positions import Array, Positions, Window, cells, count_owners, number_cells
+from .positions import Array, Positions, Window, cells, number_cells
 from .registry import register
 
 
@@ -41,9 +41,6 @@ class Dense(Cells):
     def fused(self) -> tuple[int, ...]:
         return (DENSE,) * self.rank
 
-    def join(self) -> Literal["cells"]:
-        return "cells"
-
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         return {}
 
@@ -54,11 +51,6 @@ class Dense(Cells):
         if n == self.rank == 1:
             return {}, coords[0] if coords[0].dtype.kind == "i" else coords[0].astype(np.int64)
         return {}, number_cells(dims, parents, coords)
-
-    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
-        if len(entries) != 2 or self.rank > 1:  # not the root
-            return Level.split(self, dims, entries, coords, distinct=distinct)
-        return {}, count_owners(coords[0], dims[0], entries.dtype)
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
         return list_cells(dims, positions, window)

@@ -23,7 +23,7 @@ from ..errors import ArrayError, LimitError, Problem, raise_if
 from ..limits import INT64_MAX
 from .base import Arrays, ArraySpec, Built, Counted, Expanded, wrong_lengths
 from .pointers import Pointed, pointers_in_parts, pointers_to
-from .positions import Array, Positions, Window, as_array, in_ranges, in_window, is_everything
+from .positions import Array, Positions, Window, as_array, count_owners, firsts, in_ranges, in_window, is_everything
 from .registry import register
 
 
@@ -55,9 +55,8 @@ class EliasFano(Pointed):
 
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent, x = as_array(parents), coords[0].astype(np.int64, copy=False)
-        new = np.ones(len(x), bool)
-        new[1:] = (x[1:] != x[:-1]) | (parent[1:] != parent[:-1])
-        pointers = np.append(0, np.cumsum(np.bincount(parent[new], minlength=n)))
+        new = firsts([parent, x])
+        pointers = count_owners(parent[new], n, np.dtype(np.int64))
         return self._encoded(pointers, parent[new], x[new], dims[0]), np.cumsum(new) - 1
 
     def _encoded(self, pointers: Array, parents: Array, x: Array, size: int) -> dict[str, Array]:

@@ -26,11 +26,14 @@ from .positions import (
     Window,
     as_array,
     cells,
+    count_owners,
+    firsts,
     in_ranges,
     in_window,
     is_everything,
     items_at,
     number_cells,
+    split_cells,
 )
 from .registry import register
 
@@ -62,11 +65,10 @@ class Mask(Pointed):
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent = as_array(parents).astype(np.int64, copy=False)
         cell = number_cells(dims, np.zeros(len(parent), np.int64), coords)
-        new = np.ones(len(cell), bool)
-        new[1:] = (cell[1:] != cell[:-1]) | (parent[1:] != parent[:-1])
+        new = firsts([parent, cell])
         raw = np.zeros(n * _width(dims), np.uint8)
         np.bitwise_or.at(raw, parent * _width(dims) + cell // 8, np.uint8(1) << (cell % 8).astype(np.uint8))
-        pointers = np.append(0, np.cumsum(np.bincount(parent[new], minlength=n)))
+        pointers = count_owners(parent[new], n, np.dtype(np.int64))
         return {"ptr": pointers, "bits": raw}, np.cumsum(new) - 1
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
@@ -74,7 +76,7 @@ class Mask(Pointed):
         counts = stop - first
         number = np.empty(int(counts.sum()), np.int64)
         kernels.words.list_bits(kernels.readable(self._bytes_of(arrays, dims, positions)[0]), _width(dims), number)
-        coords = list(np.unravel_index(number, tuple(dims))) if len(number) else [number] * self.rank
+        coords = split_cells(dims, number)[1]
         child = in_ranges(first, counts)
         return (counts, coords, child) if is_everything(window, dims) else in_window(counts, coords, child, window)
 

@@ -18,7 +18,7 @@ import numpy as np
 from ..errors import ArrayError, FormatError, Problem
 from .base import Arrays, ArraySpec, Built, Counted, Expanded, Level, Owners, wrong_lengths
 from .cells import Marked, owners_of_cells
-from .positions import Array, Positions, Window, as_array, inside, items_at
+from .positions import Array, Positions, Window, as_array, firsts, inside, items_at
 from .registry import register
 
 
@@ -67,11 +67,9 @@ class NOfM(Marked):
     def build(self, dims: Sequence[int], parents: Positions, coords: Sequence[Array], n: int) -> Built:
         parent, x = as_array(parents).astype(np.int64, copy=False), coords[0].astype(np.int64, copy=False)
         block = parent * -(-dims[0] // self.m) + x // self.m
-        new = np.ones(len(x), bool)
-        new[1:] = (x[1:] != x[:-1]) | (block[1:] != block[:-1])
-        number = np.cumsum(new) - 1  # of the distinct coordinates
-        firsts = np.searchsorted(block, block)  # the first entry of the block
-        rank = number - number[firsts]
+        number = np.cumsum(firsts([block, x])) - 1  # of the distinct coordinates
+        begin = np.searchsorted(block, block)  # the first entry of the block
+        rank = number - number[begin]
         (full,) = (rank >= self.n).nonzero()
         if len(full):
             what = f"fiber {parent[full[0]]} has more than {self.n} of the {self.m} coordinates around {x[full[0]]}"

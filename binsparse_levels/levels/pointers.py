@@ -100,43 +100,38 @@ class Lists(Pointed):
         fibers, bounds = range(1), np.array([0, children.stop])
         if "ptr" in arrays:
             fibers, bounds = fibers_of(arrays["ptr"], n, children, len(column))
-        ends = np.minimum(bounds[1:], children.stop)
-        # The child before them, if it is in the same fiber, is read to check the order.
         in_memory = isinstance(column, np.ndarray)
-        start = children.start if in_memory else max(int(bounds[0]), children.start - 1)
-        items = {role: x[start : children.stop] for role, x in columns.items()}
-        if not in_memory:
-            read = {"ptr": np.append(0, ends - start)} | items
-            problems = self.check(read, dims, len(ends))
-            raise_if(ArrayError, [_in_level(problem, start, fibers.start) for problem in problems])
-            items = {role: x[children.start - start :] for role, x in items.items()}
-        return fibers, np.diff(ends, prepend=children.start), list(items.values())
+        if in_memory:
+            items = [x[children.start : children.stop] for x in columns.values()]
+        else:
+            items = self._read(arrays, dims, fibers.start, bounds, children)
+        return fibers, np.diff(np.minimum(bounds[1:], children.stop), prepend=children.start), items
+
+    def _read(self, arrays: Arrays, dims: Sequence[int], first: int, bounds: Array, children: range) -> list[Array]:
+        """The items of these children, checked, also against the child before them in their fiber.
+
+        first, bounds: the number of a fiber, and the pointers of fibers from there on, which own these children.
+        """
+        start = max(int(bounds[0]), children.start - 1)
+        items = {role: x[start : children.stop] for role, x in arrays.items() if role != "ptr"}
+        pointers = np.clip(bounds, start, children.stop) - start
+        problems = self.check({"ptr": pointers} | items, dims, len(pointers) - 1)
+        raise_if(ArrayError, [_in_level(problem, start, first) for problem in problems])
+        return [x[children.start - start :] for x in items.values()]
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
-        columns = {role: array for role, array in arrays.items() if role != "ptr"}
-        children = len(next(iter(columns.values())))
-
-        def pointers(first: int) -> Array:
-            return arrays["ptr"][first : min(first + size, n) + 1] if "ptr" in arrays else np.array([0, children])
-
-        def section(first: int, bounds: Array, start: int) -> Iterator[Problem]:
-            stop = min(start + size, int(bounds[-1]))
-            before = max(start - 1, int(bounds[0]))  # a child of the same fiber, to check the order
-            read = {"ptr": np.clip(bounds, before, stop) - before} | {
-                role: x[before:stop] for role, x in columns.items()
-            }
-            return (_in_level(problem, before, first) for problem in self.check(read, dims, len(bounds) - 1))
-
-        if problems := [*pointers_in_parts(arrays["ptr"], children, n, size)] if "ptr" in arrays else []:
-            yield from problems
-            return
-        for first in range(0, max(n, 1), size):
-            bounds = pointers(first).astype(np.int64)
-            for start in range(int(bounds[0]), int(bounds[-1]), size):
-                problems = list(section(first, bounds, start))
-                yield from problems
-                if problems:
-                    return
+        children = len(next(x for role, x in arrays.items() if role != "ptr"))
+        try:
+            if "ptr" in arrays:
+                raise_if(ArrayError, pointers_in_parts(arrays["ptr"], children, n, size))
+            for first in range(0, max(n, 1), size):
+                bounds = np.array([0, children])
+                if "ptr" in arrays:
+                    bounds = arrays["ptr"][first : min(first + size, n) + 1].astype(np.int64)
+                for start in range(int(bounds[0]), int(bounds[-1]), size):
+                    self._read(arrays, dims, first, bounds, range(start, min(start + size, int(bounds[-1]))))
+        except ArrayError as error:
+            yield from error.problems
 
 
 def pointers_to(counts: Array, dtype: np.dtype[Any]) -> Array:

@@ -148,6 +148,17 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     return pointers
 
 
+def firsts(columns: Sequence[Array]) -> Array:
+    """A mask of the entries that differ from the one before in any column."""
+    first, *others = columns
+    new = np.empty(len(first), bool)
+    new[:1] = True
+    np.not_equal(first[1:], first[:-1], out=new[1:])
+    for x in others:
+        new[1:] |= x[1:] != x[:-1]
+    return new
+
+
 def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     """Repeat items: items[k] from offset pointers[k] to pointers[k + 1]. Precondition: integers of 32 or 64 bits.
 
@@ -291,6 +302,21 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
     for size, x in zip(dims, coords, strict=True):
         number = number * np.int64(size) + x.astype(np.int64, copy=False)
     return number
+
+
+def split_cells(dims: Sequence[int], numbers: Array) -> tuple[Array, list[Array]]:
+    """The inverse of `number_cells`: the fibers and the coordinates of cells.
+
+    >>> fibers, coords = split_cells([2, 3], np.array([2, 9]))
+    >>> fibers.tolist(), [x.tolist() for x in coords]
+    ([0, 1], [[0, 1], [2, 0]])
+    """
+    coords: list[Array] = []
+    for size in reversed(dims):
+        above = numbers // size
+        coords.insert(0, numbers - above * size)
+        numbers = above
+    return numbers, coords
 
 
 def in_ranges(starts: Array, counts: Array) -> Positions:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import itertools
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
-from typing import ClassVar, Literal
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -30,7 +30,6 @@ from .positions import (
     count_owners,
     in_ranges,
     in_window,
-    inside,
     is_everything,
     items_at,
     repeat_to,
@@ -65,9 +64,6 @@ class Sparse(Lists):
 
     def fused(self) -> tuple[int, ...]:
         return (SPARSE,) + (CONTINUED,) * (self.rank - 1)
-
-    def join(self) -> Literal["lists"]:
-        return "lists"
 
     def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
         specs = {} if root else {"ptr": ArraySpec.pointers(depth)}
@@ -122,15 +118,6 @@ class Sparse(Lists):
             return counts, coords, child
         return in_window(counts, coords, child, window)
 
-    def reached(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Positions:
-        column, selected = arrays["idx0"], window[0]
-        short = _MAX_SEARCHED_FIBERS * len(positions) > len(column)
-        if not (short and isinstance(positions, range) and positions.step == 1 and isinstance(column, np.ndarray)):
-            return super().reached(arrays, dims, positions, window)
-        first, stop = map(int, self.pointers(arrays)[[positions.start, positions.stop]])
-        child = first + np.flatnonzero(inside([_reach(selected)], [column[first:stop]]))
-        return child[inside(window, [x[child] for x in self._columns(arrays)])]
-
     def loop(self, root: bool) -> str:
         columns = "".join(f"    i{k} = idx{k}[q]\n" for k in range(self.rank))
         return f"for q in range({'children' if root else 'ptr[p], ptr[p + 1]'}):\n{columns}    yield"
@@ -160,27 +147,20 @@ class Sparse(Lists):
         """
         column, selected, kept = arrays["idx0"], window[0], 0
         everything = is_everything(window[:1], dims[:1])
-        in_memory = isinstance(column, np.ndarray)
-        searched = kernels.pays_off(len(column)) if in_memory else len(starts) <= _MAX_SEARCHED_FIBERS
-        if not everything and len(starts) and searched:
+        in_memory, few = isinstance(column, np.ndarray), len(starts) <= _MAX_SEARCHED_FIBERS
+        if not everything and len(starts) and (few or (in_memory and kernels.pays_off(len(column)))):
             if not len(selected):
                 return range(0), np.zeros(len(starts), np.int64), 0
             reach = _reach(selected)
             kept = int(isinstance(selected, range) and selected.step == 1 and in_memory)
-            if in_memory:
-                arguments = *map(kernels.readable, (starts, ends, column)), reach.start, reach.stop
-                entries = int((ends - starts).sum())
-                if _MAX_SEARCHED_FIBERS * len(starts) > entries and len(starts) > _MAX_SEARCHED_FIBERS:
-                    child, counts = np.empty(entries + 1, np.int64), np.empty(len(starts), np.int64)
-                    total = kernels.fibers.list_within(*arguments, counts, child)
-                    return child[: int(total)], counts, kept
-                narrowed = np.empty((2, len(starts)), np.int64)
-                most = len(reach) if self.rank == 1 else entries
-                kernels.fibers.narrow(*arguments, most, narrowed)
-                starts, ends = narrowed
-            else:
-                fibers = zip(starts.tolist(), ends.tolist(), strict=True)
-                starts, ends = np.array([_searched_in(column, reach, *fiber) for fiber in fibers]).T
+            if not few:
+                child = np.empty(int((ends - starts).sum()) + 1, np.int64)
+                counts = np.empty(len(starts), np.int64)
+                of_fibers = map(kernels.readable, (starts, ends, column))
+                total = kernels.fibers.list_within(*of_fibers, reach.start, reach.stop, counts, child)
+                return child[: int(total)], counts, kept
+            fibers = zip(starts.tolist(), ends.tolist(), strict=True)
+            starts, ends = np.array([_searched_in(column, reach, *fiber) for fiber in fibers]).T
         counts = ends - starts
         if len(starts) < 2 or (everything and isinstance(positions, range) and positions.step == 1):
             return (range(int(starts[0]), int(ends[-1])) if len(starts) else range(0)), counts, kept
@@ -245,9 +225,9 @@ def _find(pointers: memoryview, *columns: memoryview, place: Sequence[int]) -> i
     return low if low < high else -1
 
 
-def _searched_in(column: Array, reach: range, low: int, high: int) -> tuple[int, int]:
-    """The bounds of the children in a window of a fiber in a file, by a search; those of a short fiber unchanged."""
-    if is_short(low, high):
+def _searched_in(column: Any, reach: range, low: int, high: int) -> tuple[int, int]:
+    """The bounds of the children in a window of a fiber, by a search; those of a short fiber in a file unchanged."""
+    if not isinstance(column, np.ndarray) and is_short(low, high):
         return low, high
     disorder = Problem("idx0", f"the coordinates of a fiber are not in ascending order ({REMEDY})")
     return bisect(column, reach.start, low, high, disorder), bisect(column, reach.stop, low, high, disorder)

@@ -125,9 +125,6 @@ class Helped(Sparse):
     def fused(self):
         return None
 
-    def join(self):
-        return None
-
     def helpers(self):
         return {"same": same}
 

@@ -105,9 +105,9 @@ def test_nothing_beside_a_chunk_is_written(codec):
     for width in range(33):
         values = (generator.integers(0, 2**32, 3 * CHUNK, dtype=np.uint64) >> np.uint64(32 - width)).astype(np.uint32)
         words, out = np.full(5 * CHUNK, 7, np.uint32), np.full(5 * CHUNK, 7, np.uint32)
-        widths = np.zeros(3, np.int64)
-        end = bitpacking.pack((0,) * codec, values, 1, 2, widths, words)
-        assert end == CHUNK + 4 * widths[1]
+        widths, one = np.zeros(1, np.int64), values[CHUNK : 2 * CHUNK]
+        end = CHUNK + bitpacking.pack((0,) * codec, one, widths, words[CHUNK : 2 * CHUNK])
+        assert end == CHUNK + 4 * widths[0]
         assert (words[:CHUNK] == 7).all()
         assert (words[end:] == 7).all()
         offsets = np.array([0, CHUNK, end])

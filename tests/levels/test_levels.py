@@ -99,18 +99,6 @@ def test_what_is_inside_a_window_is_listed_whatever_the_lengths_of_fibers(case, 
     assert places[:total].tolist() == np.concatenate([*inside, []]).tolist()
 
 
-@given(some_fibers(150), st.integers(0, 6000), st.integers(1, 6000), st.booleans())
-def test_fibers_are_narrowed_to_a_window_whatever_their_lengths(case, low, size, twice):
-    pointers, column, at = case
-    column = column // 2 if twice else column
-    starts, ends, out = pointers[at], pointers[at + 1], np.empty((2, len(at)), np.int64)
-    fibers.narrow(starts, ends, column, low, low + size, 2 * size if twice else size, out)
-    expected = [
-        start + column[start:end].searchsorted([low, low + size]) for start, end in zip(starts, ends, strict=True)
-    ]
-    assert out.T.tolist() == [pair.tolist() for pair in expected]
-
-
 @given(LENGTHS.filter(any), st.sampled_from([1, 200]), st.sampled_from([np.uint32, np.uint64]), st.data())
 def test_entries_out_of_order_are_counted_whatever_the_lengths_of_fibers(lengths, times, dtype, data):
     lengths = lengths if times == 1 else [min(n, 9) for n in lengths] * times  # so many begin in a block

@@ -128,9 +128,6 @@ class Fig(Sparse):
 
     def fused(self):
         return None
-
-    def join(self):
-        return None
 """
 
 
