@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
+from typing import TypeAlias
 
 import numpy as np
 
-from .. import kernels, parallel
+from .. import parallel
 from ..arrays import Array
 from ..containers.objects.bucket import map_concurrently
 from ..containers.objects.stores import Range
@@ -65,29 +65,14 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 def partition(work: Work, number: int) -> None:
     columns = columns_of(work.source, work.plan, number)
-    keys = keys_of(columns[:-1], work.plan.dims)
-    work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
-
-
-def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[list[Any]]:
-    """The columns of a chunk by partition: for each partition a piece, its columns concatenated."""
-    numbers = np.empty(len(keys), np.uint16 if len(cuts) < 2**16 else np.uint32)
-    counts = np.zeros(len(cuts) + 1, np.uint64)
-    kernels.sorting.number_partitions(kernels.readable(keys), kernels.readable(cuts), numbers, counts)
+    keys, cuts = keys_of(columns[:-1], work.plan.dims), work.load("split/0")["cuts"]
+    numbers = np.searchsorted(cuts, keys, side="right").astype(np.min_scalar_type(len(cuts)))
     del keys
-    ends = np.cumsum(counts, dtype=np.uint64)
-    shared = kernels.readable(numbers)
-
-    def moved(x: Array) -> Array:
-        if x.dtype.itemsize not in (1, 2, 4, 8):
-            return x[np.argsort(numbers, kind="stable")]
-        out, word = np.empty_like(x), f"u{x.dtype.itemsize}"
-        kernels.sorting.scatter_to_partitions(shared, kernels.readable(x).view(word), ends - counts, out.view(word))
-        return out
-
-    scattered = parallel.each(moved, columns)
-    for begin, end in itertools.pairwise([0, *ends.tolist()]):
-        yield [x[begin:end].view(np.uint8).data for x in scattered if end > begin]
+    ends = np.cumsum(np.bincount(numbers, minlength=len(cuts) + 1)).tolist()
+    order = np.argsort(numbers, kind="stable")  # a radix sort if there are fewer than 2**16 partitions
+    ordered = parallel.each(lambda x: x[order], columns)
+    pieces = ([x[begin:end].view(np.uint8).data for x in ordered] for begin, end in itertools.pairwise([0, *ends]))
+    work.put(f"partition/{number}", pieces)
 
 
 def groups_of(work: Work, number: int) -> list[list[Piece]]:
