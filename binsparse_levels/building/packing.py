@@ -21,7 +21,7 @@ from ..tensors.backing import TreeBacking
 from ..tensors.encoding import encode_pieces
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
-from .partitions import Piece, between, gathered, groups_of, points_in
+from .partitions import between, gathered, groups_of, points_in
 from .plan import Plan, check_joined
 from .sources import columns_of, concatenated, follow
 from .work import Work, pages_of
@@ -55,12 +55,12 @@ def _columns(work: Work, number: int) -> Iterator[list[Array]]:
         yield columns_of(work.source, work.plan, number)
         return
     groups = groups_of(work, number)
-    for begin, end in itertools.pairwise([None, *points_in(work, groups), None]):
-        yield _within_memory(work, groups, begin, end)
+    for begin, end in itertools.pairwise([None, *points_in(work, number, groups), None]):
+        yield _within_memory(work, number, groups, begin, end)
 
 
 def _within_memory(
-    work: Work, groups: Sequence[Sequence[Piece]], begin: Array | None, end: Array | None
+    work: Work, number: int, groups: Sequence[Sequence[str]], begin: Array | None, end: Array | None
 ) -> list[Array]:
     """The columns of the entries between two points of a partition. If they exceed the memory, repeated entries are
     merged group by group, in the order of the source.
@@ -69,7 +69,7 @@ def _within_memory(
     most = plan.rows if len(groups) == 1 else plan.rows // 2
     columns = [np.empty(0, dtype) for dtype in plan.column_types]
     for group in groups:
-        more = between(gathered(work, group), begin, end)
+        more = between(gathered(work, number, group), begin, end)
         columns = concatenated([columns, more]) if len(columns[-1]) else more
         if len(columns[-1]) > most:
             columns = _merged(plan, columns)

@@ -3,20 +3,16 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Sequence
 
 import numpy as np
 
-from .. import kernels, parallel
+from .. import parallel
 from ..arrays import Array
 from ..containers.objects.bucket import map_concurrently
-from ..containers.objects.stores import Range
 from .plan import Plan
 from .sources import columns_in, columns_of, follow, grouped, keys_of
 from .work import Work
-
-Piece: TypeAlias = tuple[Range, int]  # the bytes of a piece of an object, and their checksum
 
 _SAMPLED_CHUNKS = 64
 _KEYS_PER_CHUNK = 4096
@@ -65,47 +61,32 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 def partition(work: Work, number: int) -> None:
     columns = columns_of(work.source, work.plan, number)
-    keys = keys_of(columns[:-1], work.plan.dims)
-    work.put(f"partition/{number}", _scattered(columns, keys, work.load("split/0")["cuts"]))
-
-
-def _scattered(columns: Sequence[Array], keys: Array, cuts: Array) -> Iterator[list[Any]]:
-    """The columns of a chunk by partition: for each partition a piece, its columns concatenated."""
-    numbers = np.empty(len(keys), np.uint16 if len(cuts) < 2**16 else np.uint32)
-    counts = np.zeros(len(cuts) + 1, np.uint64)
-    kernels.sorting.number_partitions(kernels.readable(keys), kernels.readable(cuts), numbers, counts)
+    keys, cuts = keys_of(columns[:-1], work.plan.dims), work.load("split/0")["cuts"]
+    numbers = np.searchsorted(cuts, keys, side="right").astype(np.min_scalar_type(len(cuts)))
     del keys
-    ends = np.cumsum(counts, dtype=np.uint64)
-    shared = kernels.readable(numbers)
-
-    def moved(x: Array) -> Array:
-        if x.dtype.itemsize not in (1, 2, 4, 8):
-            return x[np.argsort(numbers, kind="stable")]
-        out, word = np.empty_like(x), f"u{x.dtype.itemsize}"
-        kernels.sorting.scatter_to_partitions(shared, kernels.readable(x).view(word), ends - counts, out.view(word))
-        return out
-
-    scattered = parallel.each(moved, columns)
-    for begin, end in itertools.pairwise([0, *ends.tolist()]):
-        yield [x[begin:end].view(np.uint8).data for x in scattered if end > begin]
+    ends = np.cumsum(np.bincount(numbers, minlength=len(cuts) + 1)).tolist()
+    order = np.argsort(numbers, kind="stable")  # a radix sort if there are fewer than 2**16 partitions
+    ordered = parallel.each(lambda x: x[order], columns)
+    pieces = ([x[begin:end].view(np.uint8).data for x in ordered] for begin, end in itertools.pairwise([0, *ends]))
+    work.put(f"partition/{number}", pieces)
 
 
-def groups_of(work: Work, number: int) -> list[list[Piece]]:
-    """The pieces of a partition in all chunks: one group if they fit into memory, else groups of half that size."""
+def groups_of(work: Work, number: int) -> list[list[str]]:
+    """The objects with entries of a partition: one group if they fit into memory, else groups of half that size."""
     keys, fits = [f"partition/{k}" for k in range(len(work.source))], work.plan.rows * work.plan.row_bytes
-    pieces = [piece for piece in map_concurrently(lambda key: work.piece(key, number), keys) if piece[0][2]]
-    most = fits if sum(place[2] for place, _ in pieces) <= fits else fits // 2
-    return grouped(pieces, lambda piece: piece[0][2], most) or [[]]
+    sizes = dict(zip(keys, map_concurrently(lambda key: work.size(key, number), keys), strict=True))
+    most = fits if sum(sizes.values()) <= fits else fits // 2
+    return grouped([key for key in keys if sizes[key]], sizes.__getitem__, most) or [[]]
 
 
-def points_in(work: Work, groups: Sequence[Sequence[Piece]]) -> Array:
+def points_in(work: Work, number: int, groups: Sequence[Sequence[str]]) -> Array:
     """The coordinates of sampled cells at which to cut a partition into parts that fit into memory, if it does not."""
     plan = work.plan
-    total = sum(place[2] for group in groups for place, _ in group) // plan.row_bytes
+    total = sum(work.size(key, number) for group in groups for key in group) // plan.row_bytes
     pieces, random, found = _pieces(plan, total), np.random.default_rng(total), []
     if pieces > 1:
         for group in groups:
-            *coords, values = gathered(work, group)
+            *coords, values = gathered(work, number, group)
             at = random.integers(0, len(values), len(values) * _SAMPLED_ENTRIES // total + 1)
             found.append(np.stack([x[at] for x in coords], 1))
     points = np.concatenate([np.empty((0, len(plan.dims)), np.int64), *found])
@@ -128,12 +109,12 @@ def between(columns: list[Array], begin: Array | None, end: Array | None) -> lis
     return columns
 
 
-def gathered(work: Work, pieces: Sequence[Piece]) -> list[Array]:
-    """The columns of pieces. A piece has its columns concatenated."""
+def gathered(work: Work, number: int, keys: Sequence[str]) -> list[Array]:
+    """The columns of the entries of a partition in some objects. A piece has its columns concatenated."""
     plan, row = work.plan, work.plan.row_bytes
-    made = [np.empty(sum(place[2] for place, _ in pieces) // row, dtype) for dtype in plan.column_types]
+    made = [np.empty(sum(work.size(key, number) for key in keys) // row, dtype) for dtype in plan.column_types]
     at = 0
-    for block in work.ranges(pieces):
+    for block in work.pieces([(key, number, number + 1) for key in keys]):
         count = len(block) // row
         for x, column in zip(made, columns_in(plan.column_types, block), strict=True):
             x[at : at + count] = column

@@ -1,6 +1,6 @@
 """Write the trees into the target, a sharded Zarr store: the steps `join`, `write` and `commit`.
 
-Locally, the arrays are written into a folder next to the target. The last step replaces the target by this folder. In a
+Locally, the arrays are written into a folder next to the target. The last step replaces the target by its files. In a
 bucket, they are written below a separate prefix. The last step makes the header of the target point to this prefix.
 Until then, the target is the old tensor. If two builds write the same target, the later one wins.
 """
@@ -11,6 +11,7 @@ import contextlib
 import json
 import os
 import re
+import shutil
 import time
 from collections.abc import Iterable
 from dataclasses import replace
@@ -24,10 +25,9 @@ from ..containers import zarr
 from ..containers.base import is_url
 from ..containers.objects.bucket import Bucket
 from ..containers.objects.chunks import Chunks, chunks_in
-from ..containers.replacing import Overwrite, exchange_folders, refuse_losing, remove
+from ..containers.replacing import Overwrite, link_folder, refuse_losing, remove, replacing_folder
 from ..errors import ContainerError, IncompleteError, PathExistsError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
-from ..system import rename_new, to_disk
 from ..tensors.encoding import check_header_size
 from .packing import encoded, join_heads, joint
 from .plan import Plan
@@ -119,21 +119,17 @@ def write(work: Work, number: int) -> None:
 def commit(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("join/0")
     staging, target, root = str(plan.staging), str(plan.target), found[f"text:{zarr.ROOT}"].tobytes()
-    if is_url(target):
+    remote = is_url(target)
+    header = _pointing(root, plan.id) if remote else root
+    if (plan.overwrite and not remote) or _root(target) != header:  # else an earlier call was killed after this block
+        _check_complete(plan, found)
         store_at(staging).put(zarr.ROOT, [root])
-        root = _pointing(root, plan.id)
-        if _root(target) != root:
-            _check_complete(plan, found)
-            _point(plan, root)
-    else:
-        if not work.done("placing"):  # if it is done, an earlier call was killed after this block
-            _check_complete(plan, found)
-            store_at(staging).put(zarr.ROOT, [root])
-            work.put("placing/0", [str(os.stat(staging).st_ino).encode()])
-        if not os.path.exists(target) or os.stat(target).st_ino != int(bytes(work.get("placing/0"))):
-            _place(plan)
-        remove(staging)
-    work.put(f"commit/{number}", [root])
+        if remote:
+            _point(plan, header)
+        else:
+            with replacing_folder(target, plan.overwrite, others=zarr.others) as part:
+                link_folder(staging, part, shutil.ignore_patterns("*.part"))  # of a worker that was killed
+    work.put(f"commit/{number}", [header])
 
 
 def _root(target: str) -> bytes | None:
@@ -154,9 +150,11 @@ def finished(target: str, folder: str) -> bool:
     return True
 
 
-def end(work: Work, stages: Iterable[str]) -> None:
+def end(work: Work, stages: Iterable[str], staging: str) -> None:
     """Remove the files that a finished build no longer needs. The object of the commit remains, as a mark."""
-    for stage in ("plan", "spare", "rows", "labels", "placing", *stages):
+    if not is_url(staging):
+        remove(staging)
+    for stage in ("plan", "spare", "rows", "labels", *stages):
         if stage != "commit":
             work.store.delete(stage)
 
@@ -168,23 +166,6 @@ def _check_complete(plan: Plan, found: dict[str, Array]) -> None:
         if missing := set(map(str, range(files))) - store_at(str(plan.staging)).names(f"{name}/c"):
             what = f"{len(missing)} shards of {name} are missing; start the build again in another folder"
             raise IncompleteError(Problem(str(plan.staging), what))
-
-
-def _place(plan: Plan) -> None:
-    """Replace the target by the complete folder. Raises PathExistsError."""
-    staging, target = str(plan.staging), str(plan.target)
-    for folder, _, names in os.walk(staging):
-        for name in names:
-            if name.endswith(".part"):  # of a worker that was killed
-                remove(os.path.join(folder, name))
-    to_disk(staging)
-    if not plan.overwrite or not os.path.lexists(target):
-        if not rename_new(staging, target):
-            raise PathExistsError(Problem(target, "another program has created it; build to another target"))
-    else:
-        refuse_present(target, plan.overwrite)
-        exchange_folders(staging, target)
-    to_disk(os.path.dirname(target))
 
 
 def _pointing(text: bytes, id: str) -> bytes:

@@ -132,14 +132,15 @@ def build(
     with contextlib.ExitStack() as ending:
         folder = ending.enter_context(scratch(place)) if work is None else _address(work)
         there = None if work is None else begun(folder, call)
+        id = uuid.uuid4().hex[:16] if there is None else there["id"]
+        staging = targets.staging_of(place, folder, id, kept=work is not None)
         if there is not None and targets.finished(place, folder):
-            targets.end(Work(folder), running.STAGES)
+            targets.end(Work(folder), running.STAGES, staging)
             return
         if there is None:
             targets.refuse_present(place, overwrite)
         running.refuse_fork(client, [folder, place, *given.places])
-        id = uuid.uuid4().hex[:16] if there is None else there["id"]
-        options |= {"id": id, "staging": targets.staging_of(place, folder, id, kept=work is not None)}
+        options |= {"id": id, "staging": staging}
         options |= running.bounds(memory, client) | ({} if there is None else {"rows": there["rows"]})
         options["names"] = None if columns is None else (*names_in(columns[:-1]), columns[-1] or "count")
         kept: dict[str, Any] = {} if there is None else there
@@ -156,7 +157,7 @@ def build(
         sent = not running.in_this_process(client)
         made = ending.enter_context(open_work(folder, plan, entries, sent=sent))
         running.run(made, client, report)
-        targets.end(made, running.STAGES)
+        targets.end(made, running.STAGES, staging)
 
 
 class _Given(NamedTuple):

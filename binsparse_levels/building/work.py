@@ -22,7 +22,6 @@ from ..arrays import Array, LazyArray, lazy
 from ..containers.base import is_url
 from ..containers.objects.bucket import Bucket, map_concurrently
 from ..containers.objects.folder import Folder
-from ..containers.objects.stores import Range
 from ..containers.replacing import part_of, real_path, remove
 from ..errors import ContainerError, OptionError, PathMissingError, Problem, refuse_memory
 from ..io.kinds import StoreLike, split_place
@@ -88,15 +87,10 @@ def _digests(call: Mapping[str, Any]) -> dict[str, str]:
 
 
 class Seal(NamedTuple):
-    """The end and the checksum (CRC-32C) of each piece of an object, stored after the pieces."""
+    """Where the pieces of an object begin, and where the last ends; the checksum (CRC-32C) of each."""
 
-    ends: Array
+    starts: Array
     sums: Array
-
-    def range(self, key: str, first: int, stop: int) -> Range:
-        """The bytes of the pieces first … stop - 1."""
-        begin = int(self.ends[first - 1]) if first else 0
-        return key, begin, int(self.ends[stop - 1]) - begin
 
 
 class Work(NamedTuple):
@@ -131,65 +125,56 @@ class Work(NamedTuple):
     def get(self, key: str) -> Array:
         """The bytes of an object. Raises PathMissingError, ContainerError."""
         seal = self.seal(key)
-        return self.slice(key, 0, int(seal.ends[-1]), seal)
+        return next(self._checked([(key, 0, len(seal.sums))], [seal]))
 
-    def seal(self, key: str) -> Seal:
-        """The seal at the end of an object. Raises PathMissingError, ContainerError."""
+    def seal(self, key: str, size: int = _TAIL_BYTES) -> Seal:
+        """The seal in the last `size` bytes of an object, or more. Raises PathMissingError, ContainerError."""
         whole = self.store.size(key)
-        size = min(whole, _TAIL_BYTES)
-        while True:
-            (tail,) = self.store.ranges([(key, whole - size, size)])
-            words = tail[size % 8 :].view(np.int64)
-            count = int(words[-2]) if len(words) > 3 else 0
-            needed = 16 * count + 16
-            if not count > 0 or needed > whole:
-                raise self.damaged(key)
-            if needed <= size:
-                break
-            size = needed
+        size = min(whole, size)
+        (tail,) = self.store.ranges([(key, whole - size, size)])
+        words = tail[size % 8 :].view(np.int64)
+        count = int(words[-2]) if len(words) > 3 else 0
+        if size < 16 * count + 16 <= whole:
+            return self.seal(key, 16 * count + 16)
         seal = words[-2 * count - 2 :]
+        if not 0 < 2 * count <= len(words) - 2 or seal[-1] != _sum_of([seal[:-1]]):
+            raise self.damaged(key)
         ends, sums = seal[:-2].reshape(2, count)
-        ascend = (np.diff(ends, prepend=0) >= 0).all() and ends[-1] == whole - needed
-        if seal[-1] != _sum_of([seal[:-1]]) or not ascend:
-            raise self.damaged(key)
-        return Seal(ends, sums)
+        return Seal(np.append(0, ends), sums)
 
-    def piece(self, key: str, number: int) -> tuple[Range, int]:
-        """The range of a piece of an object, and its checksum."""
-        seal = _seal_of(self, key)
-        if number >= len(seal.ends):
-            raise self.damaged(key)
-        return seal.range(key, number, number + 1), int(seal.sums[number])
+    def size(self, key: str, number: int) -> int:
+        """The number of bytes of a piece of an object."""
+        starts = _seal_of(self, key).starts
+        return int(starts[number + 1] - starts[number])
 
-    def last_pieces(self, keys: Sequence[str]) -> Iterator[Array]:
-        """The last piece of each object, read concurrently."""
-        return map_concurrently(
-            lambda key: next(self.ranges([self.piece(key, len(_seal_of(self, key).ends) - 1)])), keys
-        )
+    def pieces(self, wanted: Sequence[tuple[str, int, int]]) -> Iterator[Array]:
+        """The bytes of pieces of objects: a key, the first piece, and the one after the last. Raises ContainerError."""
+        return self._checked(wanted, [_seal_of(self, key) for key, _, _ in wanted])
 
-    def ranges(self, pieces: Sequence[tuple[Range, int]]) -> Iterator[Array]:
-        """The bytes of pieces, given by range and checksum. Raises ContainerError for damaged ones."""
-        found = self.store.ranges([place for place, _ in pieces])
-        for block, (place, known) in zip(found, pieces, strict=True):
-            if _sum_of([block]) != known:
-                raise self.damaged(place[0])
+    def _checked(self, wanted: Sequence[tuple[str, int, int]], seals: Sequence[Seal]) -> Iterator[Array]:
+        begins = [(int(seal.starts[a]), int(seal.starts[b])) for (_, a, b), seal in zip(wanted, seals, strict=True)]
+        places = [(key, begin, end - begin) for (key, _, _), (begin, end) in zip(wanted, begins, strict=True)]
+        for block, (key, a, b), seal in zip(self.store.ranges(places), wanted, seals, strict=True):
+            cuts = itertools.pairwise((seal.starts[a : b + 1] - seal.starts[a]).tolist())
+            if [_sum_of([block[x:y]]) for x, y in cuts] != seal.sums[a:b].tolist():
+                raise self.damaged(key)
             yield block
 
-    def slice(self, key: str, start: int, stop: int, seal: Seal | None = None) -> Array:
+    def last_pieces(self, keys: Sequence[str]) -> Iterator[Array]:
+        """The last piece of each object."""
+        counts = map_concurrently(lambda key: len(_seal_of(self, key).sums), keys)
+        return self.pieces([(key, n - 1, n) for key, n in zip(keys, counts, strict=True)])
+
+    def slice(self, key: str, start: int, stop: int) -> Array:
         """The bytes start … stop - 1 of an object. The pieces that contain them are checked."""
         if start == stop:
             return np.empty(0, np.uint8)
-        seal = seal or _seal_of(self, key)
-        first, last = np.searchsorted(seal.ends, (start, stop - 1), side="right").tolist()
-        if not 0 <= start < stop or last >= len(seal.ends):
+        starts = _seal_of(self, key).starts
+        if not 0 <= start < stop <= starts[-1]:
             raise self.damaged(key)
-        place = seal.range(key, first, last + 1)
-        (block,) = self.store.ranges([place])
-        ends = (seal.ends[first : last + 1] - place[1]).tolist()
-        sums = [_sum_of([block[a:b]]) for a, b in itertools.pairwise([0, *ends])]
-        if sums != seal.sums[first : last + 1].tolist():
-            raise self.damaged(key)
-        return block[start - place[1] : stop - place[1]]
+        first, last = np.searchsorted(starts[1:], (start, stop - 1), side="right").tolist()
+        (block,) = self.pieces([(key, first, last + 1)])
+        return block[start - int(starts[first]) :][: stop - start]
 
     def save(self, key: str, **arrays: Any) -> None:
         """Write an object of arrays by name."""
@@ -214,7 +199,7 @@ class Work(NamedTuple):
     def array(self, key: str, dtype: np.dtype[Any]) -> LazyArray:
         """An array that `put_array` has written, read on demand."""
         size = dtype.itemsize
-        count = int(_seal_of(self, key).ends[-1]) // size
+        count = int(_seal_of(self, key).starts[-1]) // size
         return lazy(count, dtype, lambda a, b: self.slice(key, a * size, b * size).view(dtype))
 
     def damaged(self, key: str) -> ContainerError:

@@ -160,18 +160,23 @@ replacing_folder = functools.partial(replacing, folder=True)
 
 def _begin(part: str, old: str | None, folder: bool) -> None:
     """Create an empty file or folder, or a copy of an old one."""
-    if folder and old is not None:
-        try:
-            shutil.copytree(old, part, symlinks=True, copy_function=os.link)
-        except OSError:  # the file system has no hard links
-            remove(part)
-            shutil.copytree(old, part, symlinks=True)
-    elif folder:
+    if folder:
         os.mkdir(part)
+        if old is not None:
+            link_folder(old, part)
     else:
         os.close(os.open(part, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o666))
         if old is not None:
             shutil.copyfile(old, part)
+
+
+def link_folder(old: str, new: str, ignore: Callable[..., Collection[str]] | None = None) -> None:
+    """Fill an empty folder with hard links to the files of another, or with copies where there are no links."""
+    try:
+        shutil.copytree(old, new, symlinks=True, ignore=ignore, copy_function=os.link, dirs_exist_ok=True)
+    except OSError:
+        remove(new)
+        shutil.copytree(old, new, symlinks=True, ignore=ignore)
 
 
 @contextlib.contextmanager
