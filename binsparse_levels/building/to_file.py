@@ -14,7 +14,9 @@ import numpy.typing as npt
 
 from ..arrays import Array
 from ..containers.replacing import Overwrite
+from ..engine.blocks import blocks_of
 from ..engine.emission import Duplicates
+from ..engine.packing import ordered_dims
 from ..engine.tree import Tree
 from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, with_map
@@ -34,7 +36,7 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls, TableReader, is_table
-from .plan import Chunk, Plan, fits_whole, planned, refuse_scalar
+from .plan import Chunk, Plan, Source, fits_whole, planned, refuse_scalar
 from .sources import Tensors, blocks, checked_columns, entries_in_parts, pair_of, ranked, spilled
 from .work import open_work, scratch
 
@@ -65,11 +67,11 @@ def convert(
         a sparse target stores the cells that differ from zero.
     map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
         map and no format, the target is a list of coordinates. The identity, such as "0, 1", removes a map.
-    memory : bytes that the whole process may use, such as 2**30. Scratch files next to the target need 30 to 60 bytes
+    memory : bytes that the whole process may use, such as 2**30. Scratch files next to the target need 20 to 40 bytes
         for each entry. With it, text of Matrix Market, FROSTT, svmlight and 10x folders is read in blocks; their labels
         stay in memory. By default, the memory is not bounded.
     client : a Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. `memory`
-        bounds each process. This process alone reads and writes. To do this in other processes too, see `build`.
+        bounds each process. Text is read by this process alone. To write in other processes too, see `build`.
     progress : called with the name of a stage, the number of finished steps, and their total. True draws a bar on
         standard error, if that is a terminal.
     overwrite, limits, options : as for `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
@@ -94,7 +96,7 @@ def convert(
     rest = {"progress": reporter(progress), "overwrite": overwrite, "limits": limits, **options}
     with contextlib.nullcontext() if memory is None else reading.streamed(source, limits=limits) as stream:
         if stream is not None:
-            _convert_text(stream, target, format, map, memory, rest, client)
+            _convert_text(stream, target, format, map, memory, rest)
             return
     opened = reading.open(source, limits=limits)
     reading.warn_of_others(source)
@@ -103,21 +105,31 @@ def convert(
     shape = opened.shape if through is None else through.stored_shape
     own = tensor.format if map is None else coordinates(len(shape))
     parsed = fitting_format(own if format is None else format, shape, limits, mapped=through is not None)
-    tree = tensor._source
+    tree, order = tensor._source, tensor.format.order
     blank = drops_zeros(source, opened, parsed)
-    if memory is None or not tree.lazy or in_memory(source):
+    plan = None
+    if memory is not None:
+        pointers = _pointers(tree)
+        given: dict[str, Any] = {"dtype": tensor.dtype, "limits": limits, "memory": memory, "pointers": pointers}
+        plan = planned(opened.shape, parsed, map=through, **given)
+    if plan is None or not tree.lazy or in_memory(source) or _entries(tree, plan.rows) <= plan.rows:
         known = opened if map is None or through is not None else opened.without_map()
         made = known.convert(parsed, map=None if map is None else through, limits=limits)
         made = made.drop_fill() if blank else made
         write(target, made, overwrite=overwrite, limits=limits, **options)
         return
-    given: dict[str, Any] = {"dtype": tensor.dtype, "limits": limits, "memory": memory, "pointers": _pointers(tree)}
-    plan = planned(opened.shape, parsed, map=through, **given)
+    if blank:
+        filled = replace(plan, fill_value=opened.fill_value).typed(opened.dtype)
+        cells = entries_in_parts(opened, plan.rows)
+        _write_chunks(filled.raw, cells, target, rest, lambda: (filled, opened._metadata.labels, {}))
+        return
+    check_target(target, overwrite=overwrite, **options)
+    kept = map is None and ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
+    ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
-    plan = replace(plan, one=one).like(opened)
-    entries = Tensors([(name_of(source), opened)], plan.rows)
-    chunks = entries_in_parts(opened, plan.rows) if blank else (entries.read(k) for k in range(len(entries)))
-    _write_chunks(plan.raw, chunks, target, rest, lambda: (plan, opened._metadata.labels, {}), client)
+    plan = replace(plan, sorted=ordered, one=one).like(opened)
+    with scratch(target) as folder:
+        _write_parts(folder, plan, Tensors([(name_of(source), opened)], plan.rows), target, rest, client)
 
 
 def _through(map: MapLike, shape: Sequence[int]) -> IndexMap | None:
@@ -243,7 +255,6 @@ def _convert_text(
     map: MapLike | None,
     memory: int | None,
     rest: Mapping[str, Any],
-    client: Any,
 ) -> None:
     """`convert` for a text file, which is read in blocks. rest: its other parameters."""
     release()  # memory that reading the shape and the labels took
@@ -266,16 +277,11 @@ def _convert_text(
                 raise_if(ArrayError, list(diagonal_problems(stream.structure, coords, values)))
             yield coords, values
 
-    _write_chunks(plan.raw, chunks(), target, rest, lambda: (plan, stream.labels, {}), client)
+    _write_chunks(plan.raw, chunks(), target, rest, lambda: (plan, stream.labels, {}))
 
 
 def _write_chunks(
-    raw: Plan,
-    chunks: Iterable[Chunk],
-    path: StoreLike,
-    rest: Mapping[str, Any],
-    finish: Callable[[], _Finished],
-    client: Any = None,
+    raw: Plan, chunks: Iterable[Chunk], path: StoreLike, rest: Mapping[str, Any], finish: Callable[[], _Finished]
 ) -> None:
     """Write the entries of all chunks. rest: `progress`, options of `write`. finish: called after the last chunk."""
     found = blocks(raw, chunks)
@@ -297,10 +303,17 @@ def _write_chunks(
         kept, in_order = spilled(folder, raw, every, rest["progress"])
         plan, kept.known, kept.ranks = finished or finish()
         plan = replace(plan, sorted=in_order and plan.order == raw.order and not kept.ranks)
-        with open_work(folder, plan, kept, sent=not running.in_this_process(client)) as work:
-            running.run(work, client, rest["progress"])
-            header, encoded = packing.encoded(work, packing.join_heads(work))
-            write_pieces(path, header, encoded, **rest)
+        _write_parts(folder, plan, kept, path, rest, None)
+
+
+def _write_parts(
+    folder: str, plan: Plan, entries: Source, target: StoreLike, rest: Mapping[str, Any], client: Any
+) -> None:
+    """Sort and pack the entries in the folder, in parts, and write all trees as one tensor, in pieces."""
+    with open_work(folder, plan, entries, sent=not running.in_this_process(client)) as work:
+        running.run(work, client, rest["progress"])
+        header, encoded = packing.encoded(work, packing.join_heads(work))
+        write_pieces(target, header, encoded, **rest)
 
 
 def _reader(
@@ -348,6 +361,11 @@ def _entries_of(tensor: Tensor, plan: Plan, rows: TableReader | None) -> Iterato
     empty = [np.empty(0, np.int64)] * tensor.ndim, np.empty(0, tensor.dtype)  # adds the labels even without entries
     for coords, values in itertools.chain([empty], entries_in_parts(tensor, plan.rows)):
         yield coords if rows is None else rows.renumbered(coords, labels), values
+
+
+def _entries(tree: Tree, rows: int) -> int:
+    """The number of entries of a tree, or of its positions if some are empty."""
+    return sum(block.size for block in blocks_of(tree, rows)) if tree.shares else len(tree.values)
 
 
 def _pointers(tree: Tree) -> float:

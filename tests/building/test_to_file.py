@@ -165,7 +165,7 @@ def test_steps_are_run_by_any_client(tmp_path, client):
     assert read(tmp_path / "b.h5").equals(tensor)
     assert read(tmp_path / "b.h5").attributes == {"of": "mine"}
     assert list(dict.fromkeys(name for name, *_ in told)) == [
-        *("rows", "sample", "split", "partition", "pack"),
+        *("sample", "split", "partition", "pack"),
         "writing",
     ]
     assert all(0 <= done <= total for _, done, total in told)
