@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from binsparse_levels import from_table, pack, read, write
+from binsparse_levels import from_table, kernels, pack, read, write
 from binsparse_levels.cli import _parser, main
 
 ROOT = Path(__file__).parent.parent
@@ -199,7 +199,8 @@ def test_faulty_inputs(run, tmp_path, content):
         assert len(err.splitlines()) == 1
 
 
-def test_advise_and_the_best_format(run, tmp_path):
+def test_advise_and_the_best_format(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(kernels, "NUMPY_ENTRIES", 2**62)
     status, text, err = run("advise", TRIGRAMS, "--slices-by", "2", "--count", "3")
     assert (status, err) == (0, "")
     assert "29,329 entries" in text

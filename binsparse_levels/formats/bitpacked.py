@@ -62,7 +62,7 @@ def encode(values: Array, codec: int) -> Encoded:
         last = np.full(CHUNK, numbers[-1], np.uint32)
         last[: len(numbers) - whole * CHUNK] = numbers[whole * CHUNK :]
         packed = np.empty(CHUNK, np.uint32)
-        stop = int(pack(codec_, last, 0, 1, widths[whole:], packed))
+        stop = int(pack(codec_, kernels.readable(last), 0, 1, widths[whole:], packed))
         words[end : end + stop] = packed[:stop]
         end += stop
     offsets = np.zeros(chunks + 1, np.int64)
@@ -92,7 +92,7 @@ class Stream(LazyArray):
         first, last = start // CHUNK, -(-stop // CHUNK)
         offsets = self._checked(first, last)
         words = self._items(self._words, int(offsets[0]), int(offsets[-1]), "words")
-        starts = np.empty(0, np.uint32)
+        starts = kernels.readable(np.empty(0, np.uint32))
         if self._codec in STEPPING:
             assert self._starts is not None
             starts = self._items(self._starts, first, last, "first numbers of chunks")

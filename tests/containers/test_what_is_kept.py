@@ -159,6 +159,7 @@ def full_disk(size):
         signal.signal(signal.SIGXFSZ, handler)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [*NAMES.values(), "a.mtx", "a.mtx.gz", "a.tns", "a.h5ad"])
 @pytest.mark.parametrize(("exists", "size"), [(False, 20_000), (True, 20_000), (True, 100)])
 def test_a_full_disk(tmp_path, tmp_path_factory, name, exists, size):

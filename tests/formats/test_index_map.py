@@ -216,7 +216,7 @@ def test_diagonals_are_numpys(n, m, data):
 SHAPE = (5, 6, 7)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "text",
     [

@@ -271,6 +271,7 @@ def test_the_three_programs_do_as_the_reference(folder, suffix, call):
         assert np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("program", ["npy_to_binsparse", "binsparse_to_npy", "binsparse_to_binsparse"])
 def test_the_programs_are_installed(program):
     found = subprocess.run(

@@ -209,6 +209,7 @@ def test_a_write_that_fails_leaves_the_old_file_or_none(tmp_path, monkeypatch, n
         assert read(path).values[0] == 1
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["a.h5", "a.zarr", "a.npz", "a.nc"])
 @pytest.mark.parametrize("stored", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_small_floats_have_names_of_this_package(tmp_path, name, stored):

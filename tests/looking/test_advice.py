@@ -37,7 +37,7 @@ from binsparse_levels import (
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking.sizes import covering_orders
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 PLAIN = (Dense, Sparse)
 
 
