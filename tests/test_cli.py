@@ -84,7 +84,9 @@ def test_info_of_a_text_file(run):
     assert json.loads(text)["shape"] == [40, 26, 26, 26]
 
 
-@pytest.mark.parametrize("name", ["rows.svmlight", "a.h5", "a.zarr", "a.npz", "a.bspnpy"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("rows.svmlight", marks=pytest.mark.slow), "a.h5", "a.zarr", "a.npz", "a.bspnpy"]
+)
 def test_info_of_labels(run, tmp_path, name):
     (tmp_path / "rows.svmlight").write_text("1 1:2\n0 3:1.5 4:2\n")
     pyarrow = pytest.importorskip("pyarrow")

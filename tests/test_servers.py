@@ -5,6 +5,7 @@ import pytest
 import binsparse_levels as bl
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("library", ["obstore", "s3fs"])
 def test_a_proxy_counts_what_a_library_asks_an_s3_server(counted_s3, library):
     pytest.importorskip(library)

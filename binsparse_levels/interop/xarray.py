@@ -251,7 +251,7 @@ def to_xarray(tensor: Tensor) -> xr.DataArray:
     >>> from binsparse_levels import pack_dense
     >>> named = pack_dense([[0, 2], [3, 0]], "CSR").with_labels({"item": ["pen", "ink"]}, dims=["user", "item"])
     >>> array = to_xarray(named)
-    >>> array.dims, array.item.values.tolist()
+    >>> array.dims, array["item"].values.tolist()
     (('user', 'item'), ['pen', 'ink'])
     """
     made = data_array(tensor, to_sparse(tensor), range(tensor.ndim))

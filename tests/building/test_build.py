@@ -226,7 +226,7 @@ def test_a_dask_dataframe(tmp_path):
     alike(read(tmp_path / "a.zarr"), whole)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("suffix", [".h5", ".zarr", ".npz", ".bspnpy", ".h5:g"])
 def test_tensors_at_places(tmp_path, suffix):
     tensors = []
@@ -362,6 +362,7 @@ def test_a_failed_step_ends_all_before_the_work_is_removed(tmp_path):
 # The target
 
 
+@pytest.mark.slow
 def test_other_programs_read_it(tmp_path):
     build(chunk, tmp_path / "a.zarr", SHAPE, "sparse(3)", count=10, duplicates="sum", chunks=20, shards=100)
     whole = expected("sparse(3)", "sum")
@@ -378,6 +379,7 @@ STORAGES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("options", STORAGES, ids=str)
 def test_storage(tmp_path, options):
     build(chunk, tmp_path / "a.zarr", SHAPE, "dense, sparse(2)", count=10, duplicates="sum", **options)

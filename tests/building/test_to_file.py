@@ -134,7 +134,7 @@ def test_in_blocks_as_in_one_piece(tmp_path_factory, size, data):
 KINDS = ["dense, band", "dense, run", "run, run", "bitmap(2)", "dense, bits", "dense, hashed", "dense, n_of_m(1, n=4)"]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("format", [*KINDS, "bitmap, run", "run, sparse", "dense, backwards"])
 def test_every_kind_is_a_source(tmp_path, format):
     rng = np.random.default_rng(0)

@@ -427,6 +427,7 @@ def test_compiled_nests_are_those_of_numpy(chain):
     np.testing.assert_allclose(tensor @ vector, array @ vector)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
 def test_compiled_extremes_are_those_of_numpy(dtype):
     random = np.random.default_rng(0)

@@ -278,6 +278,7 @@ def test_arrays_that_two_tensors_share_stay_shared():
     assert made.values.tolist() == [0.25] * 4
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_operands_of_other_libraries():
     scipy_sparse = pytest.importorskip("scipy.sparse")
     tensor, matrix = pack_dense(np.eye(3), "CSR"), scipy_sparse.csr_array(np.ones((3, 3)))

@@ -86,6 +86,7 @@ def has(name, place, what):
         return file.read() == b"mine"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 @given(
     added=st.sets(st.sampled_from(["notes.txt", "attribute"])),

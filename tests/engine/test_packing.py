@@ -206,6 +206,7 @@ def test_sums_are_in_input_order():
     assert pack([[3] * 4], values, (5,), "CVEC", duplicates="sum").values.tolist() == [1.0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint64"])
 def test_sums_wrap_as_numpys(dtype):
     top = np.iinfo(dtype).max

@@ -160,7 +160,7 @@ def counted(work):
 
 
 # The NetCDF library reads the first 4 MiB of every file.
-@pytest.mark.sampled(3)
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "most"), [("a.zarr", {"chunks": 2**10}, 120_000), ("a.nc", {}, 2**22 + 100_000)]
 )
@@ -301,6 +301,7 @@ def test_what_is_opened_can_be_written_again_in_its_place(tmp_path):
         assert todense(found).identical(todense(made().isel(time=slice(4))))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["a.zarr", "a.nc"])
 def test_a_write_that_fails_leaves_what_was_there(tmp_path, name):
     bl.write_dataset(tmp_path / name, made())

@@ -382,6 +382,7 @@ def test_a_new_file(tmp_path, name, options):
     assert read(tmp_path / "theirs.h5ad").equals(found)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["new.h5ad", "new.zarr"])
 def test_a_new_file_may_begin_anywhere(tmp_path, name):
     for number, (place, shape) in enumerate(
@@ -582,6 +583,7 @@ def test_a_whole_file_is_replaced_when_asked(copied):
     assert loaded(copied).obs_names[2] == "2"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["a.h5", "a.zarr"])
 def test_other_files_are_not_written_into(tmp_path, name):
     write(f"{tmp_path}/{name}:b", CSR)

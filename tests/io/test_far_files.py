@@ -239,6 +239,7 @@ class Tagged(Ranged):
         super().end_headers()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["big.h5", "big.npz"])
 def test_a_file_that_changes_at_its_place(tmp_path, name):
     """Of equal size and header, so that only the server tells."""

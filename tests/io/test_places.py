@@ -205,7 +205,7 @@ def test_urls_of_other_systems(tmp_path):
 # Every rank that numpy has
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "name", [name for name in CONTAINERS if not name.endswith(("gzip", "plain", "deflate", "store"))]
 )

@@ -132,7 +132,7 @@ def test_counts_are_those_of_plain_python(tensor):
     assert dict(advise(tensor).counts) == wanted
 
 
-@pytest.mark.slow
+@pytest.mark.sampled(5)
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(2**40, 2**40, 2**40, 5), (2**63 - 1, 7, 2**62), (3,) * 8])
 def test_counts_of_long_keys_and_many_dimensions(shape):
