@@ -39,7 +39,7 @@ def pytest_collection_finish():
     gc.freeze()
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-randomly gives them a random order
 def pytest_collection_modifyitems(items):
     """The marker `sampled(n)`: all but every n-th of the parameters of a test are slow."""
     numbers = collections.Counter()
@@ -48,6 +48,7 @@ def pytest_collection_modifyitems(items):
             if numbers[item.function] % mark.args[0]:
                 item.add_marker("slow")
             numbers[item.function] += 1
+    return (yield)
 
 
 def _both_ways(quick):
