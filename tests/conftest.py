@@ -12,6 +12,7 @@ from helpers import kinds, servers  # noqa: F401 (kinds registers those that tes
 from binsparse_levels import kernels
 
 kernels.FIRST_ENTRIES = -1  # whatever ran before, a test with many entries uses kernels
+gc.disable()  # until all tests are collected: what imports make stays
 
 # Machines are shared, so examples have no deadline. Runs on CI and runs without --all repeat the same examples.
 no_deadline = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -35,7 +36,8 @@ def pytest_configure(config):
 
 
 def pytest_collection_finish():
-    """The collector of garbage never visits again what is imported by now, which takes it half a second."""
+    """The collector of garbage never visits again what is imported by now, which took it half a second each time."""
+    gc.enable()
     gc.freeze()
 
 

@@ -360,7 +360,7 @@ def small_steps(monkeypatch):
         yield
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("duplicates", ["error", "sum", "last"])
 @pytest.mark.parametrize("dtype", [np.float64, np.int8, np.bool_, np.complex128])
 @pytest.mark.parametrize("format", ["dense, sparse", "sparse, sparse", "sparse(2) @ 1, 0", "sparse, dense"])

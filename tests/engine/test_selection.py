@@ -11,7 +11,7 @@ import binsparse_levels
 from binsparse_levels import BinsparseError, Tensor, pack, pack_dense, read, testing, write
 from binsparse_levels.engine import selection
 
-pytestmark = pytest.mark.usefixtures("kernels_and_numpy")
+pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 
 
 @st.composite

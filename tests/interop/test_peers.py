@@ -128,7 +128,6 @@ def _typed_entries(tensor):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=30)
 @given(tensor=testing.tensors(max_rank=4, max_size=3, structures=False, kinds=(Dense, Sparse)))
 def test_we_read_what_the_package_writes(folder, suffix, tensor):
     # Their reference code takes the type of the first value, and does not sort NaN.
