@@ -12,7 +12,6 @@ from helpers import kinds, servers  # noqa: F401 (kinds registers those that tes
 from binsparse_levels import kernels
 
 kernels.FIRST_ENTRIES = -1  # whatever ran before, a test with many entries uses kernels
-gc.disable()  # until all tests are collected: what imports make stays
 
 # Machines are shared, so examples have no deadline. Runs on CI and runs without --all repeat the same examples.
 no_deadline = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -35,10 +34,15 @@ def pytest_configure(config):
         config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not slow"]))
 
 
-def pytest_collection_finish():
-    """The collector of garbage never visits again what is imported by now, which took it half a second each time."""
-    gc.enable()
-    gc.freeze()
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """The collector of garbage never visits what is imported here, which took it half a second each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-randomly gives them a random order
