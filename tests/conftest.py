@@ -1,6 +1,7 @@
 """Common settings of all tests."""
 
 import collections
+import gc
 import os
 import sys
 
@@ -33,7 +34,18 @@ def pytest_configure(config):
         config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not slow"]))
 
 
-@pytest.hookimpl(tryfirst=True)
+@pytest.hookimpl(wrapper=True)
+def pytest_collection():
+    """The collector of garbage never visits what is imported here, which took it half a second each time."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.enable()
+        gc.freeze()
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-randomly gives them a random order
 def pytest_collection_modifyitems(items):
     """The marker `sampled(n)`: all but every n-th of the parameters of a test are slow."""
     numbers = collections.Counter()
@@ -42,21 +54,27 @@ def pytest_collection_modifyitems(items):
             if numbers[item.function] % mark.args[0]:
                 item.add_marker("slow")
             numbers[item.function] += 1
+    return (yield)
 
 
-# Other tests with few entries also use numpy.
-NUMPY = pytest.param("numpy", marks=pytest.mark.slow)
+def _both_ways(quick):
+    """A fixture that runs the tests of a module with kernels for any number of entries, and with numpy.
+
+    quick: the way that is not slow.
+    """
+    of_kernels = {"NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"} & set(os.environ)
+    ways = [pytest.param(way, marks=() if way == quick else pytest.mark.slow) for way in ("kernels", "numpy")]
+
+    @pytest.fixture(scope="module", params=["kernels"] if of_kernels else ways)
+    def both_ways(request):
+        before, kernels.NUMPY_ENTRIES = kernels.NUMPY_ENTRIES, 2**62 if request.param == "numpy" else -1
+        yield
+        kernels.NUMPY_ENTRIES = before
+
+    return both_ways
 
 
-@pytest.fixture(
-    scope="module",
-    params=["kernels"] if {"NUMBA_DISABLE_JIT", "NUMBA_BOUNDSCHECK"} & set(os.environ) else ["kernels", NUMPY],
-)
-def both_ways(request):
-    """Run the tests of a module with compiled kernels for any number of entries, and again with numpy."""
-    before, kernels.NUMPY_ENTRIES = kernels.NUMPY_ENTRIES, 2**62 if request.param == "numpy" else -1
-    yield
-    kernels.NUMPY_ENTRIES = before
+kernels_and_numpy, numpy_and_kernels = _both_ways("kernels"), _both_ways("numpy")
 
 
 @pytest.fixture(scope="session")

@@ -57,6 +57,7 @@ METHODS = {"astype": ("f4",), "convert": ("COO",), "permute": ((1, 0),), "with_m
            "with_structure": (None,)}  # fmt: skip
 CASES = [(f"bl.{name}", getattr(bl, name), args) for name, args in CALLS.items()]
 CASES += [(f"Tensor.{name}", getattr(Tensor, name), (TENSOR, *args)) for name, args in METHODS.items()]
+SLOW = {"bl.build", "bl.statistics"}  # of the arguments of write_from and reduce
 
 
 def in_our_words(error):
@@ -73,7 +74,10 @@ def files(tmp_path, monkeypatch):
     return {"a.h5", "b.h5"}
 
 
-@pytest.mark.parametrize(("name", "public", "args"), CASES, ids=[name for name, *_ in CASES])
+@pytest.mark.parametrize(
+    ("name", "public", "args"),
+    [pytest.param(*case, id=case[0], marks=pytest.mark.slow if case[0] in SLOW else ()) for case in CASES],
+)
 def test_a_wrong_type_is_named(files, tmp_path, name, public, args):
     needed = {"count": 1} if name == "bl.build" else {}
     asked = [

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from binsparse_levels import from_table, pack, read, write
+from binsparse_levels import from_table, kernels, pack, read, write
 from binsparse_levels.cli import _parser, main
 
 ROOT = Path(__file__).parent.parent
@@ -85,7 +85,9 @@ def test_info_of_a_text_file(run):
     assert json.loads(text)["shape"] == [40, 26, 26, 26]
 
 
-@pytest.mark.parametrize("name", ["rows.svmlight", "a.h5", "a.zarr", "a.npz", "a.bspnpy"])
+@pytest.mark.parametrize(
+    "name", [pytest.param("rows.svmlight", marks=pytest.mark.slow), "a.h5", "a.zarr", "a.npz", "a.bspnpy"]
+)
 def test_info_of_labels(run, tmp_path, name):
     (tmp_path / "rows.svmlight").write_text("1 1:2\n0 3:1.5 4:2\n")
     pyarrow = pytest.importorskip("pyarrow")
@@ -200,7 +202,8 @@ def test_faulty_inputs(run, tmp_path, content):
         assert len(err.splitlines()) == 1
 
 
-def test_advise_and_the_best_format(run, tmp_path):
+def test_advise_and_the_best_format(run, tmp_path, monkeypatch):
+    monkeypatch.setattr(kernels, "NUMPY_ENTRIES", 2**62)
     status, text, err = run("advise", TRIGRAMS, "--slices-by", "2", "--count", "3")
     assert (status, err) == (0, "")
     assert "29,329 entries" in text

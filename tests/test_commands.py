@@ -195,6 +195,7 @@ NOTATIONS = [
 ]  # fmt: skip
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("notation", NOTATIONS)
 def test_formats_are_those_of_the_functions(tmp_path, notation):
     tensor = bl.pack([[0, 1], [1, 2], [2, 3]], [1.0, 2.0], (3, 4, 5), "COO")

@@ -44,6 +44,7 @@ def test_a_folder_that_cannot_be_written(tmp_path, monkeypatch, name, old):
     assert crashes.version_at(place) == old
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     ("name", "dtype"),
     [(name, dtype) for name in crashes.CONTAINERS for dtype in ("g", "V3", "M8[s]", "i4,f8")],
@@ -58,6 +59,7 @@ def test_types_that_cannot_be_stored(tmp_path, name, dtype):
     assert len(os.listdir(tmp_path)) == 1
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [name for name in crashes.CONTAINERS if ":" not in name])
 @pytest.mark.parametrize("what", ["pipe", "other", "link", "dead link"])
 def test_targets_that_are_something_else(tmp_path, name, what):

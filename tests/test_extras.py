@@ -1,6 +1,7 @@
 """A library that is missing is an error that names the extra to install. Libraries are hidden in a new process."""
 
 import ast
+import functools
 import json
 import subprocess
 import sys
@@ -120,24 +121,29 @@ def imports(node, guarded=False):
         yield from imports(child, guarded)
 
 
-def test_every_import_of_a_library_that_may_be_missing_is_guarded():
+@functools.cache
+def parsed():
+    """The modules of the package, by their paths in it."""
     package = ROOT / "binsparse_levels"
+    return {path.relative_to(package).as_posix(): ast.parse(path.read_text()) for path in package.rglob("*.py")}
+
+
+def test_every_import_of_a_library_that_may_be_missing_is_guarded():
     plain = {
-        (path.relative_to(package).as_posix(), name)
-        for path in package.rglob("*.py")
-        for name, guarded in imports(ast.parse(path.read_text()))
+        (path, name)
+        for path, module in parsed().items()
+        for name, guarded in imports(module)
         if not guarded and name not in {*REQUIRED, *sys.stdlib_module_names, "binsparse_levels"}
     }
     assert plain == BEHIND
 
 
 def test_every_extra_that_a_message_names_exists():
-    package = ROOT / "binsparse_levels"
     named = {
         node.args[0].value
-        for path in package.rglob("*.py")
-        for node in ast.walk(ast.parse(path.read_text()))
-        if isinstance(node, ast.Call) and ast.unparse(node.func) == "needing"
+        for module in parsed().values()
+        for node in ast.walk(module)
+        if isinstance(node, ast.Call) and getattr(node.func, "id", "") == "needing"
     }
     assert len(named) >= 9
     assert named <= EXTRAS.keys()

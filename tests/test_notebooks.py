@@ -6,9 +6,7 @@
 import sys
 from pathlib import Path
 
-import nbformat
 import pytest
-from nbclient import NotebookClient
 
 pytestmark = pytest.mark.slow
 
@@ -16,6 +14,9 @@ NOTEBOOKS = sorted((Path(__file__).parent.parent / "notebooks").glob("*.ipynb"))
 
 
 def run(path):
+    import nbformat  # here, because the import costs a second that runs without this test need not take
+    from nbclient import NotebookClient
+
     notebook = nbformat.read(path, as_version=4)
     options = {"kernel_name": "python3", "record_timing": False, "coalesce_streams": True}
     where = {"metadata": {"path": str(path.parent)}}  # as in Jupyter
@@ -35,6 +36,8 @@ def test_there_are_notebooks():
 @pytest.mark.filterwarnings("ignore")
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
 def test_runs_as_stored(path):
+    import nbformat
+
     stored, fresh = nbformat.read(path, as_version=4), run(path)
     assert any(said(cell) for cell in stored.cells)
     for before, after in zip(stored.cells, fresh.cells, strict=True):
@@ -44,6 +47,8 @@ def test_runs_as_stored(path):
 
 
 if __name__ == "__main__":
+    import nbformat
+
     for path in map(Path, sys.argv[1:] or NOTEBOOKS):
         executed = run(path)
         executed.metadata.language_info = {"name": "python"}  # not the version of this Python

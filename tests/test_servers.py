@@ -5,6 +5,7 @@ import pytest
 import binsparse_levels as bl
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("library", ["obstore", "s3fs"])
 def test_a_proxy_counts_what_a_library_asks_an_s3_server(counted_s3, library):
     pytest.importorskip(library)
@@ -37,6 +38,7 @@ def test_a_put_on_condition_is_refused(s3):
     assert bytes(store.get("a").bytes()) == b"first"
 
 
+@pytest.mark.slow
 def test_an_endpoint_without_encryption_needs_no_second_variable(s3, monkeypatch):
     monkeypatch.delenv("AWS_ALLOW_HTTP")
     tensor = bl.pack_dense([[0, 2.0], [3, 0]], "CSR")

@@ -11,7 +11,6 @@ import sys
 import time
 
 import numpy as np
-import pyte
 import pytest
 
 from binsparse_levels import pack, write
@@ -27,6 +26,8 @@ class Terminal:
     """A process in a terminal. history: each screen that was seen, as lines of text."""
 
     def __init__(self, *words, columns=80, lines=30):
+        import pyte  # here, because the import takes a while, and the tests are slow ones
+
         self.screen = pyte.Screen(columns, lines)
         self._stream = pyte.ByteStream(self.screen)
         self.history, self.bytes = [], b""

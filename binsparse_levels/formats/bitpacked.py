@@ -78,7 +78,7 @@ class Stream(LazyArray):
         first, last = start // CHUNK, -(-stop // CHUNK)
         offsets = self._checked(first, last)
         words = self._items(self._words, int(offsets[0]), int(offsets[-1]), "words")
-        starts = np.empty(0, np.uint32)
+        starts = kernels.readable(np.empty(0, np.uint32))
         if self._codec in STEPPING:
             assert self._starts is not None
             starts = self._items(self._starts, first, last, "first numbers of chunks")

@@ -250,8 +250,9 @@ def to_xarray(tensor: Tensor) -> xr.DataArray:
 
     >>> from binsparse_levels import pack_dense
     >>> named = pack_dense([[0, 2], [3, 0]], "CSR").with_labels({"item": ["pen", "ink"]}, dims=["user", "item"])
-    >>> to_xarray(named).sel(item="ink").data.todense().tolist()
-    [2, 0]
+    >>> array = to_xarray(named)
+    >>> array.dims, array["item"].values.tolist()
+    (('user', 'item'), ['pen', 'ink'])
     """
     made = data_array(tensor, to_sparse(tensor), range(tensor.ndim))
     return made.assign_attrs(tensor.attributes)

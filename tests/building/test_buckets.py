@@ -61,6 +61,7 @@ def test_a_build_from_a_bucket_to_a_bucket(tmp_path, s3):
         alike(opened[7].load(), whole()[7])
 
 
+@pytest.mark.slow
 def test_the_later_of_two_builds_wins_whole(tmp_path, s3):
     built(tmp_path, s3)
     alike(bl.read(f"{s3}/a.zarr"), whole())
@@ -86,6 +87,7 @@ def test_the_later_of_two_builds_wins_whole(tmp_path, s3):
     alike(bl.read(f"{s3}/a.zarr"), whole(4))
 
 
+@pytest.mark.slow
 def test_other_programs_find_the_tensor_below_its_prefix(tmp_path, s3):
     import obstore
 

@@ -80,7 +80,7 @@ FORMATS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("policy", ["sum", "first", "last"])
 def test_a_function_is_built_as_pack_does(tmp_path, format, policy):
@@ -89,7 +89,7 @@ def test_a_function_is_built_as_pack_does(tmp_path, format, policy):
     assert os.listdir(tmp_path) == ["a.zarr"]
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("policy", ["error", "sum", "first", "last"])
 @pytest.mark.parametrize(
     ("format", "map"),
@@ -142,6 +142,7 @@ def test_blocks_of_rank_four(tmp_path):
     alike(read(tmp_path / "a.zarr"), whole)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "complex64", "complex128"])
 def test_value_types(tmp_path, dtype):
     coords, values = entries()
@@ -171,6 +172,7 @@ def test_chunks_without_entries_and_no_chunks(tmp_path):
 # Sources
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["file", "folder", "pattern", "list"])
 @pytest.mark.parametrize("group", [40, 150, 2000])
 def test_parquet(tmp_path, kind, group):
@@ -224,7 +226,7 @@ def test_a_dask_dataframe(tmp_path):
     alike(read(tmp_path / "a.zarr"), whole)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(6)
 @pytest.mark.parametrize("suffix", [".h5", ".zarr", ".npz", ".bspnpy", ".h5:g"])
 def test_tensors_at_places(tmp_path, suffix):
     tensors = []
@@ -360,6 +362,7 @@ def test_a_failed_step_ends_all_before_the_work_is_removed(tmp_path):
 # The target
 
 
+@pytest.mark.slow
 def test_other_programs_read_it(tmp_path):
     build(chunk, tmp_path / "a.zarr", SHAPE, "sparse(3)", count=10, duplicates="sum", chunks=20, shards=100)
     whole = expected("sparse(3)", "sum")
@@ -376,6 +379,7 @@ STORAGES = [
 ]
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("options", STORAGES, ids=str)
 def test_storage(tmp_path, options):
     build(chunk, tmp_path / "a.zarr", SHAPE, "dense, sparse(2)", count=10, duplicates="sum", **options)
@@ -444,6 +448,7 @@ def test_overwriting(tmp_path):
     ]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("more", [{}, {"work": "work"}])
 @pytest.mark.parametrize("kind", ["zarr", "zarr2"])
 def test_what_lies_beside_a_tensor_is_not_overwritten(tmp_path, monkeypatch, kind, more):
@@ -460,6 +465,7 @@ def test_what_lies_beside_a_tensor_is_not_overwritten(tmp_path, monkeypatch, kin
     assert "other" not in os.listdir("a.zarr")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("more", [{}, {"work": "work"}])
 @pytest.mark.parametrize("at", ["pack/1", "values/c/5", "commit/0"])
 def test_what_fails_leaves_the_old_target(tmp_path, monkeypatch, at, more):
@@ -525,6 +531,7 @@ def objects(folder):
 STAGES = list(running.STAGES)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("stage", STAGES)
 def test_a_build_goes_on_where_it_failed(tmp_path, monkeypatch, stage):
     folder = parquet(tmp_path / "in", *entries())

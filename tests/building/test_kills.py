@@ -201,6 +201,7 @@ def larger():
         yield
 
 
+@pytest.mark.slow
 @given(name=st.sampled_from(PLACES), old=st.booleans(), share=SHARES, data=st.data())
 def test_a_stream_or_a_conversion_that_is_killed(tmp_path_factory, name, old, share, data):
     make = converted(tmp_path_factory.mktemp("sources")) if data.draw(st.booleans()) else streamed

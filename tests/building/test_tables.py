@@ -47,6 +47,7 @@ def expected(table, dims, format="CSF", **options):
 DIMS = ["user", "day", "n"]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("kind", ["parquet", "relation", "work", "pool"])
 def test_labels_are_in_their_order(tmp_path, kind):
     table = rows()
@@ -84,6 +85,7 @@ def test_files_of_several_types_are_one_source(tmp_path):
     assert bl.read(tmp_path / "b.zarr").to_dense().tolist() == [0, 1, 2, 3, 4]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("shape", [None, (None, 500, None)])
 @pytest.mark.parametrize("size", [500, 10**6])
 @pytest.mark.parametrize("format", ["CSF", "sparse, dense, sparse @ 2, 0, 1"])
@@ -117,6 +119,7 @@ def test_a_table_goes_on_where_it_was_stopped(tmp_path):
     alike(bl.read(tmp_path / "a.zarr"), expected(rows(), DIMS))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "labels",
     [

@@ -179,7 +179,7 @@ FORMATS = [
 ]
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("format", FORMATS)
 @pytest.mark.parametrize("policy", ["sum", "first", "last"])
 def test_many_blocks(tmp_path, format, policy):
@@ -224,7 +224,7 @@ def test_an_order_that_is_kept_is_not_spilled(tmp_path, kept):
     alike(read(tmp_path / "a.h5"), tensor)
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "format", ["sparse, sparse, sparse", "dense, sparse, sparse", "sparse, dense, sparse", "sparse(3)"]
 )
@@ -243,8 +243,8 @@ def test_an_order_that_ends_midway(tmp_path, kept, format, policy):
 
 
 def test_blocks_that_begin_with_the_last_entry_of_the_block_before(tmp_path):
-    coords = [np.repeat(np.arange(100), 2)]
-    values = np.arange(200.0)
+    coords = [np.repeat(np.arange(20), 2)]
+    values = np.arange(40.0)
     with rows(3):
         write_from([(coords, values)], tmp_path / "a.h5", 100, "sparse", memory=1, duplicates="sum")
         with pytest.raises(ArrayError, match=r"\(0,\)"):
@@ -253,6 +253,7 @@ def test_blocks_that_begin_with_the_last_entry_of_the_block_before(tmp_path):
     assert os.listdir(tmp_path) == ["a.h5"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("policy", ["sum", "first", "last"])
 @pytest.mark.parametrize("dtype", ["float32", "int8", "bool", "complex128"])
 def test_one_heavy_coordinate_keeps_the_bound(tmp_path, packed_at_once, policy, dtype):
@@ -275,6 +276,7 @@ def test_sums_of_floats_are_those_of_pack(tmp_path):
     alike(read(tmp_path / "a.h5"), pack(coords, values, (5, 6), "CSR", duplicates="sum"))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("others", [False, True])
 @pytest.mark.parametrize("policy", ["error", "sum"])
 def test_keys_that_agree_in_their_first_word(tmp_path, monkeypatch, others, policy):
@@ -296,6 +298,7 @@ def test_keys_that_agree_in_their_first_word(tmp_path, monkeypatch, others, poli
     alike(read(tmp_path / "a.h5"), pack(coords, values, shape, "DCSR"))
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("share", [1, 0.99, 0.5])
 @pytest.mark.parametrize("dims", [2, 3])
 def test_large_dimensions_keep_the_bound(tmp_path, packed_at_once, share, dims):
@@ -324,6 +327,7 @@ TABLES = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("library", TABLES)
 @pytest.mark.parametrize("several", [False, True])
 def test_tables(tmp_path, library, several):

@@ -69,6 +69,12 @@ def nests(interpreted=True, grain=None, block=None):
         forget()
 
 
+@pytest.fixture
+def plain_nests():
+    with nests():
+        yield
+
+
 def expanded(tensor):
     """The entries of both triangles; some kinds refuse them."""
     return tensor if tensor.structure is None else tensor.convert("COO").expand_structure()
@@ -340,6 +346,7 @@ def test_results_of_many_entries_do_not_depend_on_threads(format):
     np.testing.assert_allclose(bare.T @ vector, vector @ bare.to_dense())
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_lists_are_cut_by_the_time_of_their_entries(monkeypatch):
     """Products of a list through ALTO are cut where sums of as many entries are not; threads change no bit."""
     monkeypatch.setattr(walk, "_MIN_PART_ENTRIES", 1000)
@@ -420,6 +427,7 @@ def test_compiled_nests_are_those_of_numpy(chain):
     np.testing.assert_allclose(tensor @ vector, array @ vector)
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("dtype", ["f4", "f8", "i2"])
 def test_compiled_extremes_are_those_of_numpy(dtype):
     random = np.random.default_rng(0)
@@ -464,6 +472,7 @@ def test_statistics_are_the_reductions():
     assert reduce(tensor, 0, dtype="float32").dtype == np.float32
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_a_view_is_reduced():
     tensor = pack_dense(np.arange(12.0).reshape(3, 4), "CSR")
     assert reduce(tensor[1:, ::2], 0).tolist() == [12.0, 16.0]
@@ -497,6 +506,7 @@ def test_a_view_of_more_entries_than_memory_is_reduced():
     assert reduce(view, 1, "count").tolist() == [n] * n
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("asked", ["int64", "int8", "uint16", "bool", "float32"])
 @pytest.mark.parametrize("given", ["float64", "int16", "bool"])
 @pytest.mark.parametrize("how", ["sum", "prod", "mean"])
@@ -556,6 +566,7 @@ def test_the_limits_of_open_hold(call):
         call(bl.open(stored, limits=Limits(dense_bytes=8)))
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_an_axis_has_a_name():
     table = pytest.importorskip("pyarrow").table({"user": [1, 2], "item": [0, 3], "value": [1.0, 2.0]})
     tensor = bl.from_table(table, ["user", "item"], "value", "CSR")
@@ -583,6 +594,7 @@ def test_a_result_beyond_the_memory():
             call(bl.open(long), memory=2**20, limits=limits)
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_fill_values_at_the_ends_of_their_types():
     most = np.iinfo(np.uint64).max
     assert int(reduce(pack([[0]], np.array([0], "u8"), 2, "CVEC", fill_value=most))) == most
@@ -615,7 +627,8 @@ def test_memory_is_asked_for_before_it_is_taken():
         tracemalloc.stop()
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.usefixtures("plain_nests")
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("dtype", ["int8", "int64", "uint32"])
 @pytest.mark.parametrize("how", ["sum", "prod"])
 @pytest.mark.parametrize("fill", [None, 1.7])
@@ -629,12 +642,14 @@ def test_a_sum_of_fractions_as_integers_is_that_of_numpy(how, dtype, fill):
         assert found.dtype == dtype
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_what_needs_no_count_of_cells():
     tensor = bl.pack([[1, 2], [3, 4], [5, 6]], [2.0, 4.0], (2**40,) * 3, "sparse, sparse, sparse", fill_value=1.0)
     for how, right in {"min": 1, "max": 4, "any": True, "all": True, "mean": 1, "count": 2}.items():
         assert reduce(tensor, None, how) == right
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_more_cells_than_an_integer_counts():
     tensor = bl.pack([[0], [0]], [3.0], (2**62, 2), "DCSR", fill_value=0)
     assert bl.reduce(tensor, None, "count") == 1
@@ -649,12 +664,14 @@ def test_more_cells_than_an_integer_counts():
         bl.reduce(bl.pack([[0], [0]], [3], (2**62, 2), "DCSR", fill_value=1))
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_sums_of_integers_stay_exact_in_the_other_signedness():
     tensor = bl.pack([[0, 1]], np.array([2**53, 1]), (2,), "sparse", fill_value=0)
     assert bl.reduce(tensor, None, dtype="uint64") == 2**53 + 1
     assert bl.einsum("i,i->", tensor, np.ones(2, np.int64), dtype="uint64") == 2**53 + 1
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_what_cannot_be_computed_names_the_argument():
     tensor = bl.pack_dense(np.eye(3) * 1j, "CSR")
     with pytest.raises(bl.OptionError, match="dtype: the products are complex"):

@@ -7,7 +7,7 @@ import pytest
 from helpers.strategies import VALUE_TYPES
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_compute import drawn, expanded, mapped, nests, opened, seen
+from test_compute import drawn, expanded, mapped, nests, opened, plain_nests, seen  # noqa: F401 (a fixture)
 
 import binsparse_levels as bl
 from binsparse_levels import (
@@ -177,7 +177,7 @@ def test_compiled_products_are_those_of_numpy(form, threads, monkeypatch):
     assert (one * two).to_dense().tolist() == (a * b).tolist()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.usefixtures("plain_nests")
 @pytest.mark.parametrize(
     ("a", "b", "format"),
     [
@@ -214,6 +214,7 @@ def test_operators():
     assert (pack_dense([[1, 2], [2, 0]], "CSR").with_structure("symmetric_lower") * 2).structure == "symmetric_lower"
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_structures_stay_where_a_function_keeps_them():
     skew = pack_dense([[0, 2.0], [-2, 0]], "CSR").with_structure("skew_symmetric_lower")
     assert (3 * skew).structure == (-skew).structure == "skew_symmetric_lower"
@@ -224,6 +225,7 @@ def test_structures_stay_where_a_function_keeps_them():
     assert (hermitian + hermitian).to_dense().tolist() == (2 * hermitian.to_dense()).tolist()
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_labels_and_attributes_that_agree_are_kept():
     named = pack_dense(np.eye(2), "CSR").with_labels({"gene": ["a", "b"]}, dims=["cell", "gene"])
     named = named.with_attributes({"unit": "m", "by": "x"})
@@ -289,6 +291,7 @@ def test_arrays_that_two_tensors_share_stay_shared():
     assert made.values.tolist() == [0.25] * 4
 
 
+@pytest.mark.usefixtures("plain_nests")
 def test_operands_of_other_libraries():
     scipy_sparse = pytest.importorskip("scipy.sparse")
     tensor, matrix = pack_dense(np.eye(3), "CSR"), scipy_sparse.csr_array(np.ones((3, 3)))
@@ -350,6 +353,7 @@ def test_a_file_without_cells_is_not_read_in_parts(tmp_path):
     assert einsum("ij,ik->jk", bl.open(tmp_path / "a.h5"), other, memory=300).shape == (0, 4)
 
 
+@pytest.mark.slow
 def test_a_product_of_a_file_that_is_larger_than_memory(tmp_path):
     rng = np.random.default_rng(0)
     coords = [rng.integers(0, 2000, 60_000) for _ in range(2)]

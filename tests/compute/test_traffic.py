@@ -46,6 +46,7 @@ def test_a_matrix_and_a_vector(cache, line):
     assert counted == counted_by_hand(GRAPH, x, cache // line, line)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", [*CHAINS, "COO", "CSC", "dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4"])
 def test_a_cache_that_holds_all_fetches_each_line_once(format):
     tensor = GRAPH.convert(format)

@@ -69,6 +69,7 @@ def test_attributes_survive(folder, name):
     assert list_tensors(place) == ["/"]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", CONTAINERS)
 def test_nothing_is_overwritten_unasked(tmp_path, name):
     make, options = CONTAINERS[name]

@@ -149,6 +149,7 @@ FOREIGN = {
 }
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("case", "dtype"),
     [
@@ -200,6 +201,7 @@ def vector_store(place, path, compression="zstd", checksum=True):
     return tensor
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("path", PATHS)
 @pytest.mark.parametrize("what", ["values/c/1", "values/c", "values/zarr.json", "values", "zarr.json"])
 @pytest.mark.parametrize("given", [str, LocalStore])
@@ -269,6 +271,7 @@ def with_checksum(raw):
     return raw + google_crc32c.value(raw).to_bytes(4, "little")
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("index", [(0, 2**63), (2**63, 32), (2**64 - 1, 32), (0, 0), (0, 31), (0, 33)], ids=str)
 @pytest.mark.parametrize("compression", ["none", "blosc", "zstd", "gzip"])
 def test_the_index_of_a_shard_lies(tmp_path, index, compression):

@@ -78,6 +78,7 @@ def open_here(path):
         file["results"] = [1, 2, 3]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("opened", [open_elsewhere, open_here])
 @pytest.mark.parametrize("name", ["a.h5", "a.nc", "a.h5ad", "a.sscdf"])
 def test_what_another_writer_changes_is_never_lost(tmp_path, name, opened):

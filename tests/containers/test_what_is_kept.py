@@ -86,6 +86,7 @@ def has(name, place, what):
         return file.read() == b"mine"
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", NAMES)
 @given(
     added=st.sets(st.sampled_from(["notes.txt", "attribute"])),
@@ -165,6 +166,7 @@ def full_disk(size):
         signal.signal(signal.SIGXFSZ, handler)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", [*NAMES.values(), "a.mtx", "a.mtx.gz", "a.tns", "a.h5ad"])
 @pytest.mark.parametrize(("exists", "size"), [(False, 20_000), (True, 20_000), (True, 100)])
 def test_a_full_disk(tmp_path, tmp_path_factory, name, exists, size):

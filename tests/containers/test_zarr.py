@@ -49,6 +49,7 @@ PLACES = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("kind", ["zarr", "zarr2"])
 @pytest.mark.parametrize("where", PLACES)
 @pytest.mark.parametrize("way", ["overwrite", "append"])
@@ -105,6 +106,7 @@ UNKNOWN = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("unknown", UNKNOWN)
 @pytest.mark.parametrize("where", ["", "g", "other"])
 def test_an_array_that_zarr_does_not_know_stops_nothing(tmp_path, unknown, where):

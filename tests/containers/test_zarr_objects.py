@@ -180,6 +180,7 @@ WRONG = [("shape", [-2]), ("shape", [2.0]), ("shape", [True]), ("shape", 2), ("d
     ("storage_transformers", [{"name": "x"}]), ("codecs", [{"name": "bytes"}, {"name": "zstd"}])]  # fmt: skip
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(
     ("key", "value"), [*WRONG, *((key, None) for key in ("shape", "codecs", "data_type"))], ids=str
 )

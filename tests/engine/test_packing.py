@@ -29,7 +29,7 @@ from binsparse_levels import (
 )
 from binsparse_levels.engine import emission, packing, sorting
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("kernels_and_numpy")
 
 ALL_KINDS = (Dense, Sparse, kinds.Backwards, Bitmap)
 
@@ -125,7 +125,7 @@ def random_entries(dims, n, seed=0, top=None):
     return [generator.integers(0, min(size, top or size), n) for size in dims]
 
 
-@pytest.mark.sampled(11)
+@pytest.mark.sampled(17)
 @pytest.mark.parametrize(
     "dims",
     [
@@ -161,6 +161,7 @@ def test_keys_of_any_width(dims, n, top):
     tensor.check()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("n", [25, 3000, 13_000, 300_000])
 @pytest.mark.parametrize("spread", ["uniform", "few", "heavy", "sorted", "sorted twice", "one"])
 def test_sorting_any_distribution(n, spread):
@@ -206,6 +207,7 @@ def test_sums_are_in_input_order():
     assert pack([[3] * 4], values, (5,), "CVEC", duplicates="sum").values.tolist() == [1.0]
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint64"])
 def test_sums_wrap_as_numpys(dtype):
     top = np.iinfo(dtype).max
@@ -366,7 +368,7 @@ def small_steps(monkeypatch):
         yield
 
 
-@pytest.mark.sampled(7)
+@pytest.mark.sampled(25)
 @pytest.mark.parametrize("duplicates", ["error", "sum", "last"])
 @pytest.mark.parametrize("dtype", [np.float64, np.int8, np.bool_, np.complex128])
 @pytest.mark.parametrize("format", ["dense, sparse", "sparse, sparse", "sparse(2) @ 1, 0", "sparse, dense"])
@@ -466,10 +468,14 @@ def test_a_layout_gives_its_coordinates_back():
     assert sorting.layout((2,) * (sorting.MAX_FUSED_RANK + 1)) is None
 
 
-def test_every_value_type_is_summed_somewhere():
-    for name in VALUE_TYPES:
-        values = np.array([1, 1, 0]).astype(name)
-        assert pack([[0, 0, 1]], values, (2,), "CVEC", duplicates="sum").values[0] == values[0] + values[1]
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", VALUE_TYPES)
+def test_every_value_type_is_summed_somewhere(name):
+    values = np.array([1, 1, 0]).astype(name)
+    assert pack([[0, 0, 1]], values, (2,), "CVEC", duplicates="sum").values[0] == values[0] + values[1]
+
+
+def test_groups_of_values_are_added():
     assert emission.add_groups(np.array([1.0, 2.0]), np.array([True, False])).tolist() == [3.0]
     assert isinstance(pack([[0]], [1], (1,), "CVEC"), Tensor)
 

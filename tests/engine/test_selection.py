@@ -11,7 +11,7 @@ import binsparse_levels
 from binsparse_levels import BinsparseError, Tensor, pack, pack_dense, read, testing, write
 from binsparse_levels.engine import selection
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 
 
 @st.composite
@@ -161,7 +161,7 @@ NARROW_KEYS = [
 ]  # fmt: skip
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(11)
 @pytest.mark.parametrize("key", NARROW_KEYS, ids=str)
 @pytest.mark.parametrize("format", ["CSR", "sparse(2)", "sparse, sparse"])
 def test_views_of_indices_of_one_byte(tmp_path, format, key):

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 import binsparse_levels as bl
 from binsparse_levels import testing
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 
 KINDS = [kind.kind for kind in testing.OURS]
 CHAINS = [*((kind,) for kind in KINDS), *itertools.product(KINDS, repeat=2)]

@@ -17,7 +17,7 @@ from binsparse_levels import ArrayError, parallel
 from binsparse_levels.arrays import lazy
 from binsparse_levels.formats import bitpacked
 from binsparse_levels.io import describe
-from binsparse_levels.kernels import bitpacking
+from binsparse_levels.kernels import bitpacking, readable
 from binsparse_levels.kernels.codecs import CHUNK, DELTA, LESS_ONE, PLAIN, ZIGZAG
 
 GOLDEN = Path(__file__).parents[1] / "data" / "bpcells" / "codecs"
@@ -75,6 +75,7 @@ def numbers(draw):
     return (found & np.uint64(MASK)).astype(np.uint32)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("case", CASES)
 def test_the_real_writer_agrees(case):
     codec = NAMED[case.rpartition("_")[2]]
@@ -106,12 +107,12 @@ def test_nothing_beside_a_chunk_is_written(codec):
         values = (generator.integers(0, 2**32, 3 * CHUNK, dtype=np.uint64) >> np.uint64(32 - width)).astype(np.uint32)
         words, out = np.full(5 * CHUNK, 7, np.uint32), np.full(5 * CHUNK, 7, np.uint32)
         widths, one = np.zeros(1, np.int64), values[CHUNK : 2 * CHUNK]
-        end = CHUNK + bitpacking.pack((0,) * codec, one, widths, words[CHUNK : 2 * CHUNK])
+        end = CHUNK + bitpacking.pack((0,) * codec, readable(one), widths, words[CHUNK : 2 * CHUNK])
         assert end == CHUNK + 4 * widths[0]
         assert (words[:CHUNK] == 7).all()
         assert (words[end:] == 7).all()
         offsets = np.array([0, CHUNK, end])
-        bitpacking.unpack((0,) * codec, words[:end], offsets, values[::CHUNK].copy(), 1, 2, out)
+        bitpacking.unpack((0,) * codec, *map(readable, (words[:end], offsets, values[::CHUNK])), 1, 2, out)
         assert (out[:CHUNK] == 7).all()
         assert (out[2 * CHUNK :] == 7).all()
         assert np.array_equal(out[CHUNK : 2 * CHUNK], values[CHUNK : 2 * CHUNK])

@@ -216,7 +216,7 @@ def test_diagonals_are_numpys(n, m, data):
 SHAPE = (5, 6, 7)
 
 
-@pytest.mark.sampled(4)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "text",
     [
@@ -706,6 +706,7 @@ def test_files_are_converted_to_another_map(tmp_path):
     assert str(bl.read(source).format) == "CVEC"
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["COO", "sparse, dense through 1-0, 0", f"sparse through {IndexMap.alto((300, 200))}"])
 def test_files_larger_than_memory_are_converted_to_another_map(text, tmp_path, monkeypatch):
     monkeypatch.setattr("binsparse_levels.building.plan.rows_within", lambda *_, **__: 5000)

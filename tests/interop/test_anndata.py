@@ -66,6 +66,7 @@ def uns(**elements):
     return data
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", FILES)
 def test_tensors_in_uns(tmp_path, kind):
     map = IndexMap.grouping((20, 30, 40), [2, 0, 1], [1])
@@ -88,6 +89,7 @@ def test_tensors_in_uns(tmp_path, kind):
     assert loaded(path)[:3].copy().uns["a"].equals(tensor())
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", FILES)
 def test_coo_arrays_are_coo_arrays_again(tmp_path, kind):
     arrays = [sparse.random(shape, density=0.2, random_state=0) for shape in ((5,), (5, 6), (5, 6, 7), (2, 3, 4, 5))]
@@ -102,6 +104,7 @@ def test_coo_arrays_are_coo_arrays_again(tmp_path, kind):
     assert isinstance(found["t"], Tensor)
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.skipif(VERSION < (0, 13, 1), reason="anndata holds no such arrays")
 @pytest.mark.parametrize("kind", FILES)
 def test_coo_arrays_of_any_rank_in_obsm(tmp_path, kind):
@@ -113,6 +116,7 @@ def test_coo_arrays_of_any_rank_in_obsm(tmp_path, kind):
     assert (to_sparse(open_tensor(f"{path}:obsm/times")[3]).todense() == array[3].todense()).all()
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("kind", FILES)
 def test_backed_and_lazy_readers(tmp_path, kind, monkeypatch):
     path = saved(uns(a=tensor(), c=to_sparse(tensor())), tmp_path, kind)

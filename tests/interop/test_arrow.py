@@ -72,6 +72,7 @@ def test_every_library_there_and_back(name):
     assert pytest.importorskip("pandas").api.types.is_string_dtype(table.to_pandas()["country"].cat.categories)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("suffix", [".h5", ".zarr", ".npz", ".bspnpy", ".bspra", ".nc", ".zarr.zip"])
 def test_labels_lie_beside_the_tensor_in_every_container(tmp_path, suffix):
     tensor = bl.from_table(TABLES["polars"](), DIMS, "value", FORMAT, duplicates="sum", attributes={"unit": "m"})

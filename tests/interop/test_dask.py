@@ -165,7 +165,7 @@ def test_other_places_are_refused(tmp_path):
         bl.to_dask(tmp_path / "nothing.h5")
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("format", ["CSR", "CSC", "sparse(2)", "dense, dense"])
 @pytest.mark.parametrize("chunks", [(10, 20), (61, 5), (7, 43)])
 def test_from_dask_writes_what_the_array_holds(tmp_path, cells, format, chunks):
@@ -185,6 +185,7 @@ def test_from_dask_writes_what_the_array_holds(tmp_path, cells, format, chunks):
         assert (found.attributes, found.fill_value) == ({"a": 1}, 0)
 
 
+@pytest.mark.slow
 def test_there_and_back_on_s3(s3, cells):
     bl.write(f"{s3}/a.zarr", bl.pack_dense(cells, "CSR"))
     bl.from_dask(bl.to_dask(f"{s3}/a.zarr", chunks=(20, 20)) * 2, f"{s3}/b.zarr", "CSC", memory=2**33)

@@ -134,6 +134,7 @@ def test_attributes_come_along():
         made[0].with_attributes({"binsparse": 1})
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", ["CSR", "CSC", "COO", "CSF", "DMATR"])
 @pytest.mark.parametrize("iso", [False, True])
 def test_copies_can_be_changed_in_place(format, iso, tmp_path):

@@ -52,7 +52,7 @@ def test_there_and_back(tensor):
         assert np.array_equal(again.unpack()[1], tensor.unpack()[1], equal_nan=tensor.dtype.kind in "fc")
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(15)
 @pytest.mark.parametrize("word", FORMATS)
 @pytest.mark.parametrize("iso", [False, True])
 @pytest.mark.parametrize("dtype", TYPES)

@@ -7,7 +7,7 @@ import pytest
 import scipy.sparse
 import sparse
 from helpers.places import vector
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 from numba.core.errors import NumbaError
 
@@ -147,10 +147,17 @@ def test_sparse_and_back(tensor):
     again = from_sparse(array)
     assert same_dense(again.to_dense(), tensor.to_dense())
     assert again.fill_value is not None
-    if tensor.ndim >= 2:
-        folded = to_gcxs(tensor)
-        assert same_dense(folded.todense(), tensor.to_dense())
-        assert same_dense(from_sparse(folded).to_dense(), tensor.to_dense())
+
+
+@pytest.mark.sampled(9)  # the library compiles its checks for each type
+@pytest.mark.parametrize("dtype", ["float64", "bool", "int8", "uint32", "int64", "float32", "complex64", "complex128"])
+@given(data=st.data())
+def test_gcxs_and_back(dtype, data):
+    tensor = data.draw(testing.tensors(max_rank=4, dtypes=[dtype]))
+    assume(tensor.ndim >= 2)
+    folded = to_gcxs(tensor)
+    assert same_dense(folded.todense(), tensor.to_dense())
+    assert same_dense(from_sparse(folded).to_dense(), tensor.to_dense())
 
 
 @pytest.mark.parametrize("format", ["CSR", "CSC"])

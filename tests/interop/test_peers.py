@@ -128,7 +128,6 @@ def _typed_entries(tensor):
 
 
 @pytest.mark.parametrize("suffix", SUFFIXES)
-@settings(max_examples=30)
 @given(tensor=testing.tensors(max_rank=4, max_size=3, structures=False, kinds=(Dense, Sparse)))
 def test_we_read_what_the_package_writes(folder, suffix, tensor):
     # Their reference code takes the type of the first value, and does not sort NaN.
@@ -271,6 +270,7 @@ def test_the_three_programs_do_as_the_reference(folder, suffix, call):
         assert np.array_equal(a, b, equal_nan=a.dtype.kind in "fc")
 
 
+@pytest.mark.sampled(4)
 @pytest.mark.parametrize("program", ["npy_to_binsparse", "binsparse_to_npy", "binsparse_to_binsparse"])
 def test_the_programs_are_installed(program):
     found = subprocess.run(

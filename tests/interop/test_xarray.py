@@ -141,6 +141,7 @@ POINTS = {
 }
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", POINTS)
 def test_points(path, name):
     """xarray itself refuses points of a COO, so the expected ones are of dense arrays."""
@@ -159,6 +160,7 @@ def counted(work):
 
 
 # The NetCDF library reads the first 4 MiB of every file.
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("name", "options", "most"), [("a.zarr", {"chunks": 2**10}, 120_000), ("a.nc", {}, 2**22 + 100_000)]
 )
@@ -195,6 +197,7 @@ def test_selecting_reads_nothing_and_loading_in_proportion(tmp_path, name, optio
     assert (one.data == data[500]).all()
 
 
+@pytest.mark.slow
 def test_bytes_of_an_object_store(counted_s3):
     proxy, url = counted_s3
     rng = np.random.default_rng(1)
@@ -298,6 +301,7 @@ def test_what_is_opened_can_be_written_again_in_its_place(tmp_path):
         assert todense(found).identical(todense(made().isel(time=slice(4))))
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["a.zarr", "a.nc"])
 def test_a_write_that_fails_leaves_what_was_there(tmp_path, name):
     bl.write_dataset(tmp_path / name, made())

@@ -78,6 +78,7 @@ def test_joined_along_the_outermost_dimension(tmp_path_factory, data):
     assert read(names[0]).equals(first)
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("options", [{}, {"chunks": 10, "shards": 50}, {"chunks": 64, "compression": "none"}], ids=str)
 @pytest.mark.parametrize("group", ["", ":some/group"])
 def test_a_zarr_folder_grows(tmp_path, options, group):
@@ -381,6 +382,7 @@ def test_what_read_refuses_is_not_joined(data):
                 assert not len(first.values)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["a.zarr", "a.zarr:g", "a.h5", "a.npz"])
 def test_what_read_refuses_does_not_grow(tmp_path, name):
     """Also where what is there is not copied."""

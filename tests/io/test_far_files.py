@@ -62,6 +62,7 @@ def agrees(place, name):
     assert describe(place).descriptor.shape == dense.shape
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("handler", [Ranged, Quiet])
 @pytest.mark.parametrize("name", FILES)
 def test_files_on_a_web_server(folder, handler, name):
@@ -238,6 +239,7 @@ class Tagged(Ranged):
         super().end_headers()
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("name", ["big.h5", "big.npz"])
 def test_a_file_that_changes_at_its_place(tmp_path, name):
     """Of equal size and header, so that only the server tells."""
@@ -323,7 +325,7 @@ def test_anndata_of_zarr_on_a_web_server(tmp_path):
         assert bl.open(f"http://127.0.0.1:{port}/a.zarr").labels("obs").tolist() == cells.obs_names.tolist()
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.filterwarnings("ignore")  # consolidated metadata are no part of version 3
 @pytest.mark.parametrize("version", [2, 3])
 @pytest.mark.parametrize("listed", ["whole", "stale", "none"])

@@ -364,6 +364,7 @@ def test_seals_of_whole_arrays_are_compared(tmp_path, values):
         path.write_bytes(whole)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize(("suffix", "options"), STORED, ids=str)
 def test_a_block_closes_the_file(tmp_path, suffix, options):
     tensor = sample()

@@ -53,7 +53,7 @@ def right_or_refused(call, expected):
     return True
 
 
-@pytest.mark.sampled(3)
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("format", FORMATS)
 @given(data=st.data())
 def test_slices_of_lists_out_of_order(format, data):

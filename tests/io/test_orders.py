@@ -89,6 +89,7 @@ def test_an_order_is_packed_like_the_tensor(place):
         assert descriptor.data_types["pointers_to_1"].dtype == np.uint8
 
 
+@pytest.mark.sampled(2)
 def test_appending_writes_all_orders_again(place):
     bl.write(place, MATRIX, orders=["CSC"], checksum=True)
     bl.append(place, MATRIX)
@@ -100,6 +101,7 @@ def test_appending_writes_all_orders_again(place):
     assert bl.read(place).shape == (8, 3)
 
 
+@pytest.mark.sampled(2)
 def test_a_tensor_without_orders_replaces_all(place):
     bl.write(place, MATRIX, orders=["CSC"])
     bl.write(place, MATRIX, orders=["DCSC"], overwrite=True)

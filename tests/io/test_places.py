@@ -206,7 +206,7 @@ def test_urls_of_other_systems(tmp_path):
 # Every rank that numpy has
 
 
-@pytest.mark.sampled(5)
+@pytest.mark.sampled(8)
 @pytest.mark.parametrize(
     "name", [name for name in CONTAINERS if not name.endswith(("gzip", "plain", "deflate", "store"))]
 )
@@ -303,6 +303,7 @@ def with_more(group):
     return group
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("make", OPEN)
 def test_an_open_group_is_that_group(tmp_path, make):
     group = with_more(make(tmp_path))
@@ -381,6 +382,7 @@ def refused(place):
     yield lambda: write_arrays(place, header, {**whole, "mine": np.zeros(2)}, overwrite=True)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("make", OPEN)
 @pytest.mark.parametrize("there", [True, False])
 def test_an_open_group_is_as_it_was_where_a_write_fails(tmp_path, make, there):
@@ -394,6 +396,7 @@ def test_an_open_group_is_as_it_was_where_a_write_fails(tmp_path, make, there):
         assert everything(group) == before
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("at", range(12))
 def test_a_store_that_fails_half_way_is_given_back_as_it_was(at):
     class Failing(MemoryStore):

@@ -209,6 +209,7 @@ def test_a_write_that_fails_leaves_the_old_file_or_none(tmp_path, monkeypatch, n
         assert read(path).values[0] == 1
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("name", ["a.h5", "a.zarr", "a.npz", "a.nc"])
 @pytest.mark.parametrize("stored", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
 def test_small_floats_have_names_of_this_package(tmp_path, name, stored):
@@ -221,13 +222,22 @@ def test_small_floats_have_names_of_this_package(tmp_path, name, stored):
         assert opened[1:].load().equals(tensor[1:].load())
         assert opened.dtype == dtype
         assert opened.sum(axis=0).tolist() == [2, 1, 2.5, 0]
-        assert (opened @ np.ones(4)).tolist() == [1, 2, 0, 2.5]
-        assert (opened @ opened.T).to_dense().tolist() == np.diag([1, 4, 0, 6.25]).tolist()
-        assert opened.max(axis=None) == 2.5
     iso = Tensor("CVEC", 3, {"indices_0": np.array([0, 2])}, dtype.type(1))
     write(tmp_path / name, iso, overwrite=True)
     assert str(describe(tmp_path / name).descriptor.data_types["values"]) == f"iso[binsparse_levels:{stored}]"
     assert read(tmp_path / name).equals(iso)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("stored", ["float16", "bfloat16", "float8_e4m3fn", "float8_e5m2"])
+def test_small_floats_are_multiplied(tmp_path, stored):
+    dtype = np.dtype(np.float16 if stored == "float16" else getattr(pytest.importorskip("ml_dtypes"), stored))
+    tensor = pack([[0, 1, 3], [1, 0, 2]], np.array([1, 2, 2.5], dtype), (4, 4), "CSR", fill_value=0)
+    write(tmp_path / "a.h5", tensor)
+    with open_tensor(tmp_path / "a.h5") as opened:
+        assert (opened @ np.ones(4)).tolist() == [1, 2, 0, 2.5]
+        assert (opened @ opened.T).to_dense().tolist() == np.diag([1, 4, 0, 6.25]).tolist()
+        assert opened.max(axis=None) == 2.5
 
 
 def test_types_that_binsparse_does_not_have_are_refused_before_anything_is_touched(tmp_path):

@@ -27,7 +27,7 @@ from binsparse_levels.io import describe
 from binsparse_levels.levels import places
 
 binsparse = pytest.importorskip("binsparse")
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("kernels_and_numpy")
 BITS = [True, False, False, True, True, False]
 GARBAGE = np.array([1.5, np.nan, -7, 2.5, 3.5, np.inf])
 

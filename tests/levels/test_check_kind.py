@@ -119,6 +119,7 @@ def test_a_loop_knows_its_positions_and_calls_its_helpers():
         assert einsum("ij,j->i", given, np.arange(4.0)).tolist() == (dense @ np.arange(4.0)).tolist()
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize(
     "kind", [kind for kind in LEVELS.values() if issubclass(kind, Pointed)], ids=lambda kind: kind.kind
 )

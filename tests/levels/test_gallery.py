@@ -78,6 +78,7 @@ def test_a_large_shape_is_no_reason_to_refuse(kind):
     assert pack([at, at], 1.0, (64_000, 64_000), levels_of(kind), limits=limits).nbytes < 2**21
 
 
+@pytest.mark.slow
 def test_csr_du_has_a_pointer_for_64_rows(monkeypatch):
     """What this saves, and where threads cut it."""
     cuts, of_loop = [], walk.of_loop

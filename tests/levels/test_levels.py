@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from binsparse_levels import ArrayError, FormatError, Level, Problem, Sparse, Tensor, pack_dense, testing
-from binsparse_levels.kernels import check, fibers
+from binsparse_levels.kernels import check, fibers, readable
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.levels.positions import as_array, count_owners, in_ranges, match
 
@@ -41,7 +41,7 @@ LENGTHS = st.lists(st.sampled_from([0, 1, 2, 9, 5000]), max_size=9)
 @given(LENGTHS, st.sampled_from(["u4", "u8"]), st.data())
 def test_items_are_repeated_whatever_the_lengths_of_fibers(lengths, dtype, data):
     items = data.draw(st.lists(st.integers(0, 2**32 - 1), min_size=len(lengths), max_size=len(lengths)))
-    given = np.array(items, dtype), np.append(0, np.cumsum(lengths)).astype(dtype)
+    given = readable(np.array(items, dtype)), readable(np.append(0, np.cumsum(lengths)), dtype)
     out = np.empty(sum(lengths), dtype)
     fibers.fan_out(*given, out)
     assert out.tolist() == np.repeat(given[0], lengths).tolist()
@@ -58,14 +58,11 @@ def test_the_items_of_owners_are_counted_however_many_there_are(lengths, more):
 @given(LENGTHS, st.data())
 def test_ranges_are_concatenated_in_any_order(lengths, data):
     starts = data.draw(st.lists(st.integers(0, 2**62), min_size=len(lengths), max_size=len(lengths)))
-    given = np.array(starts, np.int64), np.array(lengths, np.int64)
+    given = readable(np.array(starts, np.int64)), readable(np.array(lengths, np.int64))
     out = np.empty(sum(lengths), np.int64)
     fibers.fan_ranges(*given, out)
-    assert (
-        out.tolist()
-        == list(in_ranges(*given))
-        == [x for start, n in zip(starts, lengths, strict=True) for x in range(start, start + n)]
-    )
+    expected = [x for start, n in zip(starts, lengths, strict=True) for x in range(start, start + n)]
+    assert out.tolist() == list(in_ranges(*given)) == expected
 
 
 @st.composite
@@ -73,7 +70,7 @@ def some_fibers(draw, most):
     """Pointers to fibers, the number of each entry in its fiber, and positions of some fibers in any order."""
     lengths = draw(LENGTHS.filter(any))
     positions = draw(st.lists(st.integers(0, len(lengths) - 1), max_size=most))
-    numbers = np.concatenate([np.arange(n, dtype=np.uint32) for n in lengths])
+    numbers = np.concatenate([np.arange(n, dtype=np.int32) for n in lengths])
     return np.append(0, np.cumsum(lengths)), numbers, np.array(positions, np.int64)
 
 
@@ -91,7 +88,7 @@ def test_what_is_inside_a_window_is_listed_whatever_the_lengths_of_fibers(case, 
     pointers, column, at = case
     starts, ends = pointers[at], pointers[at + 1]
     counts, places = np.empty(len(at), np.int64), np.empty(int((ends - starts).sum()) + 1, np.int64)
-    total = fibers.list_within(starts, ends, column, low, low + size, counts, places)
+    total = fibers.list_within(*map(readable, (starts, ends, column)), low, low + size, counts, places)
     inside = [
         np.arange(min(start + low, end), min(start + low + size, end)) for start, end in zip(starts, ends, strict=True)
     ]
@@ -111,7 +108,8 @@ def test_entries_out_of_order_are_counted_whatever_the_lengths_of_fibers(lengths
     inside = ~np.isin(np.arange(1, len(column)), pointers)
     falls = (column[1:] <= column[:-1]) & inside
     begins = np.zeros(check.BLOCK_ENTRIES, np.uint8)
-    outside, descents = check.count_bad_entries(pointers, (column,), (dtype(5000),), begin, end, begins)
+    given = readable(pointers), (readable(column),), (dtype(5000),)
+    outside, descents = check.count_bad_entries(*given, begin, end, begins)
     assert outside == (column[begin:end] >= 5000).any()
     assert descents == np.count_nonzero(falls[max(begin - 1, 0) : end - 1])
 
@@ -122,7 +120,8 @@ def test_entries_are_found_whatever_the_lengths_of_fibers(case, width, far):
     columns = numbers // width, 2 * (numbers % width)
     wanted = tuple((np.arange(len(at)) * far) % (int(x.max()) + 2) for x in columns)
     out = np.empty(len(at), np.int64)
-    fibers.search(pointers, columns, at, wanted, 0, len(at), out)
+    given = readable(pointers), tuple(map(readable, columns)), readable(at), tuple(map(readable, wanted))
+    fibers.search(*given, 0, len(at), out)
     found = wanted[0] * width + wanted[1] // 2  # the number in its fiber
     there = (wanted[1] % 2 == 0) & (wanted[1] < 2 * width) & (found < np.diff(pointers)[at])
     assert out.tolist() == np.where(there, pointers[at] + found, -1).tolist()

@@ -36,7 +36,7 @@ from binsparse_levels import (
 )
 from binsparse_levels.levels import LEVELS
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 PLAIN = (Dense, Sparse)
 
 
@@ -131,7 +131,6 @@ def test_counts_are_those_of_plain_python(tensor):
     assert dict(advise(tensor).counts) == wanted
 
 
-@pytest.mark.slow
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("shape", [(2**40, 2**40, 2**40, 5), (2**63 - 1, 7, 2**62), (3,) * 8])
 def test_counts_of_long_keys_and_many_dimensions(shape):
@@ -143,6 +142,7 @@ def test_counts_of_long_keys_and_many_dimensions(shape):
         assert count == np.unique(rows[list(part)], axis=1).shape[1]
 
 
+@pytest.mark.sampled(5)
 @pytest.mark.parametrize("order", list(itertools.permutations(range(3))))
 def test_counts_of_many_entries_in_threads(order):
     shape = (300, 7, 2000)

@@ -17,13 +17,14 @@ from binsparse_levels import (
     LimitError,
     Limits,
     Tensor,
+    kernels,
     pack,
     pack_dense,
     testing,
 )
 from binsparse_levels.tensors.delegating import _REPLACEMENTS
 
-pytestmark = pytest.mark.usefixtures("both_ways")
+pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 
 ARRAYS = {"pointers_to_1": np.array([0, 1, 1, 3]), "indices_1": np.array([2, 0, 4])}
 
@@ -73,6 +74,18 @@ def test_blocks_of_rows_and_back(data):
     for tensor in (made, back):
         np.testing.assert_array_equal(tensor.to_dense(), rows.to_dense())
         assert tensor.fill_value == rows.fill_value
+
+
+def test_kernels_make_blocks_and_list_their_cells(monkeypatch):
+    dense = np.arange(48.0).reshape(6, 8) % 5 // 2
+    rows = pack_dense(dense, "CSR", fill_value=0)
+    monkeypatch.setattr(kernels, "NUMPY_ENTRIES", -1)
+    made = rows.convert("dense, sparse, dense(2)", map=bl.IndexMap.blocks((6, 8), (2, 4)))
+    back = made.without_map("CSR")
+    monkeypatch.undo()
+    assert made.stored.shape == (3, 2, 2, 4)
+    for tensor in (made, back):
+        np.testing.assert_array_equal(tensor.to_dense(), dense)
 
 
 @pytest.mark.parametrize("dtype", ["int8", "uint8", "int16", "uint32", "int64", "uint64", ">i4"])

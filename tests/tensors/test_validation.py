@@ -114,6 +114,7 @@ def called(name, n, tmp_path):
     return function(n, tmp_path) if function.__code__.co_argcount > 1 else function(n)
 
 
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize("name", TAKES)
 @pytest.mark.parametrize("kind", [*INTEGERS[1:], np.uint64])
 def test_whatever_has_an_index_is_an_integer(tmp_path, name, kind):
@@ -219,6 +220,7 @@ def booleans(octets):
     return np.array(octets, np.uint8).view(bool)
 
 
+@pytest.mark.sampled(3)
 @pytest.mark.parametrize("format", FORMATS)
 @given(octets=st.lists(st.sampled_from([0, 1, 2, 3, 128, 255]), min_size=6, max_size=6))
 def test_booleans_of_any_byte_are_kept(tmp_path_factory, format, octets):
