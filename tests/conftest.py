@@ -1,7 +1,6 @@
 """Common settings of all tests."""
 
 import collections
-import gc
 import os
 import sys
 
@@ -32,17 +31,6 @@ def pytest_configure(config):
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default" if everything else "few"))
     if not everything and not any("::" in str(word) for word in config.args):
         config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not slow"]))
-
-
-@pytest.hookimpl(wrapper=True)
-def pytest_collection():
-    """The collector of garbage never visits what is imported here, which took it half a second each time."""
-    gc.disable()
-    try:
-        return (yield)
-    finally:
-        gc.enable()
-        gc.freeze()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-randomly gives them a random order
