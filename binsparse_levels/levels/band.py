@@ -70,11 +70,25 @@ class Band(Pointed):
         return {"ptr": pointers, "start": starts}, pointers[parent] + x - starts[parent]
 
     def expand(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Expanded:
+        origins, begins, counts = self._covered(arrays, positions, window[0])
+        x = coordinates_at(window[0], ranges(begins, counts))
+        return counts, [x], x + np.repeat(origins, counts)
+
+    def _covered(self, arrays: Arrays, positions: Positions, selected: Positions) -> tuple[Array, Array, Array]:
+        """The child that coordinate 0 of each fiber would have; the band's first index and its count in the window."""
         first, stop = self.bounds(arrays, positions)
         starts = items_at(arrays["start"], positions).astype(np.int64)
-        begins, counts = covered(window[0], starts, starts + stop - first)
-        x = coordinates_at(window[0], ranges(begins, counts))
-        return counts, [x], x + np.repeat(first - starts, counts)
+        return first - starts, *covered(selected, starts, starts + stop - first)
+
+    def cut(self, arrays: Arrays, dims: Sequence[int], window: Window) -> Built:
+        (selected,), fibers = window, range(len(arrays["start"]))
+        origins, begins, counts = self._covered(arrays, fibers, selected)
+        starts = np.where(counts, begins, 0).astype(arrays["start"].dtype)
+        made = {"ptr": pointers_to(counts, arrays["ptr"].dtype), "start": starts}
+        if len(counts) == 1 and counts[0] and isinstance(selected, range):  # which may be long
+            child = selected.start + int(begins[0]) * selected.step + int(origins[0])
+            return made, range(child, child + int(counts[0]) * selected.step, selected.step)
+        return made, coordinates_at(selected, ranges(begins, counts)) + np.repeat(origins, counts)
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         pointers = arrays["ptr"]
