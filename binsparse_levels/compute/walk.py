@@ -31,7 +31,7 @@ from .types import number_type
 Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
 
 MEMORY = 2**28  # bytes, by default
-_MIN_PART_ENTRIES = 2**20  # such a part runs for at least 0.5 ms, a hundred times longer than its call
+MIN_PART_ENTRIES = 2**20  # such a part runs for at least 0.5 ms, a hundred times longer than its call
 _MIN_LONG_FIBER = 64  # entries; for longer fibers, vectorized and unrolled loops are faster
 _FIBER_COST, _ENTRY_COST = 8, 4  # the time of a fiber, and of an entry that is not only summed, in sums of an entry
 _PARTS_PER_THREAD = 4  # if parts share a result; they are uneven, because fibers differ
@@ -142,7 +142,7 @@ def _cut(
     """
     entries, fibers = size
     work = entries * (1 if leaf.totals else _ENTRY_COST) + _FIBER_COST * fibers
-    if work < _MIN_PART_ENTRIES:
+    if work < MIN_PART_ENTRIES:
         return _Cut([])
     tree, (*stored, _) = walk.tree, arguments(walk.tree)[0]
     shared = walk.seen.first is not None and walk.seen.first <= leaf.kept
@@ -150,11 +150,11 @@ def _cut(
     uneven = (alone or merges) and are_uneven(tree, nest, stored, whole=shared)
     by_row = uneven and shared and (walk.seen.as_stored or {}).get(f"c{leaf.rows}") == "x0"
     copies = _most_copies(outs, entries, by_row) if merges else 1
-    number = min(_MAX_PARTS if alone else copies, 2 * work // _MIN_PART_ENTRIES) if uneven else 1
+    number = min(_MAX_PARTS if alone else copies, 2 * work // MIN_PART_ENTRIES) if uneven else 1
     if number > 1:
         return _Cut(of_entries(tree, nest, stored, number, whole=shared), shared, alone, by_row)
     if not shared:
-        return _Cut(of_loop(nest, stored, min(copies, work // _MIN_PART_ENTRIES), whole=False), shared, alone)
+        return _Cut(of_loop(nest, stored, min(copies, work // MIN_PART_ENTRIES), whole=False), shared, alone)
     workers = parallel.get_threads() if threads is None else threads
     return _Cut(of_loop(nest, stored, _PARTS_PER_THREAD * workers) if workers > 1 else [], shared, alone)
 

@@ -17,7 +17,7 @@ _WEB = {"http", "https"}
 _CLOUDS = {"s3", "s3a", "gs", "az", "abfs", "abfss"}  # whose credentials obstore takes from the environment
 _BLOCK_BYTES = 2**21  # an .h5ad of 0.8 GB is opened by 3 requests
 RETRY: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=60)}
-_TIMEOUT = timedelta(minutes=5)  # of a request to a web server, headers and body; the same as in fsspec
+TIMEOUT = timedelta(minutes=5)  # of a request to a web server, headers and body; the same as in fsspec
 
 Fetch: TypeAlias = Callable[[int, int], tuple[str, bytes]]  # the version of a file, and its bytes start … stop - 1
 
@@ -32,7 +32,7 @@ def store_at(url: str) -> Any:
     if parts.scheme in _WEB:
         from obstore.store import HTTPStore
 
-        options: Any = {"allow_http": True, "timeout": _TIMEOUT}
+        options: Any = {"allow_http": True, "timeout": TIMEOUT}
         user, at, host = parts.netloc.rpartition("@")
         if at:
             word = base64.b64encode(unquote(user).encode()).decode()

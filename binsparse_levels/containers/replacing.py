@@ -234,7 +234,7 @@ def same_folder(path: Any) -> Iterator[Callable[[], None] | None]:
         os.close(handle)
 
 
-_LOCK_SECONDS = 60.0  # that a process waits for another
+LOCK_SECONDS = 60.0  # that a process waits for another
 _LOCK = ".binsparse_levels.lock"  # the end of the name of a lock
 _LOCKLESS = {errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.ENOLCK}  # of a file system without locks
 
@@ -254,9 +254,9 @@ def hold_lock(target: str) -> Iterator[None]:
     # One lock for each path and thread, which counts how often it is held.
     lock = FileLock(os.path.join(folder, f".{_short(name)}{_LOCK}"), mode=0o666, is_singleton=True)
     try:
-        lock.acquire(timeout=_LOCK_SECONDS, poll_interval=0.01)
+        lock.acquire(timeout=LOCK_SECONDS, poll_interval=0.01)
     except Timeout:
-        what = f"another process or thread has been writing it for {_LOCK_SECONDS:.0f} seconds; try again later"
+        what = f"another process or thread has been writing it for {LOCK_SECONDS:.0f} seconds; try again later"
         raise ContainerError(Problem(target, what)) from None
     except OSError as error:
         if error.errno not in _LOCKLESS:

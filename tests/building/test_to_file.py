@@ -36,7 +36,6 @@ from binsparse_levels import (
 )
 from binsparse_levels.building import plan, to_file
 from binsparse_levels.cli import main
-from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.formats.format import coordinates
 from binsparse_levels.io.files import text_tables
 
@@ -317,22 +316,23 @@ def test_what_pieces_do_not_take_is_refused_before_anything_is_done(tmp_path, op
         concatenate([tmp_path / "a.h5"] * 2, tmp_path / "b.h5", **{option: True})
 
 
-@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a file on which nothing can be written")
-def test_scratch_files_on_a_full_disk(tmp_path, monkeypatch):
-    part_of = Folder._part
+@contextlib.contextmanager
+def files_of_at_most(size):
+    """Larger files cannot be written, as on a full disk."""
+    resource = pytest.importorskip("resource")
+    before = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
-    def on_a_full_disk(self, path):
-        part = part_of(self, path)
-        os.makedirs(os.path.dirname(path), exist_ok=True)
-        if not path.endswith("plan"):
-            os.symlink("/dev/full", part)
-        return part
 
-    monkeypatch.setattr(Folder, "_part", on_a_full_disk)
-    write(tmp_path / "a.h5", pack_dense(np.arange(12.0).reshape(3, 4), "CSR"))
-    for format in ("CSR", "CSC"):
-        with pytest.raises(ContainerError, match="cannot be written"):
-            convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=Rows(3))
+@pytest.mark.parametrize("format", ["CSR", "CSC"])
+def test_scratch_files_on_a_full_disk(tmp_path, format):
+    write(tmp_path / "a.h5", pack_dense(np.arange(360_000.0).reshape(600, 600), "CSR"))
+    with files_of_at_most(2**20), pytest.raises(ContainerError, match="cannot be written"):
+        convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=Rows(120_000))
     assert os.listdir(tmp_path) == ["a.h5"]
 
 

@@ -57,15 +57,15 @@ def nests(interpreted=True, grain=None, block=None):
 
         return called
 
-    before = store._fast, walk._MIN_PART_ENTRIES, walk._COPY_COST, seeing.BLOCK
+    before = store._fast, walk.MIN_PART_ENTRIES, walk._COPY_COST, seeing.BLOCK
     store._fast = plain if interpreted else store._fast
-    walk._MIN_PART_ENTRIES, walk._COPY_COST = (grain, 0) if grain else before[1:3]
+    walk.MIN_PART_ENTRIES, walk._COPY_COST = (grain, 0) if grain else before[1:3]
     seeing.BLOCK = block or seeing.BLOCK
     forget()
     try:
         yield
     finally:
-        store._fast, walk._MIN_PART_ENTRIES, walk._COPY_COST, seeing.BLOCK = before
+        store._fast, walk.MIN_PART_ENTRIES, walk._COPY_COST, seeing.BLOCK = before
         forget()
 
 
@@ -349,7 +349,7 @@ def test_results_of_many_entries_do_not_depend_on_threads(format):
 @pytest.mark.usefixtures("plain_nests")
 def test_lists_are_cut_by_the_time_of_their_entries(monkeypatch):
     """Products of a list through ALTO are cut where sums of as many entries are not; threads change no bit."""
-    monkeypatch.setattr(walk, "_MIN_PART_ENTRIES", 1000)
+    monkeypatch.setattr(walk, "MIN_PART_ENTRIES", 1000)
     tensor = testing.uniform((6, 7, 80), 1500).convert("sparse through alto")
     factors = [np.random.default_rng(k).random((size, 3)) for k, size in enumerate((7, 80))]
     cut, found, parts = walk.of_loop, [], []

@@ -193,7 +193,7 @@ class Silent(Quiet):
 
 
 def test_a_server_that_is_silent(tmp_path, monkeypatch):
-    monkeypatch.setattr(remote, "_TIMEOUT", datetime.timedelta(milliseconds=200))
+    monkeypatch.setattr(remote, "TIMEOUT", datetime.timedelta(milliseconds=200))
     over = threading.Event()
     with serving(tmp_path, type("Patient", (Silent,), {"over": over})) as (port, _):
         with pytest.raises(bl.ContainerError, match=r"a\.h5.*imed out|a\.h5.*timeout"):
@@ -213,7 +213,7 @@ class Littered(Ranged):
 
 def test_garbage_of_another_thread(tmp_path, monkeypatch):
     """HDF5 holds its lock while it waits for the server. To close a file there would wait for the lock."""
-    monkeypatch.setattr(remote, "_TIMEOUT", datetime.timedelta(seconds=3))
+    monkeypatch.setattr(remote, "TIMEOUT", datetime.timedelta(seconds=3))
     monkeypatch.setitem(remote.RETRY, "max_retries", 0)
     path, rows = tmp_path / "big.h5", np.arange(500_000)
     bl.write(path, bl.pack([rows], rows + 0.5, len(rows), "CVEC"))

@@ -82,7 +82,7 @@ def test_a_large_shape_is_no_reason_to_refuse(kind):
 def test_csr_du_has_a_pointer_for_64_rows(monkeypatch):
     """What this saves, and where threads cut it."""
     cuts, of_loop = [], walk.of_loop
-    monkeypatch.setattr(walk, "_MIN_PART_ENTRIES", 1)
+    monkeypatch.setattr(walk, "MIN_PART_ENTRIES", 1)
     monkeypatch.setattr(walk.parallel, "get_threads", lambda: 3)
     monkeypatch.setattr(walk, "of_loop", lambda *args, **more: cuts.append(of_loop(*args, **more)) or cuts[-1])
     matrix = testing.rmat(12, 20_000, seed=0)
