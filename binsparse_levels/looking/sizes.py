@@ -102,8 +102,8 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
     counts = {0: min(entries, 1)}
     every = tensor.ndim <= MAX_RANK
     own = tensor.format.order
-    parts = [part for r in range(tensor.ndim, 0, -1) for part in combinations(range(tensor.ndim), r)]
-    for part in parts if every else parts[:1]:
+    ranks = range(tensor.ndim, 0, -1) if every else [tensor.ndim]
+    for part in (part for r in ranks for part in combinations(range(tensor.ndim), r)):
         if bits(own[k] for k in part) not in counts:  # a subset that begins a larger one is counted with it
             prefixes = packing.count_prefixes([tree.dims[k] for k in part], [columns[k] for k in part])
             counts |= {bits(own[k] for k in part[:depth]): n for depth, n in enumerate(prefixes, 1)}
