@@ -24,6 +24,7 @@ from ..arrays import Pieces
 from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
 from .base import Storage, is_url, names_in, wrap_errors
+from .checksums import of_header
 from .direct import open_zip
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
@@ -44,6 +45,7 @@ from .zarr_reading import (
     node_at,
     others,
     reading,
+    stored_size,
     usual_chunk,
 )
 from .zarr_stores import NAMES, Folder, check_store, folder_of, objects_in, opened, place_of, stored
@@ -98,8 +100,7 @@ class ZarrWriter:
             return ZarrWriter(self.group.create_group(name), self._storage, ours=self._ours)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        with wrap_errors(str(self.group.store_path)):
-            self.group.update_attributes({ATTRIBUTE: dict(header)})
+        _commit(self.group, header, self.made)
 
     def _version_2(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
         chunk = self._storage.of("chunks", name) or SHARD
@@ -124,6 +125,18 @@ class ZarrWriter:
 def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
     """The fill value of a Zarr array: for indices and pointers, a number out of range."""
     return 0 if name in ("values", "fill_value") or dtype.kind not in "iu" else np.iinfo(dtype).max
+
+
+def _commit(
+    group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, sizes: bool = True
+) -> None:
+    """Write the header, the metadata of its arrays, and their sizes if they are stored already."""
+    nodes = {name: _metadata_of(array) for name, array in arrays.items()}
+    sizes = sizes and group.store.supports_listing
+    taken = {name: stored_size(array.store_path) for name, array in arrays.items()} if sizes else {}
+    listed = {"header": of_header(header), "arrays": nodes, "bytes": taken}
+    with wrap_errors(str(group.store_path)):
+        group.update_attributes({ATTRIBUTE: dict(header), ARRAYS: listed})
 
 
 def _metadata_of(array: Any) -> dict[str, Any]:
@@ -332,7 +345,6 @@ def new_metadata(
     kept: dict[str, Any] = {}
     group = zarr.create_group(MemoryStore(kept), zarr_format=3)
     writer = ZarrWriter(group, storage)
-    for name, (length, dtype) in arrays.items():
-        writer.create(name, length, dtype)
-    writer.write_header(header)
+    made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
+    _commit(group, header, made, sizes=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}

@@ -1,4 +1,4 @@
-"""Read Zarr. Metadata that are consolidated at the root save requests to remote stores."""
+"""Read Zarr. Metadata of all arrays, next to the header or consolidated at the root, save requests to remote stores."""
 
 from __future__ import annotations
 
@@ -30,7 +30,8 @@ from ..errors import (
 from ..formats.json import RESERVED, load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..parallel import each
-from .base import Storage, bounded_chunk, grown_chunk, named_by, names_in, wrap_errors
+from .base import Storage, bounded_chunk, grown_chunk, named_by, wrap_errors
+from .checksums import of_header
 from .direct import refuse_links
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
@@ -40,7 +41,7 @@ from .zarr_stores import NAMES, Folder, RemoteStore, is_local, objects_in, opene
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
-ARRAYS = f"{RESERVED}arrays"  # of files of drafts, which repeat the metadata of the arrays there
+ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays, next to the header: one request opens a tensor
 AT = f"{RESERVED}at"  # the prefix of the arrays of a group that a build has written into a bucket
 COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 CHUNK = 2**16  # items: a small slice reads little
@@ -118,26 +119,34 @@ class ZarrReader:
             raise ContainerError(Problem(self._place.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
         header = self._attributes[ATTRIBUTE]
         header = load_json(header if isinstance(header, str) else json.dumps(header), self._limits)
-        if isinstance(self._place.store, RemoteStore):  # which keeps what it fetches, here all at once
-            each(self._fetch_metadata, names_in(header), _MAX_OPEN_REQUESTS)
         # The specification does not say where the JSON is stored: single and double nesting are both in use.
         if isinstance(header, dict) and ATTRIBUTE not in header and "version" in header and "format" in header:
             return {ATTRIBUTE: header}
         return header
 
-    def _fetch_metadata(self, name: str) -> None:
-        with contextlib.suppress(Exception):  # raised again when the array is opened
-            node_at(self.group.store_path / name)
+    @functools.cached_property
+    def _listed(self) -> Mapping[str, Any]:
+        """Metadata and sizes of the arrays that are listed next to the header, if the store is remote."""
+        listed: Any = self._attributes.get(ARRAYS) if isinstance(self._place.store, RemoteStore) else None
+        match listed:
+            case {"header": sum, "arrays": dict(), "bytes": dict()}:
+                # Another program that replaced the header did not know of the list.
+                if sum == of_header(self._attributes.get(ATTRIBUTE, {})):
+                    return dict(listed)
+        return {"arrays": {}, "bytes": {}}
 
     def array(self, name: str) -> LazyArray | None:
         with wrap_errors(name):
             place = self.group.store_path / name
-            node = node_at(place)
+            node = self._listed["arrays"].get(name) or node_at(place)
             if node is None:
                 return None
             if node.get("node_type", "array") != "array":
                 raise ContainerError(Problem(name, "is no array"))
-            nbytes = (lambda: stored_size(place)) if place.store.supports_listing else None
+            size = self._listed["bytes"].get(name)
+            nbytes: Size | None = size if isinstance(size, int) else None
+            if nbytes is None and place.store.supports_listing:
+                nbytes = lambda: stored_size(place)  # noqa: E731
             chunks = chunks_in(node, place.path)
             if chunks is None:
                 return self._by_zarr(name, node, nbytes)

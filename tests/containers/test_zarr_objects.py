@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from zarr.storage import FsspecStore, ObjectStore
 
 import binsparse_levels as bl
-from binsparse_levels import ContainerError, IncompleteError, Limits
+from binsparse_levels import ContainerError, IncompleteError, Limits, UnsafeError
 from binsparse_levels.containers import zarr as zarr_container
 from binsparse_levels.containers.base import Storage
 from binsparse_levels.containers.objects.reading import Cache
@@ -59,7 +59,7 @@ def test_what_is_asked_of_a_server(counted_s3, library):
     bl.write(place, tensor)
     with proxy.counting() as seen:
         opened = bl.open(place)
-    assert len(asked(seen)) <= 2 * (1 + 3)  # s3fs also asks for the size
+    assert len(asked(seen)) <= 3
     with proxy.counting() as seen:
         found = opened[77].load()
     assert found.equals(tensor[77])
@@ -78,13 +78,13 @@ def test_what_is_asked_of_a_server(counted_s3, library):
     assert sum(request.down for request in asked(seen)) < 2e6 < tensor.nbytes / 2
     with proxy.counting() as seen:
         taken = {name: info.nbytes for name, info in bl.io.describe(place).arrays.items()}
-    assert len(seen) <= 2 * (1 + 3) + 3  # and lists the objects of each array
+    assert len(asked(seen)) <= 3
     with proxy.counting() as seen:
         sizes = {name: array.nbytes_stored() for name, array in zarr.open_group(store_of(place), mode="r").arrays()}
     assert taken == sizes
     with proxy.counting() as seen:
         assert bl.read(place).equals(tensor)
-    assert len({request.path for request in asked(seen)}) <= 1 + 3 + 3  # objects
+    assert len({request.path for request in asked(seen)}) <= 1 + 3  # objects
 
 
 class Quiet(http.server.SimpleHTTPRequestHandler):
@@ -102,7 +102,7 @@ def test_what_is_asked_of_a_web_server(tmp_path, kind):
         with servers.Proxy(f"http://127.0.0.1:{server.server_port}") as proxy:
             with proxy.counting() as seen:
                 opened = bl.open(f"{proxy.endpoint}/a.zarr")
-            assert len(seen) <= (1 + 3 if kind == "zarr" else 3 + 3 * 4)
+            assert len(seen) == (1 if kind == "zarr" else 3)
             with proxy.counting() as seen:
                 assert opened[7].load().equals(tensor[7])
             assert len(seen) <= 6
@@ -136,8 +136,20 @@ def test_opening_does_not_grow_with_the_number_of_shards(tmp_path):
         store = Counting(obstore.store.LocalStore(str(path)))
         store.asked = []
         opened = bl.open(store)
-        assert sorted(store.asked) == ["indices_0/zarr.json", "values/zarr.json", "zarr.json"]
+        assert store.asked == ["zarr.json"]
         assert opened[7:9].to_dense().tolist() == [1.5, 1.5]
+
+
+def test_opening_lists_nothing_where_the_sizes_are_not_told():
+    store = memory()
+    bl.write(store, rows(3))
+    sizes = {name: info.nbytes for name, info in bl.io.describe(store).arrays.items()}
+    group = zarr.open_group(store)
+    group.attrs[LISTED] = {**group.attrs[LISTED], "bytes": {}}
+    counting = Counting(store.store)
+    counting.asked = []
+    assert bl.open(counting)[1].load().equals(rows(3)[1])
+    assert {name: info.nbytes for name, info in bl.io.describe(store).arrays.items()} == sizes
 
 
 @pytest.mark.parametrize("kind", ["zarr", "zarr2"])
@@ -159,16 +171,52 @@ def test_zarr_itself_opens_the_same(kind, group):
     group_again = zarr.open_group(store, path=group or None)
     assert group_again["values"].shape == (3,)
     assert "other" in group_again
+    assert_listed(group_again)
 
 
-@pytest.mark.parametrize("listed", [5, {"arrays": {"values": {"zarr_format": 3}}}])
-def test_the_list_of_arrays_of_drafts_is_ignored(listed):
+def assert_listed(group):
+    """The metadata beside the header are those of the arrays."""
+    listed = group.attrs[LISTED]["arrays"]
+    assert set(listed) == set(group.attrs["binsparse"]["binsparse"]["data_types"])
+    for name, metadata in listed.items():
+        assert zarr.Array.from_dict(group.store_path / name, metadata).metadata == group[name].metadata
+        assert group.attrs[LISTED]["bytes"][name] == group[name].nbytes_stored()
+
+
+def test_metadata_beside_the_header_after_an_append(tmp_path):
+    tensor = bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR")
+    for place in (str(tmp_path / "a.zarr"), memory()):
+        bl.write(place, tensor)
+        bl.append(place, tensor)
+        assert_listed(zarr.open_group(place))
+    uploaded = ObjectStore(obstore.store.LocalStore(str(tmp_path / "a.zarr")))
+    assert bl.read(uploaded).equals(bl.read(tmp_path / "a.zarr"))
+
+
+@pytest.mark.parametrize("kind", ["zarr", "zarr2"])
+def test_files_without_the_list_and_files_that_others_changed(kind):
     store, tensor = memory(), bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR")
-    bl.write(store, tensor)
-    zarr.open_group(store).attrs[LISTED] = listed
+    bl.write(store, tensor, kind=kind)
+    group = zarr.open_group(store)
+    listed = group.attrs[LISTED]
+    del group.attrs[LISTED]
     assert bl.open(store).equals(tensor)
-    bl.write(store, tensor, overwrite=True)
-    assert LISTED not in zarr.open_group(store).attrs
+    group.attrs[LISTED] = {**listed, "arrays": {}}
+    assert bl.open(store).equals(tensor)  # a name that is not listed is asked for
+    for wrong in (5, {}, {**listed, "header": 0}):
+        group.attrs[LISTED] = wrong
+        assert bl.open(store).equals(tensor)
+    group.attrs[LISTED] = {**listed, "arrays": {**listed["arrays"], "values": {"zarr_format": 3}}}
+    with pytest.raises(ContainerError, match="values"):
+        bl.open(store)
+    # Another program writes another tensor over it, and keeps the attributes that it does not know.
+    group.attrs[LISTED] = listed
+    del group["values"]
+    group.create_array("values", shape=(2,), dtype="i4", chunks=(2,))[...] = [7, 8]
+    header = group.attrs["binsparse"]
+    header["binsparse"]["data_types"]["values"] = "int32"
+    group.attrs["binsparse"] = header
+    assert bl.open(store).values.tolist() == [7, 8]
 
 
 WRONG = [("shape", [-2]), ("shape", [2.0]), ("shape", [True]), ("shape", 2), ("data_type", "float24"),
@@ -199,6 +247,17 @@ def test_metadata_are_checked_as_zarr_checks_them(tmp_path, monkeypatch, key, va
     ours = found()
     monkeypatch.setattr("binsparse_levels.containers.zarr_reading.chunks_in", lambda metadata, path: None)
     assert ours == found()
+
+
+def test_codecs_that_must_not_run_are_refused_in_the_list_too():
+    store = memory()
+    bl.write(store, bl.pack([[0], [0]], [1.0], (3, 4), "CSR"))
+    group = zarr.open_group(store)
+    listed = group.attrs[LISTED]
+    listed["arrays"]["values"]["codecs"][-1] = {"name": "numcodecs.pickle"}
+    group.attrs[LISTED] = listed
+    with pytest.raises(UnsafeError):
+        bl.open(store)
 
 
 def test_a_missing_or_damaged_shard_shows_where_it_is_read():

@@ -56,6 +56,27 @@ def test_a_golden_file_is_read(release, place):
         same(reader.decode(*header_and_arrays(file, group)), tensor)
 
 
+@pytest.mark.parametrize("name", ["chunks.zarr", "version_2.zarr", "dataset.zarr/counts"])
+def test_the_list_of_arrays_in_zarr(name):
+    folder = DATA / "release_0_1" / name
+    newer = (folder / "zarr.json").exists()
+
+    def metadata(place):
+        keys = ["zarr.json"] if newer else [".zarray", ".zattrs"]
+        first, *attributes = (json.loads((place / key).read_text()) for key in keys)
+        return first | {"attributes": attributes[0]} if attributes else first
+
+    held = json.loads((folder / ("zarr.json" if newer else ".zattrs")).read_text())
+    attributes = held["attributes"] if newer else held
+    listed, header = attributes["binsparse_levels:arrays"], attributes["binsparse"]
+    assert listed["header"] == reader.crc32c(json.dumps(header, sort_keys=True, separators=(",", ":")).encode())
+    assert listed["arrays"].keys() == header["binsparse"]["data_types"].keys()
+    assert listed["bytes"].keys() <= listed["arrays"].keys()
+    for array, given in listed["arrays"].items():
+        assert given == metadata(folder / array)
+        assert given["attributes"]["binsparse_levels:all_chunks_stored"] is True
+
+
 def test_nothing_is_left_out_of_the_manifests():
     assert "release_0_1" in RELEASES
     for release, manifest in RELEASES.items():
