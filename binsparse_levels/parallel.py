@@ -6,11 +6,10 @@ Threads stay alive and wait for work. Waking a thread takes 20 to 50 µs; starti
 from __future__ import annotations
 
 import contextlib
-import os
 import threading
 from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor
-from typing import Any, TypeVar
+from queue import SimpleQueue
+from typing import Any, Generic, TypeVar
 
 from .errors import OptionError, Problem
 from .limits import as_integer
@@ -20,7 +19,6 @@ Item = TypeVar("Item")
 Made = TypeVar("Made")
 
 GRAIN = 2**21  # the smallest number of bytes for a thread: about 100 µs, twice the time to wake it
-_MAX_THREADS = 2**8  # that are started; each is started when no other is idle
 _threads = processors()
 
 
@@ -99,51 +97,72 @@ def each(call: Callable[[Item], Made], items: Iterable[Item], threads: int | Non
     workers = min(threads or get_threads(), len(todo))
     if workers < 2:
         return [call(item) for item in todo]
-    made: list[Any] = [None] * len(todo)
-    failed: dict[int, BaseException] = {}
-    left = iter(range(len(todo)))
-    taking = threading.Lock()
-
-    def take() -> None:
-        """Process items until there are none. After a failure, the remaining items are dropped."""
-        while not failed:
-            with taking:
-                k = next(left, None)
-            if k is None:
-                return
-            try:
-                made[k] = call(todo[k])
-            except BaseException as error:
-                failed[k] = error
-
-    begun = []
-    with contextlib.suppress(RuntimeError):  # Python is about to exit, and starts no threads
-        begun += [_pool.submit(take) for _ in range(workers - 1)]
-    take()
-    for other in begun:
-        if not other.cancel():  # no thread waits for a thread that has not begun
-            other.result()
-    if failed:
-        first = failed[min(failed)]
-        failed.clear()  # the frames of an error keep arrays alive
+    work = _Work(call, todo)
+    _call_in_threads(work.take, workers - 1)
+    work.take()
+    work.over.acquire()
+    if work.failed:
+        first, work.failed = work.failed[min(work.failed)], {}  # the frames of an error keep arrays alive
         try:
             raise first
         finally:
             del first
-    return made
+    return work.made  # type: ignore[return-value]
 
 
-_pool = ThreadPoolExecutor(_MAX_THREADS, "binsparse_levels")
+class _Work(Generic[Item, Made]):
+    """A queue of items for threads. Late threads find it empty and return; no thread waits for them."""
+
+    def __init__(self, call: Callable[[Item], Made], todo: list[Item]) -> None:
+        self._call, self._todo = call, todo
+        self.made: list[Made | None] = [None] * len(todo)
+        self.failed: dict[int, BaseException] = {}
+        self._counting = threading.Lock()
+        self._taken, self._left = 0, len(todo)
+        self.over = threading.Lock()  # released when the last item is done
+        self.over.acquire()
+
+    def take(self) -> None:
+        """Process items until there are none. After a failure, the remaining items are dropped."""
+        while True:
+            with self._counting:
+                k = self._taken
+                if k == len(self._todo):
+                    return
+                self._taken += 1
+            try:
+                self.made[k] = self._call(self._todo[k])
+            except BaseException as error:
+                self.failed[k] = error
+            with self._counting:
+                self._left -= 1
+                if k in self.failed:
+                    self._left -= len(self._todo) - self._taken
+                    self._taken = len(self._todo)
+                if not self._left:
+                    self.over.release()
 
 
-def _renew() -> None:
-    """Make a new pool: threads do not survive a fork."""
+_pool: tuple[SimpleQueue[Callable[[], Any]], list[threading.Thread]] = SimpleQueue(), []
+
+
+def _call_in_threads(call: Callable[[], Any], count: int) -> None:
+    """Let this number of other threads make a call when they are idle."""
     global _pool
-    _pool = ThreadPoolExecutor(_MAX_THREADS, "binsparse_levels")
+    if not all(thread.is_alive() for thread in _pool[1]):  # they do not survive a fork
+        _pool = SimpleQueue(), []
+    calls, threads = _pool
+    while len(threads) < count:
+        thread = threading.Thread(target=_serve, args=(calls,), name="binsparse_levels", daemon=True)
+        thread.start()
+        threads.append(thread)
+    for _ in range(count):
+        calls.put(call)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_renew)
+def _serve(calls: SimpleQueue[Callable[[], Any]]) -> None:
+    while True:
+        calls.get()()
 
 
 def finish_in_order(prepare: Callable[[Item], Made], finish: Callable[[Made], None], items: Iterable[Item]) -> None:

@@ -75,7 +75,7 @@ def test_work_within_work_is_done():
 
 def test_threads_stay(threads):
     def numbers():
-        return {x.ident for x in threading.enumerate() if x.name.startswith("binsparse_levels")}
+        return {x.ident for x in threading.enumerate() if x.name == "binsparse_levels"}
 
     parallel.each(time.sleep, [0.001] * 10)
     before = numbers()
