@@ -282,7 +282,7 @@ def test_what_is_no_source(tmp_path, source):
 @pytest.fixture(scope="module")
 def cluster():
     distributed = pytest.importorskip("distributed")
-    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": None}
+    options = {"n_workers": 2, "threads_per_worker": 1, "processes": True, "dashboard_address": "127.0.0.1:0"}
     with distributed.LocalCluster(memory_limit="2GB", **options) as made, distributed.Client(made) as client:
         yield client
 
@@ -623,7 +623,7 @@ def test_a_worker_that_is_killed(tmp_path, stage):
         "n_workers": 2,
         "threads_per_worker": 1,
         "processes": True,
-        "dashboard_address": None,
+        "dashboard_address": "127.0.0.1:0",
         "silence_logs": 50,
     }
     with distributed.LocalCluster(**options) as made, distributed.Client(made) as client:

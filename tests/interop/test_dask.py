@@ -130,7 +130,7 @@ def test_a_process_opens_the_file_once_and_gets_the_path_alone(place, cells):
 @pytest.mark.slow
 def test_distributed_workers_open_the_path(place, cells):
     distributed = pytest.importorskip("distributed")
-    with distributed.Client(n_workers=0, processes=False, dashboard_address=None) as client:
+    with distributed.Client(n_workers=0, processes=False, dashboard_address="127.0.0.1:0") as client:
         client.cluster.scale(1)
         assert (dense(bl.to_dask(place, chunks=(16, 43))[5:30]) == cells[5:30]).all()
 
@@ -141,7 +141,7 @@ def test_blocks_between_processes_keep_their_fill_value(tmp_path):
     tensor = bl.pack([[0, 3], [1, 2]], [1.0, 2.0], (4, 4), "CSR", fill_value=7)
     bl.write(tmp_path / "a.h5", tensor)
     array = bl.to_dask(tmp_path / "a.h5", chunks=(2, 4))
-    options = {"n_workers": 1, "processes": True, "dashboard_address": None, "local_directory": str(tmp_path)}
+    options = {"n_workers": 1, "processes": True, "dashboard_address": "127.0.0.1:0", "local_directory": str(tmp_path)}
     with distributed.LocalCluster(**options) as cluster, distributed.Client(cluster):
         assert (dense(array) == tensor.to_dense()).all()
         assert dense(array.sum()) == tensor.to_dense().sum()
