@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..arrays import copy_if_writable
-from ..errors import FormatError, OptionError, Problem, needing, within_memory
+from ..errors import BinsparseError, FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
 from ..tensors.changing import expanded
@@ -93,6 +93,8 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
     except (NotImplementedError, NumbaError):  # the library compiles its checks for the type
         what = f"GCXS does not support the type {tensor.dtype}; call to_sparse, or astype() first"
         raise FormatError(Problem("values", what)) from None
+    except BinsparseError:
+        raise
     except ValueError as error:  # the library numbers all cells
         what = f"GCXS does not support {compressed_axes} for this shape: {error}; choose others, or call to_sparse"
         raise FormatError(Problem("compressed_axes", what)) from None

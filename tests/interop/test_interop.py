@@ -160,6 +160,13 @@ def test_gcxs_and_back(dtype, data):
     assert same_dense(from_sparse(folded).to_dense(), tensor.to_dense())
 
 
+def test_unsorted_entries_are_told_by_their_own_error(tmp_path):
+    """Not by that of the library, whose remedy does not help."""
+    scipy.sparse.save_npz(tmp_path / "a.npz", scipy.sparse.coo_array(([1.0, 2.0], ([0, 0], [1, 0])), shape=(1, 2)))
+    with pytest.raises(ArrayError, match="does not come after"):
+        to_gcxs(bl.open(tmp_path / "a.npz"))
+
+
 @pytest.mark.parametrize("format", ["CSR", "CSC"])
 def test_arrays_are_shared_with_gcxs(format):
     tensor = pack_dense(MATRIX, format)
