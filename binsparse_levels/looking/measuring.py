@@ -8,7 +8,7 @@ import math
 import os
 import platform
 import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
@@ -37,62 +37,70 @@ _IDLE, _BUSY = 0.8, 1.2  # least and most processor time, per second and per thr
 
 @dataclass
 class Measured:
-    """A tensor in a format, with a number of threads: its numbers, the calls to time, and the reasons of failures.
+    """A tensor in a format: its numbers, the calls to time, and the reasons of failures.
 
-    samples : milliseconds of clock and processor for each round.
+    samples : milliseconds of clock and processor for each round, by the number of threads and the measure.
     """
 
-    threads: int
     numbers: dict[str, float] = field(default_factory=dict)
     calls: dict[str, Callable[[], Any]] = field(default_factory=dict)
     failed: list[str] = field(default_factory=list)
-    samples: dict[str, list[tuple[float, float]]] = field(default_factory=dict)
+    samples: dict[tuple[int, str], list[tuple[float, float]]] = field(default_factory=dict)
 
-    def begin(self, name: str, measure: Callable[[], Any]) -> None:
+    def begin(self, name: str, threads: Sequence[int], measure: Callable[[], Any]) -> None:
         """Store a number, or a call to time, which runs once so that it compiles."""
         with self._recording(name):
             made = measure()
             if callable(made):
-                made()
+                for count in threads:
+                    with using_threads(count):
+                        made()
                 self.calls[name] = made
             elif made is not None:
                 self.numbers[name] = made
 
-    def time(self) -> None:
+    def time(self, threads: int) -> None:
         """Run a round of all calls."""
         for name, call in list(self.calls.items()):
-            with self._recording(name):
+            with self._recording(name), using_threads(threads):
                 clock, processor = time.perf_counter(), time.process_time()
                 done = call()
                 processor, clock = time.process_time() - processor, time.perf_counter() - clock
                 each = 1e3 / (done if name == "point" else 1)
-                self.samples.setdefault(name, []).append((each * clock, each * processor))
+                self.samples.setdefault((threads, name), []).append((each * clock, each * processor))
 
     @contextlib.contextmanager
     def _recording(self, name: str) -> Iterator[None]:
         """Record a failure, and do not make the call again. A kind of a plug-in may raise anything."""
         try:
-            with using_threads(self.threads):
-                yield
+            yield
         except Exception as error:
             self.calls.pop(name, None)
             self.failed.append(f"{name}: {reason(error)}")
 
-    def measures(self, names: Sequence[str]) -> tuple[dict[str, float], dict[str, float], str]:
-        """The numbers in the order of the names, times as medians; facts about the rounds; the times to distrust.
-
-        The processor time of these differs from the clock time by more than a fifth.
-        """
+    def measures(self, names: Sequence[str], threads: int) -> tuple[dict[str, float], dict[str, float]]:
+        """The numbers in the order of the names, times as medians; and the facts about the rounds of the times."""
+        found: dict[str, float] = {}
         rounds: dict[str, float] = {}
-        warnings = []
-        for name, pairs in self.samples.items():
-            lower, (clock, processor), upper = np.percentile(pairs, [25, 50, 75], axis=0).tolist()
-            self.numbers[name] = clock
-            rounds |= {f"{name} lower": lower[0], f"{name} upper": upper[0]}
-            rounds |= {f"{name} processor": processor, f"{name} rounds": len(pairs)}
-            if not _IDLE <= (busy := processor / max(clock, 1e-9)) <= _BUSY * self.threads:
-                warnings.append(f"{name}: {busy:.2f} of {self.threads} processors worked")
-        return {name: self.numbers[name] for name in names if name in self.numbers}, rounds, "; ".join(warnings)
+        for name in names:
+            if pairs := self.samples.get((threads, name)):
+                lower, median, upper = np.percentile(pairs, [25, 50, 75], axis=0).tolist()
+                found[name] = median[0]
+                rounds |= {f"{name} lower": lower[0], f"{name} upper": upper[0]}
+                rounds |= {f"{name} processor": median[1], f"{name} rounds": len(pairs)}
+            elif name in self.numbers:
+                found[name] = self.numbers[name]
+        return found, rounds
+
+
+def warning_of(measures: Mapping[str, float], rounds: Mapping[str, float], threads: int) -> str:
+    """Name the times whose processor time differs from the clock time by more than a fifth."""
+    found = []
+    for name, processor in rounds.items():
+        timed = name.removesuffix(" processor")
+        if timed != name and not _IDLE <= (busy := processor / max(measures[timed], 1e-9)) <= _BUSY * threads:
+            found.append(f"{timed}: {busy:.2f} of {threads} processors worked")
+    return "; ".join(found)
 
 
 def reason(error: Exception) -> str:

@@ -22,7 +22,7 @@ from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from . import drawing
 from .advice import named_formats
-from .measuring import Measured, described, load, machine, measure, reason, sliced
+from .measuring import Measured, described, load, machine, measure, reason, sliced, warning_of
 from .tables import as_html, as_text
 
 MEASURES = ("bits", "narrow", "bitpacked", "limit", "padding", "pack", "convert", "point", "slice:0", "ij,j->i")
@@ -319,9 +319,9 @@ def _rows(
     name: str, source: Tensor, formats: Sequence[tuple[str, FormatLike]], measures: Sequence[str], rounds: int,
     threads: Sequence[int], seed: int, limits: Limits,
 ) -> list[Row]:  # fmt: skip
-    found = [(label, format, Measured(count)) for label, format in formats for count in threads]
+    found = [Measured() for _ in formats]
     with tempfile.TemporaryDirectory() as folder:
-        for number, (_, format, made) in enumerate(found):
+        for number, (made, (_, format)) in enumerate(zip(found, formats, strict=True)):
             try:
                 tensor = source.convert(format, limits=limits)
             except Exception as error:  # a kind of a plug-in may raise anything
@@ -329,15 +329,17 @@ def _rows(
                 continue
             for what in measures:
                 path = f"{folder}/{number}.h5"
-                made.begin(what, partial(measure, what, source, tensor, format, path, seed, limits))
+                made.begin(what, threads, partial(measure, what, source, tensor, format, path, seed, limits))
         for _ in range(rounds):
-            for *_, made in found:
-                made.time()
-        for *_, made in found:
+            for made in found:
+                for count in threads:
+                    made.time(count)
+        for made in found:
             made.calls = {}  # which close the files
     rows = []
-    for label, _, made in found:
-        numbers, facts, warning = made.measures(measures)
-        entries, failed = source.number_of_stored_values, "; ".join(made.failed)
-        rows.append(Row(name, label, made.threads, entries, numbers, failed, facts, warning))
+    for (label, _), made in zip(formats, found, strict=True):
+        for count in threads:
+            (numbers, facts), entries = made.measures(measures, count), source.number_of_stored_values
+            warning = warning_of(numbers, facts, count)
+            rows.append(Row(name, label, count, entries, numbers, "; ".join(made.failed), facts, warning))
     return rows
