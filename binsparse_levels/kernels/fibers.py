@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .jit import bit_count, i8, inlined, kernel, lowest_bit, prefetch, u8
+from .jit import bit_count, called, i8, inlined, kernel, lowest_bit, prefetch, u8
 
 
 @kernel
@@ -88,7 +88,7 @@ def split(entries, columns, pointers, firsts, below):
     return children
 
 
-@kernel
+@called
 def fill_gaps(pointers):
     """Replace each pointer that is still 0 by the previous pointer: a running maximum, without a branch."""
     m, zero, one = u8(0), u8(0), u8(1)

@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 from helpers import kinds  # noqa: F401 (registers a kind)
 from helpers.blocks import SUFFIXES, blocks_of, large, rows_at_once
+from helpers.disks import full_disk
 from helpers.opened import open_files
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -316,22 +317,10 @@ def test_what_pieces_do_not_take_is_refused_before_anything_is_done(tmp_path, op
         concatenate([tmp_path / "a.h5"] * 2, tmp_path / "b.h5", **{option: True})
 
 
-@contextlib.contextmanager
-def files_of_at_most(size):
-    """Larger files cannot be written, as on a full disk."""
-    resource = pytest.importorskip("resource")
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-
-
 @pytest.mark.parametrize("format", ["CSR", "CSC"])
 def test_scratch_files_on_a_full_disk(tmp_path, format):
     write(tmp_path / "a.h5", pack_dense(np.arange(360_000.0).reshape(600, 600), "CSR"))
-    with files_of_at_most(2**20), pytest.raises(ContainerError, match="cannot be written"):
+    with full_disk(2**20), pytest.raises(ContainerError, match="cannot be written"):
         convert(tmp_path / "a.h5", tmp_path / "b.h5", format, memory=Rows(120_000))
     assert os.listdir(tmp_path) == ["a.h5"]
 

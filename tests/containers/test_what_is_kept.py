@@ -1,9 +1,7 @@
 """Nothing that was not asked to go is lost, in every container; nothing that appeared meanwhile is replaced."""
 
-import contextlib
 import itertools
 import os
-import resource
 import signal
 import subprocess
 import sys
@@ -13,6 +11,7 @@ import h5py
 import numpy as np
 import pytest
 import zarr
+from helpers.disks import full_disk
 from helpers.places import CONTAINERS
 from hypothesis import given
 from hypothesis import strategies as st
@@ -152,18 +151,6 @@ def test_what_appeared_meanwhile_is_kept(tmp_path, name, group):
         concatenate([source, source], f"{place}{group}", progress=progress, **how)
     assert read(place).values[0] == 9
     assert sorted(os.listdir(tmp_path)) == sorted(["source.h5", NAMES[name]])
-
-
-@contextlib.contextmanager
-def full_disk(size):
-    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    before = resource.getrlimit(resource.RLIMIT_FSIZE)
-    resource.setrlimit(resource.RLIMIT_FSIZE, (size, before[1]))
-    try:
-        yield
-    finally:
-        resource.setrlimit(resource.RLIMIT_FSIZE, before)
-        signal.signal(signal.SIGXFSZ, handler)
 
 
 @pytest.mark.sampled(5)

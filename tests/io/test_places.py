@@ -554,9 +554,9 @@ def test_names_of_any_length(tmp_path):
 
 
 def test_suffixes_that_are_named_can_be_written(tmp_path):
-    with pytest.raises(ContainerError, match="unknown suffix; known are") as told:
+    with pytest.raises(ContainerError, match="unknown suffix; known are") as refused:
         write(tmp_path / "a.unknown", small())
-    for suffix in str(told.value).partition("known are ")[2].partition(";")[0].split(", "):
+    for suffix in str(refused.value).partition("known are ")[2].partition(";")[0].split(", "):
         format = "DMATC" if suffix == ".ra" else "CSR"
         write(tmp_path / f"a{suffix}", small(format=format))
         assert read(tmp_path / f"a{suffix}").to_dense().tolist() == small().to_dense().tolist()
