@@ -30,7 +30,7 @@ from ..errors import LimitError, Problem
 from ..formats.digits import Item
 from ..formats.format import coordinates, in_order
 from ..formats.index_map import IndexMap, Part
-from ..formats.structure import expand
+from ..formats.structure import halves, transposed
 from ..levels import Level, listing, places
 from ..levels.base import SPARSE
 from ..levels.positions import Array
@@ -89,16 +89,33 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
 
 
 def _listed_blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> Iterator[Walk]:
-    """The entries of a lazy tree, `size` at a time, as lists."""
-    tree = stored.tree
-    every = tuple(range(len(tree.dims)))
+    """The entries of a lazy tree, `size` at a time, as lists in the order in which they are stored.
+
+    The mirror images of a structure are lists of their own, whose order is the transposed one.
+    """
+    tree, order = stored.tree, stored.format.order
     for block in _blocks(stored, layers, size):
         columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
-        coords: Sequence[Array] = [columns[stored.format.order.index(k)] for k in every]
-        if stored.structure is not None:
-            coords, values = expand(stored.structure, coords, values)
-        listed = Tree(listing(len(every)), stored.shape, {f"indices_{k}": x for k, x in enumerate(coords)}, values)
-        yield _walk(listed, every, layers, whole=False)
+        if stored.structure is None:
+            yield _listed(tree.dims, order, columns, values, layers)
+            continue
+        own = stored.structure if order == (0, 1) else transposed(stored.structure)
+        for entries, places in zip(halves(own, columns, values), (order, order[::-1]), strict=True):
+            yield _listed(tree.dims, places, *entries, layers)
+
+
+def _listed(
+    dims: tuple[int, ...], order: tuple[int, ...], columns: Sequence[Array], values: Array, layers: Sequence[_Layer]
+) -> Walk:
+    """A list of entries. Threads can share it between first coordinates only if these ascend, as kinds may not."""
+    walk = _walk(
+        Tree(listing(len(dims)), dims, {f"indices_{k}": x for k, x in enumerate(columns)}, values),
+        order,
+        layers,
+        whole=False,
+    )
+    ascends = bool(np.all(columns[0][1:] >= columns[0][:-1]))
+    return walk if ascends else walk._replace(seen=walk.seen._replace(first=None))
 
 
 def walk_of(tensor: Tensor) -> Walk:

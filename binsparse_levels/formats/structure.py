@@ -6,7 +6,7 @@ A lower structure stores entries with i >= j. An entry (i, j, v) off the diagona
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -83,18 +83,29 @@ def read_problems(name: str, coords: Sequence[Array], values: Array, *, padded: 
     yield from diagonal_problems(name, coords, values) if padded else triangle_problems(name, coords)
 
 
-def expand(name: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Array, ...], Array]:
-    """All entries of the matrix: the entries of the stored triangle and, in the same order, their mirror images.
+Entries: TypeAlias = "tuple[Sequence[Array], Array]"  # coordinates and values
 
-    Entries outside the triangle are dropped.
+
+def halves(name: str, coords: Sequence[Array], values: Array) -> tuple[Entries, Entries]:
+    """The entries of the stored triangle, and those off the diagonal with the values of their mirror images.
+
+    The place of a mirror image is the transposed one of its entry. Entries outside the triangle are dropped.
     """
     kept = in_triangle(name, coords)
     if not kept.all():
         coords, values = [x[kept] for x in coords], values[kept]
     i, j = coords
     off = np.flatnonzero(i != j)
-    mirror = ((i, j), values) if len(off) == len(i) else ((i[off], j[off]), values[off])
-    (upper, left), mirrored = mirror[0], STRUCTURES[name].mirrored(mirror[1])
+    places, others = (coords, values) if len(off) == len(i) else ([i[off], j[off]], values[off])
+    return (coords, values), (places, STRUCTURES[name].mirrored(others))
+
+
+def expand(name: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Array, ...], Array]:
+    """All entries of the matrix: the entries of the stored triangle and, in the same order, their mirror images.
+
+    Entries outside the triangle are dropped.
+    """
+    ((i, j), values), ((upper, left), mirrored) = halves(name, coords, values)
     i, j, values = map(np.concatenate, ((i, left), (j, upper), (values, mirrored)))
     return (i, j), values
 
