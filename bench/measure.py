@@ -12,11 +12,11 @@ from types import MappingProxyType
 import numba  # noqa: F401 (as peers do: an earlier package asked whether it was loaded)
 import numpy as np
 
-from binsparse_levels import kernels
+from binsparse_levels.thresholds import THRESHOLDS
 
 from .row import OURS, Call, Row
 
-kernels.FIRST_ENTRIES = 0  # rows measure kernels, as in a program that runs for long
+THRESHOLDS.first_entries = 0  # rows measure kernels, as in a program that runs for long
 
 # The first touch of a page takes longer than most calls, in a virtual machine up to seconds per GiB. Touched memory is
 # therefore not returned to the system, and has huge pages.

@@ -18,6 +18,7 @@ import numpy as np
 from .errors import ContainerError, LimitError, Problem
 from .kernels import Array as Array
 from .limits import INT64_MAX
+from .thresholds import THRESHOLDS
 
 # Reads the items start … stop - 1 of an array, as a copy. Precondition: 0 <= start <= stop <= length.
 Parts: TypeAlias = Callable[[int, int], Array]
@@ -26,7 +27,6 @@ Parts: TypeAlias = Callable[[int, int], Array]
 Size: TypeAlias = int | Callable[[], int]
 
 _MAX_ITEMS_CHECKED = 2**16  # in memory while an order is checked
-_MAX_GAP_BYTES = 2**12  # between items that one read covers
 
 
 class Sliceable(Protocol):
@@ -81,7 +81,8 @@ class LazyArray:
         if (gaps < 0).any():
             ascending, inverse = np.unique(positions, return_inverse=True)
             return self.at(ascending)[inverse]
-        wide = np.diff(positions // self.chunk) > 0 if self.chunk > 1 else gaps > _MAX_GAP_BYTES // self.dtype.itemsize
+        most = THRESHOLDS.read_gap_bytes // self.dtype.itemsize
+        wide = np.diff(positions // self.chunk) > 0 if self.chunk > 1 else gaps > most
         cuts = [0, *(np.flatnonzero(wide) + 1).tolist(), len(positions)]
         items = np.empty(len(positions), self.dtype)
         for begin, end in itertools.pairwise(cuts) if len(positions) else ():

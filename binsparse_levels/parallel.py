@@ -14,11 +14,11 @@ from typing import Any, Generic, TypeVar
 from .errors import OptionError, Problem
 from .limits import as_integer
 from .system import processors
+from .thresholds import THRESHOLDS
 
 Item = TypeVar("Item")
 Made = TypeVar("Made")
 
-GRAIN = 2**21  # the smallest number of bytes for a thread: about 100 µs, twice the time to wake it
 _threads = processors()
 
 
@@ -87,7 +87,7 @@ def shares(count: int, size: int, least: int = 1) -> list[tuple[int, int]]:
 
     size: bytes moved for an item; a cache line for each cache miss. least: the smallest number of items of a range.
     """
-    parts = max(min(get_threads(), count * size // GRAIN, count // least), 1)
+    parts = max(min(get_threads(), count * size // THRESHOLDS.thread_bytes, count // least), 1)
     return [(count * k // parts, count * (k + 1) // parts) for k in range(parts)]
 
 

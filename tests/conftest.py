@@ -8,9 +8,9 @@ import hypothesis
 import pytest
 from helpers import kinds, servers  # noqa: F401 (kinds registers those that tests use)
 
-from binsparse_levels import kernels
+from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
 
-kernels.FIRST_ENTRIES = -1  # whatever ran before, a test with many entries uses kernels
+THRESHOLDS.first_entries = -1  # whatever ran before, a test with many entries uses kernels
 
 # Machines are shared, so examples have no deadline. Runs on CI and runs without --all repeat the same examples.
 no_deadline = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
@@ -55,9 +55,8 @@ def _both_ways(quick):
 
     @pytest.fixture(scope="module", params=["kernels"] if of_kernels else ways)
     def both_ways(request):
-        before, kernels.NUMPY_ENTRIES = kernels.NUMPY_ENTRIES, 2**62 if request.param == "numpy" else -1
-        yield
-        kernels.NUMPY_ENTRIES = before
+        with using_thresholds(numpy_entries=2**62 if request.param == "numpy" else -1):
+            yield
 
     return both_ways
 

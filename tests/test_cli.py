@@ -11,8 +11,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from binsparse_levels import from_table, kernels, pack, read, write
+from binsparse_levels import from_table, pack, read, write
 from binsparse_levels.cli import _parser, main
+from binsparse_levels.thresholds import THRESHOLDS
 
 ROOT = Path(__file__).parent.parent
 DATA = ROOT / "tests" / "data"
@@ -203,7 +204,7 @@ def test_faulty_inputs(run, tmp_path, content):
 
 
 def test_advise_and_the_best_format(run, tmp_path, monkeypatch):
-    monkeypatch.setattr(kernels, "NUMPY_ENTRIES", 2**62)
+    monkeypatch.setattr(THRESHOLDS, "numpy_entries", 2**62)
     status, text, err = run("advise", TRIGRAMS, "--slices-by", "2", "--count", "3")
     assert (status, err) == (0, "")
     assert "29,329 entries" in text
@@ -497,8 +498,8 @@ def test_what_was_warmed_up_is_not_compiled_again(tmp_path):
 
     before = compiled()
     assert len(before) > 20
-    call("-c", "import numpy as np, binsparse_levels as bl; from binsparse_levels import kernels; x = np.arange(9000);"
-         "kernels.FIRST_ENTRIES = 0;"
+    call("-c", "import numpy as np, binsparse_levels as bl; x = np.arange(9000);"
+         "from binsparse_levels.thresholds import THRESHOLDS; THRESHOLDS.first_entries = 0;"
          "t = bl.pack([x % 999, x], np.ones(9000), (999, 9000), 'CSR'); t.convert('CSC').check()")  # fmt: skip
     assert compiled() == before
 

@@ -13,7 +13,8 @@ import binsparse_levels
 PACK = """
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-kernels.NUMPY_ENTRIES = kernels.FIRST_ENTRIES = -1
+from binsparse_levels.thresholds import THRESHOLDS
+THRESHOLDS.numpy_entries = THRESHOLDS.first_entries = -1
 tensor = bl.pack([np.arange(9), np.arange(9)], np.ones(9), (9, 9), "CSR")
 assert tensor.to_dense().trace() == 9
 kernels.hashing, kernels.check
@@ -56,7 +57,8 @@ WAIT = """
 import sys
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-kernels.NUMPY_ENTRIES = kernels.FIRST_ENTRIES = -1
+from binsparse_levels.thresholds import THRESHOLDS
+THRESHOLDS.numpy_entries = THRESHOLDS.first_entries = -1
 import numba
 exec("def of_no_module(x): return x", names := {"__builtins__": {}})
 assert numba.njit(names["of_no_module"])(1) == 1
@@ -87,12 +89,13 @@ def test_only_many_entries_load_the_compiler():
 import sys
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
-kernels.NUMPY_ENTRIES, kernels.FIRST_ENTRIES = 90, 1000
+from binsparse_levels.thresholds import THRESHOLDS
+THRESHOLDS.numpy_entries, THRESHOLDS.first_entries = 90, 1000
 def call(count):
     order = np.random.default_rng(0).permutation(count)
     bl.pack([order], np.ones(count), (count,), "CVEC").check()
 for _ in range(20):
-    call(kernels.NUMPY_ENTRIES)
+    call(THRESHOLDS.numpy_entries)
 for _ in range(5):
     call(100)
 assert "numba" not in sys.modules

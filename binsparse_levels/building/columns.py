@@ -19,12 +19,12 @@ from ..containers.base import wrap_errors
 from ..errors import ArrayError, OptionError, Problem, needing
 from ..io.files.text_tables import warn_of_end
 from ..tensors.labels import TEXT, TIMES, Column, Labels, stored_type
+from ..thresholds import THRESHOLDS
 
 Nulls: TypeAlias = Literal["error", "drop"]
 
 FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
 REMEDY = "fill them, or pass nulls='drop'"  # of nulls
-_BATCH_ROWS = 2**20  # rows whose labels are numbered together
 
 
 def arrow() -> Any:
@@ -322,7 +322,7 @@ def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
         for batch in _batches(reader):
             rows += len(batch)
             pending.append(batch.select(list(names)))
-            if sum(map(len, pending)) >= _BATCH_ROWS:
+            if sum(map(len, pending)) >= THRESHOLDS.labelled_rows:
                 yield pa.Table.from_batches(pending)
                 pending = []
         if sum(map(len, pending)) or not rows:  # a table without rows has types

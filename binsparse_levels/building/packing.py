@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, LazyArray, Pieces, in_pieces, repeat_one
-from ..engine import joining
 from ..engine.joining import Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
@@ -21,6 +20,7 @@ from ..tensors.backing import TreeBacking
 from ..tensors.encoding import encode_pieces
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped
+from ..thresholds import THRESHOLDS
 from .partitions import between, gathered, groups_of, points_in
 from .plan import Plan, check_joined
 from .sources import columns_of, concatenated, follow
@@ -199,7 +199,7 @@ def join_heads(work: Work) -> Array:
 def encoded(work: Work, heads: Array) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header of the whole tensor, and its encoded arrays in pieces."""
     plan = work.plan
-    pieces = {name: in_pieces(array, joining.PIECE_ITEMS) for name, array in joint(work, heads).items()}
+    pieces = {name: in_pieces(array, THRESHOLDS.piece_items) for name, array in joint(work, heads).items()}
     metadata = replace(plan.metadata, labels=work.source.labels(plan))
     rest: dict[str, Any] = {"structure": plan.structure, "map": plan.through, "iso_value": plan.one}
     return encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **rest)

@@ -10,13 +10,13 @@ import numpy as np
 from .. import parallel
 from ..arrays import Array
 from ..containers.objects.bucket import map_concurrently
+from ..thresholds import THRESHOLDS
 from .plan import Plan
 from .sources import columns_in, columns_of, follow, grouped, keys_of
 from .work import Work
 
 _SAMPLED_CHUNKS = 64
 _KEYS_PER_CHUNK = 4096
-_SAMPLED_ENTRIES = 2**16  # of a partition that is too large
 
 
 def sampled(work: Work) -> list[int]:
@@ -87,7 +87,7 @@ def points_in(work: Work, number: int, groups: Sequence[Sequence[str]]) -> Array
     if pieces > 1:
         for group in groups:
             *coords, values = gathered(work, number, group)
-            at = random.integers(0, len(values), len(values) * _SAMPLED_ENTRIES // total + 1)
+            at = random.integers(0, len(values), len(values) * THRESHOLDS.sampled_entries // total + 1)
             found.append(np.stack([x[at] for x in coords], 1))
     points = np.concatenate([np.empty((0, len(plan.dims)), np.int64), *found])
     if (points == points[:1]).all():

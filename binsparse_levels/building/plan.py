@@ -38,8 +38,8 @@ from ..tensors.validation import (
     mirror_problems,
     pad_of,
 )
+from ..thresholds import THRESHOLDS
 
-SMALL_POSITIONS = 2**20  # positions that fit into the memory of every process
 LOADED_BYTES = 188 * 2**20  # of a process that has loaded all libraries and kernels of a build
 _BUFFER_BYTES = 2**25  # pieces of arrays in transit
 _MIN_ENTRIES = 2**14
@@ -260,6 +260,8 @@ def rows_within(
     given = used + DEFAULT_BYTES if memory is None else as_integer(memory)
     if given is None or given < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))
+    if THRESHOLDS.step_entries:
+        return THRESHOLDS.step_entries
     each = (2 * coordinate + 2) * ndim + 3 * value + 48 + _POSITION_BYTES // _ENTRIES_PER_POSITION
     free, least = given - used - _BUFFER_BYTES, _MIN_ENTRIES * each
     each += int(72 * pointers)
@@ -287,7 +289,7 @@ def most_positions(plan: Plan, entries: int) -> int:
 
 def fits_whole(plan: Plan) -> bool:
     """Return True if every process has memory for the positions of a tree without entries."""
-    return most_positions(plan, 0) <= max(plan.positions, SMALL_POSITIONS)
+    return most_positions(plan, 0) <= max(plan.positions, THRESHOLDS.position_entries)
 
 
 def check_joined(plan: Plan, entries: int) -> None:
@@ -296,6 +298,7 @@ def check_joined(plan: Plan, entries: int) -> None:
     """
     most = most_positions(plan, entries)
     check_dense(most, entries, plan.limits)
-    if not by_arrays(plan.parsed.levels) and (_JOIN_FACTOR * entries > plan.rows or most > plan.rows + SMALL_POSITIONS):
+    fit = _JOIN_FACTOR * entries <= plan.rows and most <= plan.rows + THRESHOLDS.position_entries
+    if not by_arrays(plan.parsed.levels) and not fit:
         what = f"{entries} entries in {most} positions of {plan.parsed} are joined all at once, and do not fit"
         raise LimitError(Problem("memory", f"{what}; pass more, or use the levels of CSF or CSR"))

@@ -16,6 +16,7 @@ from ..containers.objects.bucket import Bucket, map_concurrently
 from ..errors import PathMissingError, Problem, needing
 from ..parallel import get_threads
 from ..tensors.labels import TEXT, Column
+from ..thresholds import THRESHOLDS
 from .columns import (
     REMEDY,
     Nulls,
@@ -35,9 +36,6 @@ from .plan import Chunk, Source
 from .sources import Function, changed, common_type, concatenated, grouped, state_of
 from .work import Work
 
-_DECODED_ROWS = 2**16  # that are decoded together from a Parquet file
-_MAX_CHUNK_ROWS = 2**21  # so that there is work for many processes
-_STREAM_ROWS = 2**17  # of a batch from DuckDB
 MIN_DUCKDB_BYTES = 2**26  # the least memory that DuckDB is given
 
 
@@ -66,7 +64,7 @@ class Parquet(Source):
                 self._types.append(type_of(schema.field(values).type, values))
             for group, size in enumerate(groups):
                 pieces += [_RowRange(which, group, k, min(rows, size - k)) for k in range(0, size, rows)]
-        self._chunks = grouped(pieces, lambda piece: piece.rows, min(rows, _MAX_CHUNK_ROWS))
+        self._chunks = grouped(pieces, lambda piece: piece.rows, min(rows, THRESHOLDS.chunk_rows))
 
     def __len__(self) -> int:
         return len(self._chunks)
@@ -93,7 +91,8 @@ class Parquet(Source):
 
     def _batches(self, file: Any, piece: _RowRange) -> Iterator[Any]:
         stop, at = piece.first + piece.rows, 0
-        for batch in file.iter_batches(_DECODED_ROWS, [piece.group], names_in(self._columns), use_threads=False):
+        columns = names_in(self._columns)
+        for batch in file.iter_batches(THRESHOLDS.decoded_rows, [piece.group], columns, use_threads=False):
             yield batch[max(piece.first - at, 0) : max(stop - at, 0)]
             at += len(batch)
             if at >= stop:
@@ -212,7 +211,7 @@ class Table:
         names = names_in(columns)
         streamed = is_relation(source) or is_url(source[0])
         if is_relation(source):
-            self._db.register("given", source.to_arrow_reader(_STREAM_ROWS))
+            self._db.register("given", source.to_arrow_reader(THRESHOLDS.streamed_rows))
         elif streamed:
             self._db.register("given", _reader(source, names))
         else:
@@ -236,7 +235,7 @@ class Table:
             refuse_nulls(count, name, self._table, REMEDY)
 
     def _read(self, query: str) -> Any:
-        return self._db.sql(query).to_arrow_reader(_STREAM_ROWS)
+        return self._db.sql(query).to_arrow_reader(THRESHOLDS.streamed_rows)
 
     def close(self) -> None:
         self._db.close()

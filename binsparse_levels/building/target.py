@@ -29,13 +29,12 @@ from ..containers.replacing import Overwrite, link_folder, refuse_losing, remove
 from ..errors import ContainerError, IncompleteError, PathExistsError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
 from ..tensors.encoding import check_header_size
+from ..thresholds import THRESHOLDS
 from .packing import encoded, join_heads, joint
 from .plan import Plan
 from .work import Work, store_at
 
-_MIN_SHARD_ITEMS = 2**20
 _MAX_SHARDS = 2**12  # of an array
-_STEP_BYTES = 2**25  # that one step writes, before compression
 _STALE_SECONDS = 24 * 3600  # after which the objects of another build in a bucket are removed
 _PREFIX = re.compile("[0-9a-f]{16}")  # of a build
 
@@ -69,14 +68,14 @@ def join(work: Work, number: int) -> None:
     storage = plan.storage
     if storage.shards is None:  # few files, however large the arrays
         least = {name: -(-x.length // _MAX_SHARDS) for name, x in arrays.items()}
-        shards = {name: max(2 ** (items - 1).bit_length(), _MIN_SHARD_ITEMS) for name, items in least.items()}
+        shards = {name: max(2 ** (items - 1).bit_length(), THRESHOLDS.shard_items) for name, items in least.items()}
         storage = replace(storage, shards=shards)
     lengths = {name: (x.length, x.dtype) for name, x in arrays.items()}
     texts = zarr.new_metadata(lengths, header, storage, remote=is_url(str(plan.target)))
     tasks = []
     for k, (name, x) in enumerate(arrays.items()):
         per_file = _chunks(texts[f"{name}/zarr.json"]).per_file
-        per_step = max(_STEP_BYTES // (per_file * x.dtype.itemsize), 1)
+        per_step = max(THRESHOLDS.step_bytes // (per_file * x.dtype.itemsize), 1)
         files = -(-x.length // per_file)
         tasks += [(k, first, min(first + per_step, files)) for first in range(0, files, per_step)]
     for key, text in texts.items():

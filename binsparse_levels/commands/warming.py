@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from .. import kernels
 from ..looking.advice import advise
 from ..tensors.packing import pack, pack_dense
+from ..thresholds import THRESHOLDS
 from .terminal import OK, print_json
 
 _ENTRIES = 10_000  # enough for several buckets of the sort
@@ -21,7 +21,7 @@ def _warm_up(options: argparse.Namespace) -> int:
     from numba import config
 
     began = time.monotonic()
-    kernels.FIRST_ENTRIES = 0
+    THRESHOLDS.first_entries = 0
     for dtype in ("float64", "float32", "int64"):
         for rank, formats in _FORMATS.items():
             _use(rank, formats, np.ones(_ENTRIES, dtype))

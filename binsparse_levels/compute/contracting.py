@@ -28,6 +28,7 @@ from ..tensors.contents import Metadata
 from ..tensors.labels import Labels
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
+from ..thresholds import THRESHOLDS
 from .arithmetic import combined
 from .cursors import indented
 from .nest import Leaf
@@ -36,11 +37,6 @@ from .parts import of_loop
 from .seeing import walk_of
 from .store import compiled
 from .walk import arguments
-
-# The most rows and columns of a matrix, as a number per entry plus a constant. A larger matrix has only those rows or
-# columns that have entries.
-_MAX_SIZE_PER_ENTRY, _MAX_EXTRA_SIZE = 8, 2**16
-_MIN_PART_ENTRIES, _PARTS_PER_THREAD = 2**14, 4
 
 
 def summed(tensor: Tensor, letters: str, needed: set[str], work: np.dtype[Any]) -> tuple[Tensor, str]:
@@ -202,7 +198,7 @@ def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[s
         raise LimitError(Problem("operands", what))
     strides = np.array([math.prod(sizes[x] for x in shared[k + 1 :]) for k in range(len(shared))], np.uint64)
     whole = expanded(tensor.load())
-    most = _MAX_SIZE_PER_ENTRY * len(whole._source.values) + _MAX_EXTRA_SIZE
+    most = THRESHOLDS.sizes_per_entry * len(whole._source.values) + THRESHOLDS.extra_sizes
     rows = columns = None
     if len(shared) == len(own) == 1 and max(height, width) <= most:
         order = [letters.index(x) for x in (*shared, *own)]
@@ -284,7 +280,7 @@ def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Ma
     leaves = (_leaf(first, shared, work.name, numbered=numbered, counts=counts) for counts in (True, False))
     count, add = (compiled(tree.levels, walk.seen, leaf, tree.iso, False) for leaf in leaves)
     workers = parallel.get_threads() if first else 1
-    parts = max(1, min(_PARTS_PER_THREAD * workers, entries // _MIN_PART_ENTRIES)) if workers > 1 else 1
+    parts = max(1, min(THRESHOLDS.parts_per_thread * workers, entries // THRESHOLDS.row_entries)) if workers > 1 else 1
     cuts = [(np.uint64(x.begin), np.uint64(x.end)) for x in of_loop(count, stored[:-1], parts)] if entries else []
     dtype = index_dtype((*rows.shape, matrix.width), 0)
     known = np.empty(0, np.uint64) if matrix.rows is None else matrix.rows.astype(np.uint64)

@@ -38,12 +38,11 @@ from ..tensors.backing import Backing, TreeBacking
 from ..tensors.changing import expanded, with_tree
 from ..tensors.tensor import Tensor
 from ..tensors.views import Mapped, Viewed, around, windowed
+from ..thresholds import THRESHOLDS
 from .mapping import sum_of
 from .nest import Leaf, Seen, Wrap, have_loops
 
 _LOADED = 3  # times the bytes of a tree: reading, checking and expanding its structure
-BLOCK = 2**20  # entries of a file at a time: larger blocks are not faster
-_MOST_DIGITS = 256  # of a map, each of which is a statement in the text of a nest
 
 
 class Walk(NamedTuple):
@@ -75,7 +74,7 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
     if not tree.lazy or not held.shape or (layers := _layers(held)) is None:
         return iter((walk_of(tensor),))
     each = 32 * len(tree.dims) + 4 * tree.values.dtype.itemsize
-    size = min(BLOCK, (memory - used) // each)
+    size = min(THRESHOLDS.block_entries, (memory - used) // each)
     if size < 1:
         what = f"{memory} bytes are too few for a result of {used} and one entry; pass a larger memory="
         raise LimitError(Problem("memory", what))
@@ -100,8 +99,8 @@ def _listed_blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> 
             yield _listed(tree.dims, order, columns, values, layers)
             continue
         own = stored.structure if order == (0, 1) else transposed(stored.structure)
-        for entries, places in zip(halves(own, columns, values), (order, order[::-1]), strict=True):
-            yield _listed(tree.dims, places, *entries, layers)
+        for entries, turned in zip(halves(own, columns, values), (order, order[::-1]), strict=True):
+            yield _listed(tree.dims, turned, *entries, layers)
 
 
 def _listed(
@@ -131,7 +130,7 @@ def walk_of(tensor: Tensor) -> Walk:
     else:
         own = held.own(pad)
         layers, stored = (() if own.map is None else (own.map,)), own.stored
-    if any(isinstance(layer, IndexMap) and _digits(layer) > _MOST_DIGITS for layer in layers):
+    if any(isinstance(layer, IndexMap) and _digits(layer) > THRESHOLDS.map_digits for layer in layers):
         return walk_of(tensor.without_map())
     if stored.structure is not None or not have_loops(stored.tree.levels):
         stored = _told(expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))._backing.own(pad).stored
@@ -214,7 +213,7 @@ def _layers(held: Backing) -> tuple[_Layer, ...] | None:
     assert isinstance(held, Mapped | Viewed)
     layer = held.map if isinstance(held, Mapped) else held.selection
     below = _layers(held.base)
-    if below is None or (isinstance(layer, IndexMap) and _digits(layer) > _MOST_DIGITS):
+    if below is None or (isinstance(layer, IndexMap) and _digits(layer) > THRESHOLDS.map_digits):
         return None
     return (*below, layer)
 

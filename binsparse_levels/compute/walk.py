@@ -22,6 +22,7 @@ from ..levels.positions import Array
 from ..limits import as_integer
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
+from ..thresholds import THRESHOLDS
 from .nest import Leaf
 from .parts import Part, are_uneven, of_entries, of_loop
 from .seeing import Walk, walks, without_unused_levels
@@ -31,13 +32,7 @@ from .types import number_type
 Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
 
 MEMORY = 2**28  # bytes, by default
-MIN_PART_ENTRIES = 2**20  # such a part runs for at least 0.5 ms, a hundred times longer than its call
-_MIN_LONG_FIBER = 64  # entries; for longer fibers, vectorized and unrolled loops are faster
 _FIBER_COST, _ENTRY_COST = 8, 4  # the time of a fiber, and of an entry that is not only summed, in sums of an entry
-_PARTS_PER_THREAD = 4  # if parts share a result; they are uneven, because fibers differ
-_MAX_PARTS, _MAX_COPIES = 16, 8  # parts of entries, and of a tree whose parts have separate copies of the result
-_COPY_COST = 8  # entries of a part in the time of a copied and merged item
-_RESERVED = 2**30  # bytes of copies of which only a row is used
 
 _arguments: WeakKeyDictionary[Tree, tuple[tuple[Any, ...], int]] = WeakKeyDictionary()
 
@@ -88,7 +83,7 @@ def run(
     shares = bool(tree.levels) and tree.levels[-1].shares
     fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
     each = (entries if shares else len(tree.values)) / fibers
-    given = tree.levels, walk.seen, leaf, tree.iso, each >= _MIN_LONG_FIBER, kept
+    given = tree.levels, walk.seen, leaf, tree.iso, each >= THRESHOLDS.long_fiber, kept
     nest = compiled(*given)
     begin, end = nest.extent(*stored[:-1])
     cut = _cut(walk, leaf, nest, outs, merge is not None and walk.whole, (entries, fibers), threads)
@@ -142,7 +137,7 @@ def _cut(
     """
     entries, fibers = size
     work = entries * (1 if leaf.totals else _ENTRY_COST) + _FIBER_COST * fibers
-    if work < MIN_PART_ENTRIES:
+    if work < THRESHOLDS.part_entries:
         return _Cut([])
     tree, (*stored, _) = walk.tree, arguments(walk.tree)[0]
     shared = walk.seen.first is not None and walk.seen.first <= leaf.kept
@@ -150,21 +145,23 @@ def _cut(
     uneven = (alone or merges) and are_uneven(tree, nest, stored, whole=shared)
     by_row = uneven and shared and (walk.seen.as_stored or {}).get(f"c{leaf.rows}") == "x0"
     copies = _most_copies(outs, entries, by_row) if merges else 1
-    number = min(_MAX_PARTS if alone else copies, 2 * work // MIN_PART_ENTRIES) if uneven else 1
+    number = min(THRESHOLDS.parts if alone else copies, 2 * work // THRESHOLDS.part_entries) if uneven else 1
     if number > 1:
         return _Cut(of_entries(tree, nest, stored, number, whole=shared), shared, alone, by_row)
     if not shared:
-        return _Cut(of_loop(nest, stored, min(copies, work // MIN_PART_ENTRIES), whole=False), shared, alone)
+        return _Cut(of_loop(nest, stored, min(copies, work // THRESHOLDS.part_entries), whole=False), shared, alone)
     workers = parallel.get_threads() if threads is None else threads
-    return _Cut(of_loop(nest, stored, _PARTS_PER_THREAD * workers) if workers > 1 else [], shared, alone)
+    return _Cut(of_loop(nest, stored, THRESHOLDS.parts_per_thread * workers) if workers > 1 else [], shared, alone)
 
 
 def _most_copies(outs: tuple[Any, ...], entries: int, by_row: bool) -> int:
     """The most parts with copies of the outs, or of a row of them, so that copies take less time than entries."""
     items = [x for out in outs for x in (out if isinstance(out, tuple) else (out,)) if isinstance(x, np.ndarray)]
     size = sum(x[0].size if by_row else x.size for x in items)
-    most = min(_MAX_PARTS, _RESERVED // max(sum(x.nbytes for x in items), 1)) if by_row else _MAX_COPIES
-    return min(most, entries // max(_COPY_COST * size, 1))
+    most = THRESHOLDS.copies
+    if by_row:
+        most = min(THRESHOLDS.parts, THRESHOLDS.reserved_bytes // max(sum(x.nbytes for x in items), 1))
+    return min(most, entries // max(THRESHOLDS.copy_cost * size, 1))
 
 
 def _copied(outs: tuple[Any, ...], row: int | None) -> tuple[Any, ...]:

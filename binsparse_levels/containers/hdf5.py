@@ -16,6 +16,7 @@ from ..arrays import Array, LazyArray, Pieces
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
+from ..thresholds import THRESHOLDS
 from .base import DEFAULT_STORAGE, Storage, bounded_chunk, grown_chunk, named_by, names_in, wrap_errors
 from .direct import DIRECT, parts_of, read_into
 from .hdf5_files import Disk, child_of
@@ -27,7 +28,6 @@ ATTRIBUTE = "binsparse"
 # Large arrays are aligned to pages: 10.8 ms → 8.7 ms for 124 MB.
 _ALIGNED = {"alignment_threshold": 2**16, "alignment_interval": 2**12}
 _GZIP_LEVEL = 4  # of gzip, as in h5py
-CHUNK = 2**17  # items: chunks of a thousand items are half as fast
 
 # The HDF5 filters that may run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
 # lz4, bitshuffle, zstd, blosc2.
@@ -85,7 +85,7 @@ class HDF5Reader:
         plain = {*array.filters} <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
         return Storage(
             "none" if plain else "gzip",
-            grown_chunk(array.chunk, len(array), CHUNK),
+            grown_chunk(array.chunk, len(array), THRESHOLDS.hdf5_chunk),
             checksum=None if h5py.h5z.FILTER_FLETCHER32 in array.filters else False,
         )
 
@@ -217,7 +217,7 @@ class HDF5Writer:
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {}
         if pieces.length and (chunks or compression == "gzip"):
-            options["chunks"] = (min(chunks or CHUNK, pieces.length),)
+            options["chunks"] = (min(chunks or THRESHOLDS.hdf5_chunk, pieces.length),)
             checksum = self._storage.checksum
             if checksum is None:
                 checksum = compression != "gzip"  # a deflated chunk contains one already, Adler-32

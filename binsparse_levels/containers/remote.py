@@ -11,11 +11,11 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from ..errors import ContainerError, PathMissingError, Problem, needing
+from ..thresholds import THRESHOLDS
 from .base import wrap_errors
 
 _WEB = {"http", "https"}
 _CLOUDS = {"s3", "s3a", "gs", "az", "abfs", "abfss"}  # whose credentials obstore takes from the environment
-_BLOCK_BYTES = 2**21  # an .h5ad of 0.8 GB is opened by 3 requests
 RETRY: Any = {"max_retries": 2, "retry_timeout": timedelta(seconds=60)}
 TIMEOUT = timedelta(minutes=5)  # of a request to a web server, headers and body; the same as in fsspec
 
@@ -79,7 +79,7 @@ def file_at(url: str) -> Any:
                         raise ContainerError(Problem(url, what))
                 return raw
 
-        file = RemoteFile(None, url, block_size=_BLOCK_BYTES, cache_type="blockcache", size=size)
+        file = RemoteFile(None, url, block_size=THRESHOLDS.remote_bytes, cache_type="blockcache", size=size)
         file.version = version
         return file
 
@@ -109,7 +109,7 @@ def _by_obstore(store: Any, path: str) -> tuple[int, str, Fetch]:
         return f"{meta['size']} {meta['e_tag'] or meta['last_modified']}"  # some servers report only the size
 
     try:
-        meta, first = got({"range": (0, _BLOCK_BYTES)})
+        meta, first = got({"range": (0, THRESHOLDS.remote_bytes)})
     except NotSupportedError:
         meta, first = got(None)
     version = version_of(meta)

@@ -23,6 +23,7 @@ from zarr.storage import LocalStore, MemoryStore, StorePath
 from ..arrays import Pieces
 from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
+from ..thresholds import THRESHOLDS
 from .base import Storage, is_url, names_in, wrap_errors
 from .checksums import of_header
 from .direct import open_zip
@@ -37,8 +38,6 @@ from .zarr_reading import (
     ATTRIBUTE,
     COMPLETE,
     ROOT,
-    SHARD,
-    SMALL_CHUNK,
     ZarrReader,
     list_groups,
     mark,
@@ -103,7 +102,7 @@ class ZarrWriter:
         _commit(self.group, header, self.made)
 
     def _version_2(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
-        chunk = self._storage.of("chunks", name) or SHARD
+        chunk = self._storage.of("chunks", name) or THRESHOLDS.zarr_shard
         codec = None if compression == "none" else {"id": compression, **CODECS[compression].settings(dtype, 2)}
         return {"chunks": (min(chunk, max(length, 1)),), "compressors": codec}
 
@@ -118,7 +117,7 @@ class ZarrWriter:
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
         options["dimension_names"] = [f"dim_{name}"]  # xarray refuses a group with unnamed dimensions
         if shard or length > chunk:
-            options["shards"] = (-(-min(shard or SHARD, max(length, 1)) // chunk) * chunk,)
+            options["shards"] = (-(-min(shard or THRESHOLDS.zarr_shard, max(length, 1)) // chunk) * chunk,)
         return options
 
 
@@ -341,7 +340,7 @@ def new_metadata(
     object store.
     """
     if remote and storage.chunks is None:
-        storage = replace(storage, chunks=SMALL_CHUNK)
+        storage = replace(storage, chunks=THRESHOLDS.bucket_chunk)
     kept: dict[str, Any] = {}
     group = zarr.create_group(MemoryStore(kept), zarr_format=3)
     writer = ZarrWriter(group, storage)

@@ -30,6 +30,7 @@ from ..errors import (
 from ..formats.json import RESERVED, load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..parallel import each
+from ..thresholds import THRESHOLDS
 from .base import Storage, bounded_chunk, grown_chunk, named_by, wrap_errors
 from .checksums import of_header
 from .direct import refuse_links
@@ -44,9 +45,6 @@ ROOT = "zarr.json"  # the key of the metadata of a group
 ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays, next to the header: one request opens a tensor
 AT = f"{RESERVED}at"  # the prefix of the arrays of a group that a build has written into a bucket
 COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
-CHUNK = 2**16  # items: a small slice reads little
-SMALL_CHUNK = 2**11  # items, in an object store: 25 MB → 1.3 MB for 50 values at scattered coordinates of 2.5 M
-SHARD = 2**20  # items: a large array needs few files
 _METADATA_LIMITS = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
 _MAX_CHUNKS = 2**22  # of an array that zarr reads, one chunk after the other
 _MAX_OPEN_REQUESTS = 16  # for metadata
@@ -194,8 +192,9 @@ class ZarrReader:
         if found is None:
             return Storage()
         newer = self.group.metadata.zarr_format == 3
-        chunks = grown_chunk(found.chunk, found.length, usual_chunk(self._place.store) if newer else SHARD)
-        shards = grown_chunk(found.per_file, found.length, SHARD) if found.indexed else None
+        usual = usual_chunk(self._place.store) if newer else THRESHOLDS.zarr_shard
+        chunks = grown_chunk(found.chunk, found.length, usual)
+        shards = grown_chunk(found.per_file, found.length, THRESHOLDS.zarr_shard) if found.indexed else None
         return Storage(found.compression, chunks, shards, False if newer and not found.checksum else None)
 
 
@@ -213,7 +212,7 @@ def _codec_names(codecs: Iterable[Any]) -> Iterator[str]:
 
 
 def usual_chunk(store: Store) -> int:
-    return CHUNK if is_local(store) else SMALL_CHUNK
+    return THRESHOLDS.zarr_chunk if is_local(store) else THRESHOLDS.bucket_chunk
 
 
 @contextlib.contextmanager

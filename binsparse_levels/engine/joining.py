@@ -16,8 +16,6 @@ from .blocks import Block, read_block
 from .packing import Entries, build, unpack_tree
 from .tree import Tree
 
-PIECE_ITEMS = 2**20  # of a joined array
-
 Reading: TypeAlias = Callable[[int, str, int, int], Array]
 
 

@@ -17,6 +17,7 @@ import numpy as np
 from .. import kernels, parallel
 from ..levels.base import Array
 from ..limits import INT32_MAX
+from ..thresholds import THRESHOLDS
 
 Words: TypeAlias = tuple[tuple[np.uint64, ...], ...]  # for each word, a number for each dimension
 # The records of a run; their number; True if keys repeat.
@@ -26,10 +27,6 @@ UnsortedRun: TypeAlias = tuple[Array, Array, int]
 
 _ALL = 2**64 - 1
 # The output streams and the data of a pass are small enough for an L2 cache of 1 MiB.
-_MAX_SPLIT_BITS = 10  # of a partition
-_BUCKET_RECORDS = 3_000  # in a bucket on average, at most; at least half of that
-_RUN_RECORDS = 2**15  # that are sorted and emitted together: 512 KiB, which stay in the L2 cache
-_HEAD_ENTRIES = 64  # that are checked for order before the others
 RECORD_BYTES = 64  # moved for each record: its coordinates, and a cache line of its bucket
 _SCRATCH = threading.local()  # at most 1.6 MB for each thread
 MAX_FUSED_RANK = 8  # the kernels are unrolled over the dimensions, so compilation takes longer with each
@@ -156,7 +153,7 @@ def in_order(entries: Entries) -> bool:
     """
     keys = layout(entries.dims)
     assert keys is not None
-    head = entries.columns[0][:_HEAD_ENTRIES]
+    head = entries.columns[0][: THRESHOLDS.head_entries]
     if (head[1:] < head[:-1]).any():  # the usual case, without the 0.5 s to compile the kernel
         return False
     descents, repeats, out_of_range = kernels.sorting.scan(entries.columns, keys.fields, keys.sizes)
@@ -212,13 +209,14 @@ class Sorting:
         starts = np.append(begins[:, 0], np.uint64(n)).astype(np.int64)
         self.runs = list(self._runs(records, starts, upper - splits))
         # Scratch is kept: allocating it again takes longer than sorting (2 ms and 0.9 ms for 50,000 records).
-        usual = all(starts[-1] - starts[0] <= _RUN_RECORDS for _, starts, _ in self.runs)
+        usual = all(starts[-1] - starts[0] <= THRESHOLDS.run_records for _, starts, _ in self.runs)
         self._scratch = _SCRATCH if usual else threading.local()
 
     def _runs(self, records: Array, starts: Array, top: int) -> Iterator[UnsortedRun]:
         first = 0
         while first < len(starts) - 1:
-            last = max(int(np.searchsorted(starts, starts[first] + _RUN_RECORDS, side="right")) - 1, first + 1)
+            end = starts[first] + THRESHOLDS.run_records
+            last = max(int(np.searchsorted(starts, end, side="right")) - 1, first + 1)
             if starts[first] < starts[last]:
                 yield records, starts[first : last + 1], top
             first = last
@@ -256,10 +254,10 @@ class Sorting:
 
 def _split_bits(n: int, bits: int) -> int:
     """The number of bits by which to partition n records with keys of `bits` bits; one more if it saves a pass."""
-    pieces = n // _BUCKET_RECORDS
+    pieces = n // THRESHOLDS.bucket_records
     if pieces < 2:
         return 0
-    splits = min(pieces.bit_length(), _MAX_SPLIT_BITS)
+    splits = min(pieces.bit_length(), THRESHOLDS.split_bits)
     return splits + int(bits - splits == kernels.sorting.DIGIT + 1)
 
 

@@ -14,8 +14,7 @@ from ..levels import Level, Place, places
 from ..levels.base import Counted, wrong_type
 from ..levels.positions import Array, Positions, as_array, as_pointers
 from ..limits import INT32_MAX
-
-_CHECKED_ITEMS = 2**18  # of an array in memory while a level is checked
+from ..thresholds import THRESHOLDS
 
 
 class ArrayMetadata(Protocol):
@@ -59,7 +58,7 @@ class Tree:
         """The faults of the levels from the root to the first with a dimension. They are read once, in parts."""
         problems: list[Problem] = []
         for place, arrays, n in self.walk():
-            found = place.level.check_in_parts(arrays, place.dims, n, _CHECKED_ITEMS)
+            found = place.level.check_in_parts(arrays, place.dims, n, THRESHOLDS.checked_items)
             problems += [at_name(problem, place) for problem in found]
             if place.dims or problems:
                 break

@@ -15,7 +15,7 @@ import numpy as np
 from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
 from ..containers.replacing import Overwrite, hold_lock
-from ..engine.joining import PIECE_ITEMS, joined_trees
+from ..engine.joining import joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..formats.index_map import IndexMap, parse_map
@@ -27,6 +27,7 @@ from ..tensors.encoding import encode_pieces
 from ..tensors.foreign import as_tensor
 from ..tensors.labels import Column, Labels
 from ..tensors.tensor import Tensor
+from ..thresholds import THRESHOLDS
 from . import reading
 from .file_tensors import Loading
 from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place, target_at
@@ -215,7 +216,7 @@ def _joined(
     dims = tuple(shape[k] for k in first.format.order)
     dtype = shared_dtype(first._source.arrays, dims, sum(len(tree.values) for tree in trees))
     arrays = joined_trees(first.format.levels, dims, trees, starts, first._pad(), dtype, first.dtype, limits)
-    pieces = {name: in_pieces(array, PIECE_ITEMS) for name, array in arrays.items()}
+    pieces = {name: in_pieces(array, THRESHOLDS.piece_items) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
     return encode_pieces(pieces, first.format, shape, metadata, map=map, iso_value=one, wrappers=wrappers)
 

@@ -30,9 +30,9 @@ from ..tensors.packing import in_order
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_fill, checked_format
 from ..tensors.views import Mapped
+from ..thresholds import THRESHOLDS
 
 Compression: TypeAlias = Literal["CSR", "CSC"]
-_CHECKED_ITEMS = 2**20  # that are read together for a checksum
 
 
 class FileTensor(NamedTuple):
@@ -417,7 +417,8 @@ def _sealed(name: str, array: LazyArray, sums: dict[str, int]) -> LazyArray:
         return items
 
     def verify() -> None:
-        pieces = (array[start : start + _CHECKED_ITEMS] for start in range(0, max(length, 1), _CHECKED_ITEMS))
+        step = THRESHOLDS.verified_items
+        pieces = (array[start : start + step] for start in range(0, max(length, 1), step))
         checksums.check_array(name, pieces, sums)
 
     return lazy(length, array.dtype, part, at=array.at, verify=verify, chunk=array.chunk)

@@ -22,12 +22,11 @@ from ..tensors.backing import Check, TreeBacking
 from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
+from ..thresholds import THRESHOLDS
 from .file_tensors import FileTensor, Loading, loaded_tensor, named, opened_tensor, reading
 from .files.text_tables import Stream
 from .kinds import KINDS, Location, StoreLike, refuse, resolved
 from .orders import check_order, order_names, within
-
-_CHECKED_ITEMS = 2**20  # that are checked together
 
 
 @within_memory
@@ -382,5 +381,5 @@ def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
     for array in arrays:
         if isinstance(array, LazyArray):
             array.verify()
-    problems = check_in_parts(tree, _CHECKED_ITEMS, order)
+    problems = check_in_parts(tree, THRESHOLDS.verified_items, order)
     raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])

@@ -15,10 +15,10 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..thresholds import THRESHOLDS
+
 Array: TypeAlias = npt.NDArray[Any]
 
-NUMPY_ENTRIES = 2**13  # that numpy handles within a millisecond
-FIRST_ENTRIES = 2**22  # that numpy handles in half of the time that loading numba takes; compilation takes seconds more
 _handled = 0
 
 
@@ -31,10 +31,10 @@ def pays_off(count: int, cost: int = 1) -> bool:
     cost: the time of an entry without kernels, in units of about 40 ns.
     """
     global _handled
-    if count * cost <= NUMPY_ENTRIES:
+    if count * cost <= THRESHOLDS.numpy_entries:
         return False
     _handled += count * cost
-    return _handled > FIRST_ENTRIES
+    return _handled > THRESHOLDS.first_entries
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -21,6 +21,7 @@ import numpy as np
 from .. import kernels
 from ..errors import ArrayError, LimitError, Problem, raise_if
 from ..limits import INT64_MAX
+from ..thresholds import THRESHOLDS
 from .base import Arrays, ArraySpec, Built, Counted, Expanded, wrong_lengths
 from .pointers import Pointed, pointers_in_parts, pointers_to
 from .positions import Array, Positions, Window, as_array, count_owners, firsts, in_ranges, in_window, is_everything
@@ -141,7 +142,7 @@ class EliasFano(Pointed):
         return [self._read(arrays, dims[0], as_array(fibers), bounds[:-1], bounds[1:])]
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        return self.check_in_parts(arrays, dims, n, _CHECKED_NUMBERS)
+        return self.check_in_parts(arrays, dims, n, THRESHOLDS.checked_numbers)
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         count = self.size(arrays, dims, n)
@@ -182,7 +183,6 @@ class EliasFano(Pointed):
         return (n + 1) * itemsize + 8 * sum(_shape(n, dims[0], children)[1:])
 
 
-_CHECKED_NUMBERS = 2**17  # that are checked together: their arrays stay in the cache
 _DISORDER = Problem("high", "numbers do not ascend in their fibers")
 
 

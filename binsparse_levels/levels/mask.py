@@ -17,6 +17,7 @@ import numpy as np
 
 from .. import kernels
 from ..errors import Problem
+from ..thresholds import THRESHOLDS
 from .base import Arrays, ArraySpec, Built, Counted, Expanded, wrong_lengths
 from .cells import cells_of
 from .pointers import Pointed, pointers_in_parts, pointers_to
@@ -115,7 +116,7 @@ class Mask(Pointed):
         return local, in_ranges(first, stop - first)
 
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        return self.check_in_parts(arrays, dims, n, _CHECKED_BYTES)
+        return self.check_in_parts(arrays, dims, n, THRESHOLDS.checked_bytes)
 
     def check_in_parts(self, arrays: Arrays, dims: Sequence[int], n: int, size: int) -> Iterator[Problem]:
         pointers, width, rest = arrays["ptr"], _width(dims), cells(dims) % 8
@@ -147,9 +148,6 @@ class Mask(Pointed):
 
     def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
         return (n + 1) * itemsize + n * _width(dims)
-
-
-_CHECKED_BYTES = 2**17  # that are checked together: their counts stay in the cache
 
 
 def _width(dims: Sequence[int]) -> int:

@@ -10,11 +10,10 @@ from typing import Any
 import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
+from ..thresholds import THRESHOLDS
 from .base import Arrays, Counted, Level, Owners, moved, wrong_lengths
 from .positions import Array, Positions, as_array, below_fibers, fitted, items_at
 
-_SEARCH_STOP_ITEMS = 512  # of a file, below which a search would need more reads than it saves
-_SHORT_ITEMS = 2**14  # of a fiber in a file, which is read without a search
 REMEDY = "pack() sorts entries, read() files of other systems, repair() Binsparse files"
 SHOWN = 5
 _IN_FIBER = ", in fiber "  # before the number of a fiber at the end of a message
@@ -170,7 +169,7 @@ def bisect(column: Any, target: int, low: int, high: int, disorder: Problem) -> 
     if not isinstance(column, np.ndarray):
         if not column.ascends(low, high):
             raise ArrayError(disorder)
-        while high - low > _SEARCH_STOP_ITEMS:
+        while high - low > THRESHOLDS.search_items:
             middle = (low + high) >> 1
             if column[middle : middle + 1][0] < target:
                 low = middle + 1
@@ -181,7 +180,7 @@ def bisect(column: Any, target: int, low: int, high: int, disorder: Problem) -> 
 
 def is_short(low: int, high: int) -> bool:
     """Return True if a fiber of a file is read whole, because a search would not read less."""
-    return high - low <= _SHORT_ITEMS
+    return high - low <= THRESHOLDS.short_items
 
 
 def _in_level(problem: Problem, start: int, first: int) -> Problem:

@@ -12,9 +12,7 @@ import numpy.typing as npt
 from .. import kernels
 from ..kernels import Array as Array
 from ..limits import INT64_MAX
-
-_SEARCHED_ENTRIES = 400  # of a fiber, above which a search for its end is faster than reading
-
+from ..thresholds import THRESHOLDS
 
 # Positions or coordinates: a range if they are contiguous, else an array.
 Positions: TypeAlias = range | Array
@@ -139,7 +137,7 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
     [0, 1, 1, 3]
     """
     pointers = np.zeros(n + 1, dtype)
-    if len(owners) > _SEARCHED_ENTRIES * n:
+    if len(owners) > THRESHOLDS.counted_entries * n:
         pointers[1:] = owners.searchsorted(np.arange(n, dtype=owners.dtype), "right")
     elif kernels.pays_off(len(owners)):
         kernels.fibers.count_into_pointers(words(owners), slots(pointers))

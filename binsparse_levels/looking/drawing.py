@@ -18,6 +18,7 @@ from ..errors import OptionError, Problem
 from ..levels.positions import Array, as_array, cells, items_at
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.tensor import Tensor
+from ..thresholds import THRESHOLDS
 from .tables import LONGEST, clipped, escaped
 
 # In a page, a picture has the colours of the page, which JupyterLab and VS Code name; in a file, those of the system.
@@ -36,7 +37,6 @@ _SMALL_RANK = 16
 _CHARACTER, _BOX, _LINE = 7.5, 20, 18  # the width of a character, the height of a box and of a line of text
 _BINS, _SIDE = 128, 384  # the most cells along a side of a spy plot, and its pixels
 _SHADES = 8
-_PART = 2**20  # entries that are counted together
 _DRAWN_IN_NOTEBOOKS = 2**22  # the most stored values; they take a tenth of a second
 
 
@@ -182,7 +182,7 @@ def _density(tensor: Tensor, dimensions: Sequence[int], steps: Sequence[int]) ->
     """The number of entries in each cell; one dimension makes one row."""
     bins = [-(-tensor.shape[k] // step) for k, step in zip(dimensions, steps, strict=True)]
     counts = np.zeros(cells(bins), np.int64)
-    for coords, _ in tensor._backing.blocks(tensor._pad(), _PART):
+    for coords, _ in tensor._backing.blocks(tensor._pad(), THRESHOLDS.looked_items):
         at: Any = 0
         for k, step, size in zip(dimensions, steps, bins, strict=True):
             at = at * size + coords[k] // step

@@ -23,8 +23,7 @@ from ..limits import Limits
 from ..tensors.backing import TreeBacking
 from ..tensors.tensor import Tensor
 from ..tensors.views import around
-
-_PART = 2**20  # items that are checked together
+from ..thresholds import THRESHOLDS
 
 
 def all_faults(place: StoreLike, known: Sequence[Problem], limits: Limits) -> tuple[Problem, ...]:
@@ -66,7 +65,7 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
             with _noting(found):
                 array.verify()
     with _noting(found):
-        found.extend(check_in_parts(tree, _PART, tensor.stored.format.order))
+        found.extend(check_in_parts(tree, THRESHOLDS.looked_items, tensor.stored.format.order))
     with _noting(found):
         _decode(tree)
     if not found and (tensor.structure is not None or not tree.lazy):
@@ -96,5 +95,5 @@ def _noting(found: list[Problem]) -> Iterator[None]:
 def _decode(tree: Tree) -> None:
     """Read the values in parts, which raises their faults."""
     if tree.lazy:
-        for start in range(0, 1 if tree.iso else len(tree.values), _PART):
-            tree.values[start : start + (1 if tree.iso else _PART)]
+        for start in range(0, 1 if tree.iso else len(tree.values), THRESHOLDS.looked_items):
+            tree.values[start : start + (1 if tree.iso else THRESHOLDS.looked_items)]

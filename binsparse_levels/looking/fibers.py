@@ -15,9 +15,9 @@ from ..errors import within_memory
 from ..levels import Level, Place
 from ..levels.positions import Array, Positions, cells
 from ..tensors.tensor import Tensor
+from ..thresholds import THRESHOLDS
 from .tables import clipped
 
-_PART = 2**20  # children that are in memory together
 _FEW = 256  # factors of a binomial coefficient that are summed one by one
 
 
@@ -168,7 +168,7 @@ def _lengths(
 ) -> Counter[int]:
     """The number of fibers by their length. Fibers in a file are read in parts."""
     counts: Counter[int] = Counter()
-    step = max(_PART * n // max(children, 1), 1)
+    step = max(THRESHOLDS.looked_items * n // max(children, 1), 1)
     for start in range(0, len(positions), step):
         pointers, *_ = listed(tree, place, arrays, n, positions[start : start + step], list(map(range, place.dims)))
         lengths, times = np.unique(np.diff(pointers), return_counts=True)

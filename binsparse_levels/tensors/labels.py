@@ -18,11 +18,11 @@ from ..arrays import Array, LazyArray, Sliceable
 from ..errors import ArrayError, DescriptorError, Problem, raise_if
 from ..formats.dtypes import INTEGERS
 from ..formats.json import RESERVED
+from ..thresholds import THRESHOLDS
 from .validation import checked_array
 
 KEY = f"{RESERVED}labels"
 TEXT = "text"
-LABELS_PER_PART = 2**16  # labels that are in memory while they are checked or compared
 _PLAIN = {*INTEGERS, "float32", "float64"}
 TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # unit, then zone
 
@@ -138,8 +138,8 @@ class Labels:
             for array in (column.items, column.offsets):
                 if isinstance(array, LazyArray):
                     array.verify()
-            for start in range(0, max(len(column), 1), LABELS_PER_PART):
-                column.part(start, start + LABELS_PER_PART)
+            for start in range(0, max(len(column), 1), THRESHOLDS.checked_labels):
+                column.part(start, start + THRESHOLDS.checked_labels)
 
     def loaded(self) -> Labels:
         """The same in memory, checked. Raises ArrayError."""

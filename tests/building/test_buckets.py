@@ -11,7 +11,7 @@ from helpers.blocks import alike
 from zarr.storage import ObjectStore
 
 import binsparse_levels as bl
-from binsparse_levels.building import plan, target
+from binsparse_levels.thresholds import THRESHOLDS
 
 SHAPE, NAMES = (50, 60), ["i", "j", "v"]
 STORAGE = {"chunks": 16, "shards": 64}
@@ -19,8 +19,8 @@ STORAGE = {"chunks": 16, "shards": 64}
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(plan, "rows_within", lambda *_, **__: 300)
-    monkeypatch.setattr(target, "_STEP_BYTES", 4096)
+    monkeypatch.setattr(THRESHOLDS, "step_entries", 300)
+    monkeypatch.setattr(THRESHOLDS, "step_bytes", 4096)
 
 
 def table(seed=0, count=900):

@@ -27,8 +27,9 @@ from binsparse_levels import (
     read,
     write,
 )
-from binsparse_levels.building import packing, plan, running, target
+from binsparse_levels.building import packing, running
 from binsparse_levels.containers.objects.folder import Folder
+from binsparse_levels.thresholds import THRESHOLDS
 
 SHAPE = (50, 60, 70)
 NAMES = ["i", "j", "k", "v"]
@@ -37,9 +38,9 @@ NAMES = ["i", "j", "k", "v"]
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
     """Blocks of a few entries, and shards of a few items."""
-    monkeypatch.setattr(plan, "rows_within", lambda *_, **__: 500)
-    monkeypatch.setattr(target, "_MIN_SHARD_ITEMS", 128)
-    monkeypatch.setattr(target, "_STEP_BYTES", 4096)
+    monkeypatch.setattr(THRESHOLDS, "step_entries", 500)
+    monkeypatch.setattr(THRESHOLDS, "shard_items", 128)
+    monkeypatch.setattr(THRESHOLDS, "step_bytes", 4096)
 
 
 def entries(count=3000, shape=SHAPE, seed=0):
@@ -584,7 +585,7 @@ def test_another_build_in_a_work_folder_is_refused(tmp_path, monkeypatch):
     os.utime(folder / "1.parquet", ns=(1, 1))
     with pytest.raises(ContainerError, match="differs in source"):
         build(**given)
-    monkeypatch.setattr(plan, "rows_within", lambda *_, **__: 50)  # other memory is no other plan
+    monkeypatch.setattr(THRESHOLDS, "step_entries", 50)  # other memory is no other plan
     parquet(tmp_path / "in", *entries())
     with pytest.raises(ContainerError, match="differs in source"):
         build(**given)

@@ -21,7 +21,8 @@ from hypothesis import event, given
 from hypothesis import strategies as st
 
 from binsparse_levels import build, convert, pack, read, write, write_from
-from binsparse_levels.building import partitions, plan, running, target
+from binsparse_levels.building import partitions, running
+from binsparse_levels.thresholds import THRESHOLDS
 
 STAGES = ["plan", "rows", *running.STAGES]
 SHARES = st.floats(0, 1)  # of the moments of a stage
@@ -32,9 +33,9 @@ SAMPLED = partitions.sampled
 def small():
     """Steps of a few entries, and a sample that tells little, so that a partition exceeds the memory."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "rows_within", lambda *_, **__: 20)
+        patch.setattr(THRESHOLDS, "step_entries", 20)
         patch.setattr(partitions, "sampled", lambda work: SAMPLED(work)[:1])
-        patch.setattr(target, "_STEP_BYTES", 64)
+        patch.setattr(THRESHOLDS, "step_bytes", 64)
         yield
 
 
@@ -197,7 +198,7 @@ def converted(sources):
 def larger():
     """Steps that hold more entries, for this test alone."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(plan, "rows_within", lambda *_, **__: 200)
+        patch.setattr(THRESHOLDS, "step_entries", 200)
         yield
 
 

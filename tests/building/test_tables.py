@@ -13,13 +13,13 @@ import pytest
 from helpers.blocks import alike
 
 import binsparse_levels as bl
-from binsparse_levels.building import plan
 from binsparse_levels.building.columns import file_tables
+from binsparse_levels.thresholds import THRESHOLDS
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch):
-    monkeypatch.setattr(plan, "rows_within", lambda *_, **__: 500)
+    monkeypatch.setattr(THRESHOLDS, "step_entries", 500)
 
 
 def rows(count=3000, seed=0):
@@ -90,7 +90,7 @@ def test_files_of_several_types_are_one_source(tmp_path):
 @pytest.mark.parametrize("size", [500, 10**6])
 @pytest.mark.parametrize("format", ["CSF", "sparse, dense, sparse @ 2, 0, 1"])
 def test_an_iterator_of_tables_tells_the_sizes(tmp_path, monkeypatch, shape, size, format):
-    monkeypatch.setattr(plan, "rows_within", lambda *_, **__: size)
+    monkeypatch.setattr(THRESHOLDS, "step_entries", size)
     table, options = rows(), {"dims": DIMS, "values": "v", "duplicates": "sum", "dtype": "f4", "fill_value": 0}
     parts = (table[k * 300 : (k + 1) * 300] for k in range(10))
     bl.write_from(parts, tmp_path / "a.h5", shape, format, **options)
@@ -189,7 +189,7 @@ def test_columns_that_are_refused(tmp_path):
 
 @pytest.mark.parametrize("size", [1, 500])
 def test_a_tensor_is_merged_with_a_table(tmp_path, monkeypatch, size):
-    monkeypatch.setattr(plan, "rows_within", lambda *_, **__: size)
+    monkeypatch.setattr(THRESHOLDS, "step_entries", size)
     table = pl.DataFrame({"u": ["b", "a"], "i": [0, 1], "v": [1.0, 2.0]})
     old = bl.from_table(table, ["u", "i"], "v", "CSR", fill_value=0)
     bl.write(tmp_path / "old.h5", old)

@@ -4,7 +4,6 @@ import concurrent.futures
 import contextlib
 import gc
 import os
-from unittest import mock
 
 import h5py
 import numpy as np
@@ -38,7 +37,7 @@ from binsparse_levels import (
 from binsparse_levels.building import plan, to_file
 from binsparse_levels.cli import main
 from binsparse_levels.formats.format import coordinates
-from binsparse_levels.io.files import text_tables
+from binsparse_levels.thresholds import using_thresholds
 
 
 class Rows(int):
@@ -89,7 +88,7 @@ def test_texts_in_blocks_as_in_one_piece(tmp_path_factory, name, data):
     except FormatError:
         assume(False)
     memory = Rows(draw(st.sampled_from([2, 5, 100])))
-    with mock.patch.object(text_tables, "BLOCK_BYTES", draw(st.sampled_from([1, 7, 100]))):
+    with using_thresholds(text_bytes=draw(st.sampled_from([1, 7, 100]))):
         convert(folder / name, folder / "b.h5", format, memory=memory)
     found = read(folder / "b.h5")
     assert found.equals(expected)

@@ -28,9 +28,10 @@ from binsparse_levels import (
     write,
     write_from,
 )
-from binsparse_levels.building import packing, partitions, plan
+from binsparse_levels.building import packing, partitions
 from binsparse_levels.containers.objects.folder import Folder
 from binsparse_levels.engine import joining
+from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
 
 NUMBERS = ["bool", "int8", "int64", "uint8", "uint64", "float32", "float64", "complex64", "complex128"]
 POLICIES = ["error", "sum", "first", "last"]
@@ -39,12 +40,8 @@ POLICIES = ["error", "sum", "first", "last"]
 @contextlib.contextmanager
 def rows(number):
     """So many entries fit into memory."""
-    before = plan.rows_within, joining.PIECE_ITEMS
-    plan.rows_within, joining.PIECE_ITEMS = (lambda *_, **__: number), max(number - 1, 1)
-    try:
+    with using_thresholds(step_entries=number, piece_items=max(number - 1, 1)):
         yield
-    finally:
-        plan.rows_within, joining.PIECE_ITEMS = before
 
 
 @pytest.fixture
@@ -284,7 +281,7 @@ def test_keys_that_agree_in_their_first_word(tmp_path, monkeypatch, others, poli
     three, which lie beside it.
     """
     monkeypatch.setattr(partitions, "sampled", lambda work: [0])
-    monkeypatch.setattr(partitions, "_SAMPLED_ENTRIES", 54)
+    monkeypatch.setattr(THRESHOLDS, "sampled_entries", 54)
     rng = np.random.default_rng(0)
     shape, count, row = (2**62, 2**62), 4000, 2**61
     coords, values = [np.full(count, row), rng.integers(0, 2**62, count)], rng.random(count)

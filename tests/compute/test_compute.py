@@ -2,6 +2,7 @@
 
 import contextlib
 import tracemalloc
+from unittest import mock
 
 import h5py
 import numpy as np
@@ -27,10 +28,11 @@ from binsparse_levels import (
     statistics,
     testing,
 )  # fmt: skip
-from binsparse_levels.compute import seeing, store, walk
+from binsparse_levels.compute import store, walk
 from binsparse_levels.compute.reductions import REDUCTIONS
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.parallel import using_threads
+from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
 
 HOWS = list(REDUCTIONS)
 CELLS = st.sampled_from(["all", "stored"])
@@ -57,16 +59,12 @@ def nests(interpreted=True, grain=None, block=None):
 
         return called
 
-    before = store._fast, walk.MIN_PART_ENTRIES, walk._COPY_COST, seeing.BLOCK
-    store._fast = plain if interpreted else store._fast
-    walk.MIN_PART_ENTRIES, walk._COPY_COST = (grain, 0) if grain else before[1:3]
-    seeing.BLOCK = block or seeing.BLOCK
-    forget()
-    try:
-        yield
-    finally:
-        store._fast, walk.MIN_PART_ENTRIES, walk._COPY_COST, seeing.BLOCK = before
+    sizes = {"part_entries": grain, "copy_cost": 0} if grain else {}
+    sizes |= {"block_entries": block} if block else {}
+    with using_thresholds(**sizes), mock.patch.object(store, "_fast", plain if interpreted else store._fast):
         forget()
+        yield
+    forget()
 
 
 @pytest.fixture
@@ -349,7 +347,7 @@ def test_results_of_many_entries_do_not_depend_on_threads(format):
 @pytest.mark.usefixtures("plain_nests")
 def test_lists_are_cut_by_the_time_of_their_entries(monkeypatch):
     """Products of a list through ALTO are cut where sums of as many entries are not; threads change no bit."""
-    monkeypatch.setattr(walk, "MIN_PART_ENTRIES", 1000)
+    monkeypatch.setattr(THRESHOLDS, "part_entries", 1000)
     tensor = testing.uniform((6, 7, 80), 1500).convert("sparse through alto")
     factors = [np.random.default_rng(k).random((size, 3)) for k, size in enumerate((7, 80))]
     cut, found, parts = walk.of_loop, [], []

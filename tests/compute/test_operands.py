@@ -24,10 +24,10 @@ from binsparse_levels import (
     pack_dense,
     testing,
 )  # fmt: skip
-from binsparse_levels.compute import contracting
 from binsparse_levels.compute.cursors import is_walked
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.parallel import using_threads
+from binsparse_levels.thresholds import THRESHOLDS
 
 FUNCTIONS = [
     np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.minimum, np.greater, np.equal, np.logical_and,
@@ -163,14 +163,14 @@ def test_products_of_tensors_are_those_of_numpy(data):
 )
 def test_compiled_products_are_those_of_numpy(form, threads, monkeypatch):
     """Rows of several parts, wide rows, and a matrix of the columns that have entries."""
-    monkeypatch.setattr(contracting, "_MIN_PART_ENTRIES", 8)
+    monkeypatch.setattr(THRESHOLDS, "row_entries", 8)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (40, 50)) * (rng.random((40, 50)) < 0.3) for _ in range(2))
     one, two = pack_dense(a, form), pack_dense(b, "CSR")
     with using_threads(threads):
         assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
-        monkeypatch.setattr(contracting, "_MAX_SIZE_PER_ENTRY", 0)
-        monkeypatch.setattr(contracting, "_MAX_EXTRA_SIZE", 1)
+        monkeypatch.setattr(THRESHOLDS, "sizes_per_entry", 0)
+        monkeypatch.setattr(THRESHOLDS, "extra_sizes", 1)
         assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
         assert einsum("ij,ij->", one, two) == (a * b).sum()
     assert (one + two).to_dense().tolist() == (a + b).tolist()

@@ -21,13 +21,13 @@ from binsparse_levels import (
     OptionError,
     Sparse,
     Tensor,
-    kernels,
     pack,
     parallel,
     parse_format,
     testing,
 )
 from binsparse_levels.engine import emission, packing, sorting
+from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
 
 pytestmark = pytest.mark.usefixtures("kernels_and_numpy")
 
@@ -356,15 +356,9 @@ def test_the_index_type_is_the_narrowest_of_two():
 
 
 @pytest.fixture
-def small_steps(monkeypatch):
+def small_steps():
     """Three threads even for few entries; short runs."""
-    for module, name, value in [
-        (parallel, "GRAIN", 50),
-        (sorting, "_BUCKET_RECORDS", 20),
-        (sorting, "_RUN_RECORDS", 64),
-    ]:
-        monkeypatch.setattr(module, name, value)
-    with parallel.using_threads(3):
+    with using_thresholds(thread_bytes=50, bucket_records=20, run_records=64), parallel.using_threads(3):
         yield
 
 
@@ -409,7 +403,7 @@ def assert_same_entries(tensor, expected, padded):
 @pytest.mark.parametrize("threads", [1, 3])
 def test_entries_are_placed_as_they_are_sorted(target, values, threads, monkeypatch):
     """Of few columns: they need no sorting."""
-    monkeypatch.setattr(parallel, "GRAIN", 1)
+    monkeypatch.setattr(THRESHOLDS, "thread_bytes", 1)
     dims = (3000, 50, 70)[: 1 + target.count(",", 0, target.index("@")) + target.count("(2)")]
     generator = np.random.default_rng(2)
     flat = np.unique(generator.zipf(1.2, 5000) % np.prod(dims))
@@ -509,7 +503,7 @@ def test_nothing_under_a_huge_dense_dimension(shape, format):
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_one_value_for_all_and_the_last_of_duplicates(monkeypatch, count):
-    monkeypatch.setattr(kernels, "NUMPY_ENTRIES", -1)
+    monkeypatch.setattr(THRESHOLDS, "numpy_entries", -1)
     tensor = pack([[0] * count + [0]], 5, (count + 1,), "dense", duplicates="last")
     assert tensor.to_dense().tolist() == [5] + [0] * count
 

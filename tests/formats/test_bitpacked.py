@@ -19,6 +19,7 @@ from binsparse_levels.formats import bitpacked
 from binsparse_levels.io import describe
 from binsparse_levels.kernels import bitpacking, readable
 from binsparse_levels.kernels.codecs import CHUNK, DELTA, LESS_ONE, PLAIN, ZIGZAG
+from binsparse_levels.thresholds import THRESHOLDS
 
 GOLDEN = Path(__file__).parents[1] / "data" / "bpcells" / "codecs"
 CASES = sorted(path.name for path in GOLDEN.iterdir())
@@ -120,7 +121,7 @@ def test_nothing_beside_a_chunk_is_written(codec):
 
 @pytest.mark.parametrize("codec", NAMED.values())
 def test_threads_change_nothing(codec, monkeypatch):
-    monkeypatch.setattr(parallel, "GRAIN", 100)
+    monkeypatch.setattr(THRESHOLDS, "thread_bytes", 100)
     values = np.random.default_rng(0).integers(0, 2**20, 2000).astype(np.uint32)
     found = []
     for count in (1, 2, 5):

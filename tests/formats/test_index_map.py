@@ -29,6 +29,7 @@ from binsparse_levels import (
 from binsparse_levels.cli import main
 from binsparse_levels.formats.extensions import MAP, parse_older_map
 from binsparse_levels.formats.index_map import Digit
+from binsparse_levels.thresholds import THRESHOLDS
 
 SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
 MATRIX = np.array([[0, 1.5, 0, 2, 0], [0, 0, 0, 0, 0], [3, 0, 4, 0, 5]])
@@ -709,7 +710,7 @@ def test_files_are_converted_to_another_map(tmp_path):
 @pytest.mark.sampled(2)
 @pytest.mark.parametrize("text", ["COO", "sparse, dense through 1-0, 0", f"sparse through {IndexMap.alto((300, 200))}"])
 def test_files_larger_than_memory_are_converted_to_another_map(text, tmp_path, monkeypatch):
-    monkeypatch.setattr("binsparse_levels.building.plan.rows_within", lambda *_, **__: 5000)
+    monkeypatch.setattr(THRESHOLDS, "step_entries", 5000)
     rng = np.random.default_rng(0)
     dense = rng.integers(1, 9, (300, 200)) * (rng.random((300, 200)) < 0.9)
     source, target = str(tmp_path / "t.h5"), str(tmp_path / "u.h5")

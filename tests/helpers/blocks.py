@@ -1,15 +1,11 @@
 """Small blocks of entries, and a large tensor."""
 
 import contextlib
-from unittest import mock
 
 import numpy as np
 
 from binsparse_levels import pack
-from binsparse_levels.building import plan
-from binsparse_levels.engine import joining
-from binsparse_levels.io import reading
-from binsparse_levels.tensors import labels
+from binsparse_levels.thresholds import using_thresholds
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 
@@ -17,10 +13,7 @@ SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy", ".nc", ".bspra"]
 @contextlib.contextmanager
 def blocks_of(size):
     """Check and join arrays and labels a few items at a time."""
-    sizes = (joining, "PIECE_ITEMS"), (reading, "_CHECKED_ITEMS"), (labels, "LABELS_PER_PART")
-    with contextlib.ExitStack() as stack:
-        for module, name in sizes:
-            stack.enter_context(mock.patch.object(module, name, size - 1))
+    with using_thresholds(piece_items=size - 1, verified_items=size - 1, checked_labels=size - 1):
         yield
 
 
@@ -50,5 +43,5 @@ def alike(found, expected):
 @contextlib.contextmanager
 def rows_at_once(number):
     """Let steps of builds and conversions have this number of entries in memory."""
-    with mock.patch.object(plan, "rows_within", return_value=number):
+    with using_thresholds(step_entries=number):
         yield

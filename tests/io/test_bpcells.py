@@ -39,6 +39,7 @@ from binsparse_levels import (
 from binsparse_levels.formats import bitpacked
 from binsparse_levels.io import describe
 from binsparse_levels.io.files import anndata, bpcells
+from binsparse_levels.thresholds import THRESHOLDS
 
 GOLDEN = Path(__file__).parents[1] / "data" / "bpcells" / "matrices"
 CASES = json.loads((GOLDEN / "manifest.json").read_text())
@@ -172,7 +173,7 @@ def test_round_trip(folder, case, packed, version, name):
 
 
 def test_threads_and_many_entries(tmp_path, monkeypatch):
-    monkeypatch.setattr(parallel, "GRAIN", 1000)
+    monkeypatch.setattr(THRESHOLDS, "thread_bytes", 1000)
     generator = np.random.default_rng(0)
     coords = [generator.integers(0, 300, 20000), generator.integers(0, 500, 20000)]
     values = generator.geometric(0.4, 20000).astype(np.uint32)

@@ -11,7 +11,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
-from binsparse_levels.compute import seeing
+from binsparse_levels.thresholds import THRESHOLDS
 
 FORMATS = [
     *("sparse", "COO", "sparse(3)", "CSR", "CSC", "dense, sparse(2)", "DCSR", "sparse, sparse, sparse"),
@@ -99,7 +99,7 @@ def test_long_lists(tmp_path, format, shuffled):
 @pytest.mark.parametrize("first", [0, 20, 90])
 def test_blocks_of_a_view(format, first, monkeypatch):
     """A search for the blocks that a view needs."""
-    monkeypatch.setattr(seeing, "BLOCK", 16)
+    monkeypatch.setattr(THRESHOLDS, "block_entries", 16)
     rng = np.random.default_rng(first)
     dense = (rng.random((100, 30)) < 0.3) * rng.integers(1, 99, (100, 30))
     stored = {}

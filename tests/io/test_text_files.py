@@ -34,6 +34,7 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.io.files import text_tables
+from binsparse_levels.thresholds import THRESHOLDS
 
 HEAD = "%%MatrixMarket matrix coordinate real general\n"
 
@@ -44,7 +45,7 @@ def parser(request, monkeypatch):
     real = builtins.__import__
     fast = request.param == "fast"
     monkeypatch.setattr(text_tables, "_LINE_BYTES", 1)
-    monkeypatch.setattr(text_tables, "_LINE_COST", kernels.NUMPY_ENTRIES + 1 if fast else 0)
+    monkeypatch.setattr(text_tables, "_LINE_COST", THRESHOLDS.numpy_entries + 1 if fast else 0)
 
     def without(name, *args, **kwargs):
         if name == "polars":

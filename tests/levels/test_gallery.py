@@ -10,6 +10,7 @@ from composition.kinds import GALLERY, OF_GALLERY, registered
 from binsparse_levels import Limits, einsum, open, pack, pack_dense, testing, traffic, write
 from binsparse_levels.compute import walk
 from binsparse_levels.levels import register
+from binsparse_levels.thresholds import THRESHOLDS
 
 PARAMETERS = {"sell": "(1, c=2, sigma=4)"}  # of the pictures
 
@@ -82,7 +83,7 @@ def test_a_large_shape_is_no_reason_to_refuse(kind):
 def test_csr_du_has_a_pointer_for_64_rows(monkeypatch):
     """What this saves, and where threads cut it."""
     cuts, of_loop = [], walk.of_loop
-    monkeypatch.setattr(walk, "MIN_PART_ENTRIES", 1)
+    monkeypatch.setattr(THRESHOLDS, "part_entries", 1)
     monkeypatch.setattr(walk.parallel, "get_threads", lambda: 3)
     monkeypatch.setattr(walk, "of_loop", lambda *args, **more: cuts.append(of_loop(*args, **more)) or cuts[-1])
     matrix = testing.rmat(12, 20_000, seed=0)

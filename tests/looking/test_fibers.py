@@ -14,6 +14,7 @@ from binsparse_levels import levels_of, pack, testing, write
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.levels.positions import as_array
 from binsparse_levels.looking import fibers
+from binsparse_levels.thresholds import using_thresholds
 
 
 def expected(tensor):
@@ -46,16 +47,12 @@ def test_levels_are_counted_as_python_counts(tensor):
 
 @given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), st.sampled_from([1, 2, 7]))
 def test_a_file_has_the_levels_of_its_tensor(tensor, at_once):
-    store, given_ = {}, fibers._PART
+    store = {}
     write(store, tensor)
     spelled = tensor.convert(bl.read(store).format)  # a predefined name may spell the same levels in another way
     wanted = [x.__dict__ for x in levels_of(spelled)]
-    try:
-        fibers._PART = at_once
-        with bl.open(store) as opened:
-            found = [x.__dict__ for x in levels_of(opened)]
-    finally:
-        fibers._PART = given_
+    with using_thresholds(looked_items=at_once), bl.open(store) as opened:
+        found = [x.__dict__ for x in levels_of(opened)]
     np.testing.assert_equal(found, wanted)
 
 

@@ -14,8 +14,8 @@ import binsparse_levels as bl
 from binsparse_levels import BinsparseError, from_table, pack, pack_dense, testing, write
 from binsparse_levels.engine import packing
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.looking import fibers
 from binsparse_levels.looking.report import report_on
+from binsparse_levels.thresholds import THRESHOLDS
 
 MALFORMED = sorted((GOLDEN / "malformed").glob("*.h5"))
 VOID = {"meta", "link", "path", "line", "rect"}
@@ -86,7 +86,7 @@ def test_the_numbers_are_right():
 
 
 def lengths_of(tensor, monkeypatch, at_once):
-    monkeypatch.setattr(fibers, "_PART", at_once)
+    monkeypatch.setattr(THRESHOLDS, "looked_items", at_once)
     return [(x.positions, x.children, x.longest, x.lengths.tolist()) for x in bl.levels_of(tensor)]
 
 

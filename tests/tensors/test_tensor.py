@@ -17,12 +17,12 @@ from binsparse_levels import (
     LimitError,
     Limits,
     Tensor,
-    kernels,
     pack,
     pack_dense,
     testing,
 )
 from binsparse_levels.tensors.delegating import _REPLACEMENTS
+from binsparse_levels.thresholds import THRESHOLDS
 
 pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 
@@ -79,7 +79,7 @@ def test_blocks_of_rows_and_back(data):
 def test_kernels_make_blocks_and_list_their_cells(monkeypatch):
     dense = np.arange(48.0).reshape(6, 8) % 5 // 2
     rows = pack_dense(dense, "CSR", fill_value=0)
-    monkeypatch.setattr(kernels, "NUMPY_ENTRIES", -1)
+    monkeypatch.setattr(THRESHOLDS, "numpy_entries", -1)
     made = rows.convert("dense, sparse, dense(2)", map=bl.IndexMap.blocks((6, 8), (2, 4)))
     back = made.without_map("CSR")
     monkeypatch.undo()

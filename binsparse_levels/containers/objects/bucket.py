@@ -12,13 +12,13 @@ import numpy as np
 
 from ...errors import PathExistsError, Problem, needing
 from ...parallel import each
+from ...thresholds import THRESHOLDS
 from ..base import wrap_errors
 from ..remote import cloud_store
 from .codecs import Bytes
 from .stores import Range, shorter, wrap_object_errors
 
 _RETRY_SECONDS = 0.05, 0.1, 0.2, 0.4, 0.8
-_MAX_MEMORY_BYTES = 2**26  # of an object; a longer one is sent from the disk
 _MAX_OPEN_REQUESTS = 16  # a single request takes 10 to 50 ms
 
 Item = TypeVar("Item")
@@ -65,7 +65,7 @@ class Bucket:
             file.seek(0)
             self._calls.put(self._store, key, file)
 
-        with wrap_object_errors(f"{self._url}/{key}"), SpooledTemporaryFile(_MAX_MEMORY_BYTES) as file:
+        with wrap_object_errors(f"{self._url}/{key}"), SpooledTemporaryFile(THRESHOLDS.spooled_bytes) as file:
             file.writelines(pieces)
             _retried(send, file)
 

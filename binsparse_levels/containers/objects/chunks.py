@@ -16,6 +16,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ...arrays import Pieces
+from ...thresholds import THRESHOLDS
 from .codecs import CODECS, Bytes
 from .folder import Folder
 from .requests import Requests
@@ -23,7 +24,6 @@ from .requests import Requests
 ABSENT = 2**64 - 1  # offset and length of a missing chunk in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
 _CHECKSUM_BYTES = 4
-_BATCH_BYTES = 2**26  # of items that are encoded before they are sent
 _NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)} - {"float8"} | {"bool"}
 # The members of the metadata of an array; zarr refuses others.
 _MEMBERS = {"zarr_format", "node_type", "shape", "data_type", "chunk_grid", "chunk_key_encoding", "fill_value"}
@@ -110,7 +110,7 @@ class Chunks:
 
 def write(store: Folder | Requests, chunks: Chunks, pieces: Pieces) -> None:
     """Write the objects of an array."""
-    step = max(_BATCH_BYTES // (chunks.per_file * chunks.dtype.itemsize), 1)
+    step = max(THRESHOLDS.sent_bytes // (chunks.per_file * chunks.dtype.itemsize), 1)
     number = 0
     for piece in pieces.regrouped(chunks.per_file):
         parts = [piece[at : at + chunks.per_file] for at in range(0, len(piece), chunks.per_file)]

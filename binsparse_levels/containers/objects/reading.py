@@ -13,17 +13,13 @@ import numpy as np
 from ...arrays import Array, LazyArray, Size
 from ...errors import IncompleteError, LimitError, Problem
 from ...limits import Limits
+from ...thresholds import THRESHOLDS
 from ..base import bounded_chunk, wrap_errors
 from .chunks import ABSENT, Chunks
 from .codecs import Bytes
 from .folder import Folder
 from .requests import Requests
 from .stores import Part, Use
-
-_MIN_READS_IN_CACHE = 16  # a read is cached if this number of such reads fits: a larger one would evict the others
-_ALWAYS_CACHED_CHUNKS = 2  # of a read, if they fit
-_MAX_SMALL_CHUNKS = 2**16  # of an array whose chunks are smaller than
-_MIN_CHUNK_BYTES = 64  # the overhead of a chunk is that of many items
 
 
 class Cache:
@@ -100,7 +96,7 @@ class ObjectArray(LazyArray):
         if chunks.indexed:
             limits.hold("array_bytes", chunks.index_bytes, self._name, "the size in bytes of the index of a shard")
         count = -(-chunks.length // chunks.chunk)
-        if count > _MAX_SMALL_CHUNKS and chunks.chunk_bytes < _MIN_CHUNK_BYTES:
+        if count > THRESHOLDS.small_chunks and chunks.chunk_bytes < THRESHOLDS.small_chunk_bytes:
             what = f"has {count} chunks of {chunks.chunk_bytes} bytes; write it again with larger chunks"
             raise LimitError(Problem(self._name, what))
         self._checked = True
@@ -142,7 +138,7 @@ class ObjectArray(LazyArray):
             else:
                 use(number, known)
         size, most = len(numbers) * chunks.chunk_bytes, objects.limits.cache_bytes
-        kept = size * _MIN_READS_IN_CACHE <= most or (len(numbers) <= _ALWAYS_CACHED_CHUNKS and size <= most)
+        kept = size * THRESHOLDS.cached_reads <= most or (len(numbers) <= THRESHOLDS.cached_chunks and size <= most)
 
         def decode(number: int, raw: Bytes | None) -> None:
             decoded = np.empty(chunks.chunk, self.dtype)

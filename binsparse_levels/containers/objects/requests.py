@@ -12,14 +12,13 @@ from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.abc.store import Store as ZarrStore
 
 from ...parallel import each
+from ...thresholds import THRESHOLDS
 from ..base import wrap_errors
 from ..zarr_internals import default_buffer_prototype, sync
 from .codecs import Bytes
 from .stores import Object, Part, Use
 
-_MAX_GAP_BYTES = 2**15  # between two parts of one request
 _MAX_OPEN_REQUESTS = 2**6
-_BATCH_BYTES = 2**26  # that are fetched before they are used
 
 
 class Requests:
@@ -31,7 +30,7 @@ class Requests:
     def each(self, parts: Sequence[Part], use: Use) -> None:
         runs = _runs(parts)
         ends = itertools.accumulate(sum(parts[k].bound for k in run) for run in runs)
-        for _, batch in itertools.groupby(zip(ends, runs, strict=True), lambda one: one[0] // _BATCH_BYTES):
+        for _, batch in itertools.groupby(zip(ends, runs, strict=True), lambda one: one[0] // THRESHOLDS.fetched_bytes):
             together = [run for _, run in batch]
             fetched = _gathered(self._get([parts[k] for k in run]) for run in together)
             given = [(k, parts[run[0]].start, raw) for run, raw in zip(together, fetched, strict=True) for k in run]
@@ -91,7 +90,7 @@ def _runs(parts: Sequence[Part]) -> list[list[int]]:
     open_key, end = None, 0  # the object and the last byte of the last run, if it may grow
     for k in sorted(range(len(parts)), key=lambda k: (parts[k].key, parts[k].start)):
         key, start, length, _ = parts[k]
-        if key == open_key and length is not None and start - end <= _MAX_GAP_BYTES:
+        if key == open_key and length is not None and start - end <= THRESHOLDS.gap_bytes:
             runs[-1].append(k)
         else:
             runs.append([k])

@@ -30,9 +30,8 @@ from ...parallel import each, shares
 from ...tensors.labels import Labels
 from ...tensors.packing import pack
 from ...tensors.tensor import Tensor
+from ...thresholds import THRESHOLDS
 
-BLOCK_BYTES = 2**22  # of text
-_FORMATTED_ROWS = 2**17
 _LINE_BYTES = 2**5  # about the length of a line
 _LINE_COST = 100  # of Python, as for `pays_off`
 _END = 10  # of a line
@@ -86,7 +85,7 @@ def blocks(
     rest, lines, size, more = b"", 0, 0, b" "
     while more:
         with wrap_errors(path):
-            more = stream.read(BLOCK_BYTES)
+            more = stream.read(THRESHOLDS.text_bytes)
         size += len(more)
         limits.hold("array_bytes", size if whole else len(rest) + len(more), path, "the size in bytes of the text")
         end = more.rfind(b"\n") + 1
@@ -209,8 +208,8 @@ def _powers() -> Array:
 
 def format_table(stream: IO[bytes], columns: Sequence[Array]) -> None:
     """Write columns as rows of text, floating-point numbers with the fewest digits that read back the same."""
-    for begin in range(0, len(columns[0]) if columns else 0, _FORMATTED_ROWS):
-        stream.write(_rows([x[begin : begin + _FORMATTED_ROWS] for x in columns]))
+    for begin in range(0, len(columns[0]) if columns else 0, THRESHOLDS.formatted_rows):
+        stream.write(_rows([x[begin : begin + THRESHOLDS.formatted_rows] for x in columns]))
 
 
 _forked = threading.Event()  # set in a fork of a process with threads of polars, which a call would wait for
