@@ -13,13 +13,7 @@ from dataclasses import dataclass, fields
 
 @dataclass(slots=True)
 class Thresholds:
-    """Thresholds by room, with units and reasons. Bytes and items are those of one array.
-
-    checks: whether parts that threads run are checked: they run one after the other, and no two may change the same
-    item. The laws set it.
-    """
-
-    checks: bool = False
+    """Thresholds by room, with units and reasons. Bytes and items are those of one array."""
 
     # kernels and threads
     numpy_entries: int = 2**13  # that numpy handles within a millisecond

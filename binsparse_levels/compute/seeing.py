@@ -106,15 +106,10 @@ def _listed_blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> 
 def _listed(
     dims: tuple[int, ...], order: tuple[int, ...], columns: Sequence[Array], values: Array, layers: Sequence[_Layer]
 ) -> Walk:
-    """A list of entries. Threads can share it between first coordinates only if these ascend, as kinds may not."""
-    walk = _walk(
-        Tree(listing(len(dims)), dims, {f"indices_{k}": x for k, x in enumerate(columns)}, values),
-        order,
-        layers,
-        whole=False,
-    )
+    """A list of entries. Those of kinds without an order may be in any order."""
     ascends = bool(np.all(columns[0][1:] >= columns[0][:-1]))
-    return walk if ascends else walk._replace(seen=walk.seen._replace(first=None))
+    arrays = {f"indices_{k}": x for k, x in enumerate(columns)}
+    return _walk(Tree(listing(len(dims)), dims, arrays, values, ascends=ascends), order, layers, whole=False)
 
 
 def walk_of(tensor: Tensor) -> Walk:
@@ -156,7 +151,7 @@ def without_unused_levels(walk: Walk, leaf: Leaf) -> Walk:
         dims = tree.dims[steps[d][0].depth :]
         new = zip(places(tree.levels[d:], dims), steps[d:], strict=True)
         arrays = {spec.name: here[role] for place, (_, here, _) in new for role, spec in place.arrays.items()}
-        kept[d] = Tree(tree.levels[d:], dims, arrays, tree.values, tree.iso)
+        kept[d] = Tree(tree.levels[d:], dims, arrays, tree.values, tree.iso, ascends=False)
     return Walk(kept[d], seen, (), walk.whole)
 
 

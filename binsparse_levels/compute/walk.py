@@ -140,7 +140,7 @@ def _cut(
     if work < THRESHOLDS.part_entries:
         return _Cut([])
     tree, (*stored, _) = walk.tree, arguments(walk.tree)[0]
-    shared = walk.seen.first is not None and walk.seen.first <= leaf.kept
+    shared = tree.ascends is not False and walk.seen.first is not None and walk.seen.first <= leaf.kept
     alone = len(leaf.kept) == len(walk.seen.known)
     uneven = (alone or merges) and are_uneven(tree, nest, stored, whole=shared)
     by_row = uneven and shared and (walk.seen.as_stored or {}).get(f"c{leaf.rows}") == "x0"

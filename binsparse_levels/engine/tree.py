@@ -33,7 +33,8 @@ class Tree:
     The arrays of every level pass its `check` for the positions of the level above.
 
     iso: all positions have the same value, and `values` is a read-only broadcast of it. lazy: the arrays are in a file,
-    unchecked, and read on demand.
+    unchecked, and read on demand. ascends: of a list of entries in any order, which nests alone visit, whether its first
+    coordinates ascend.
     """
 
     levels: tuple[Level, ...]
@@ -42,6 +43,7 @@ class Tree:
     values: Array
     iso: bool = False
     lazy: bool = False
+    ascends: bool | None = None
 
     @cached_property
     def places(self) -> tuple[Place, ...]:

@@ -19,11 +19,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from .. import kernels
+from .. import kernels, parallel
 from ..arrays import Array, LazyArray, Parts, Pieces, Sliceable, cut, one_piece
 from ..errors import ArrayError, Problem
 from ..kernels.codecs import CHUNK, DELTA, PLAIN, STEPPING, ZIGZAG
-from ..parallel import each, shares
 
 # The wrappers of the data-type grammar.
 CODECS = {"bitpacked": PLAIN, "bitpacked_delta": DELTA, "bitpacked_zigzag": ZIGZAG}
@@ -85,7 +84,7 @@ class Stream(LazyArray):
         out = np.empty((last - first) * CHUNK, np.uint32)
         unpack, codec = kernels.bitpacking.unpack, (0,) * self._codec
         arguments = codec, words, kernels.readable(offsets - offsets[0]), starts
-        each(lambda share: unpack(*arguments, share[0] // CHUNK, share[1] // CHUNK, out), shares_of_chunks(len(out)))
+        parallel.each(lambda x: unpack(*arguments, x[0] // CHUNK, x[1] // CHUNK, out), shares_of_chunks(len(out)))
         return out[start - first * CHUNK : stop - first * CHUNK]
 
     def _items(self, stored: Sliceable, begin: int, end: int, what: str) -> Array:
@@ -115,7 +114,7 @@ class Stream(LazyArray):
 
 def shares_of_chunks(count: int) -> Sequence[tuple[int, int]]:
     """`shares`, rounded to chunks."""
-    return [(a // CHUNK * CHUNK, b // CHUNK * CHUNK) for a, b in shares(count, _BYTES_MOVED)]
+    return [(a // CHUNK * CHUNK, b // CHUNK * CHUNK) for a, b in parallel.shares(count, _BYTES_MOVED)]
 
 
 class BitPacked(LazyArray):

@@ -12,10 +12,13 @@ from unittest import mock
 
 import numba
 import numpy as np
+from helpers.asserted import SMALL, asserted
 from hypothesis import strategies as st
 
 from binsparse_levels import BinsparseError
 from binsparse_levels.compute import store
+from binsparse_levels.parallel import using_threads
+from binsparse_levels.thresholds import using_thresholds
 from composition import files, functions, kinds
 from composition.features import cases, check
 from composition.known import explains
@@ -40,7 +43,7 @@ def interpreted(function, *_):
 def prepared(*, compiled=False):
     """Plug-in kinds are known, and unless `compiled`, nests of loops are not."""
     fast = store._fast if compiled or numba.config.DISABLE_JIT else interpreted
-    with kinds.registered(), mock.patch.object(store, "_fast", fast):
+    with kinds.registered(), asserted(), mock.patch.object(store, "_fast", fast):
         _forget()
         yield
     _forget()
@@ -52,8 +55,11 @@ def _forget():
 
 
 def compose(draw):
-    """Draw a tensor and two ways, and assert the law."""
-    with tempfile.TemporaryDirectory() as folder:
+    """Draw a tensor, two ways and thresholds, and assert the law."""
+    names = draw(st.lists(st.sampled_from(sorted(SMALL)), unique=True))
+    sizes = {name: draw(st.sampled_from(SMALL[name])) for name in names}
+    threads = using_threads(draw(st.integers(1, 3)))
+    with tempfile.TemporaryDirectory() as folder, using_thresholds(**sizes), threads:
         case = draw(cases(folder))
         names = [draw(st.sampled_from(sorted(WAYS))) for _ in range(2)]
         DRAWN.update((*pair, *names) for pair in itertools.combinations(sorted(case.features), 2))

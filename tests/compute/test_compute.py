@@ -7,6 +7,7 @@ from unittest import mock
 import h5py
 import numpy as np
 import pytest
+from helpers.asserted import asserted
 from helpers.strategies import VALUE_TYPES
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -50,7 +51,10 @@ def forget():
 
 @contextlib.contextmanager
 def nests(interpreted=True, grain=None, block=None):
-    """Nests as plain Python, trees cut into parts of few entries, files read in blocks of few entries."""
+    """Nests as plain Python, trees cut into parts of few entries, files read in blocks of few entries.
+
+    Parts change disjoint items.
+    """
 
     def plain(function, *_):
         def called(*given):
@@ -61,7 +65,8 @@ def nests(interpreted=True, grain=None, block=None):
 
     sizes = {"part_entries": grain, "copy_cost": 0} if grain else {}
     sizes |= {"block_entries": block} if block else {}
-    with using_thresholds(**sizes), mock.patch.object(store, "_fast", plain if interpreted else store._fast):
+    fast = plain if interpreted else store._fast
+    with asserted(), using_thresholds(**sizes), mock.patch.object(store, "_fast", fast):
         forget()
         yield
     forget()
