@@ -66,8 +66,6 @@ class Thresholds:
     spooled_bytes: int = 2**26  # of an object that are in memory; a longer one is sent from the disk
     cached_reads: int = 16  # a read is cached if so many of its size fit: a larger one would evict the others
     cached_chunks: int = 2  # of a read, which are cached if they fit
-    small_chunks: int = 2**16  # of an array at most, if its chunks have less than
-    small_chunk_bytes: int = 64  # because the overhead of a chunk is that of many items
     remote_bytes: int = 2**21  # of a block of a remote HDF5 file: 3 requests open an .h5ad of 0.8 GB
 
     # building

@@ -33,8 +33,8 @@ class Tree:
     The arrays of every level pass its `check` for the positions of the level above.
 
     iso: all positions have the same value, and `values` is a read-only broadcast of it. lazy: the arrays are in a file,
-    unchecked, and read on demand. ascends: of a list of entries in any order, which nests alone visit, whether its first
-    coordinates ascend.
+    unchecked, and read on demand. ascends: whether first coordinates ascend in a list of entries in any order, which
+    nests alone visit.
     """
 
     levels: tuple[Level, ...]

@@ -59,6 +59,12 @@ REFUSALS = (
         lambda model, tensor: tensor._backing.stored.tree.lazy,
     ),
     Refusal(
+        "any", "`build`, `write_from`, `convert(memory=)`, `concatenate`, `append`", bl.LimitError,
+        "are joined all at once, and do not fit",
+        "a kind whose parts are joined from their entries, in less memory than all of these need",
+        "more memory, or the levels of CSF or CSR",
+    ),
+    Refusal(
         "view by_label", "`labels` of a view", bl.ArrayError, "coordinates without labels come before others",
         "fewer labels than coordinates, if unlabelled coordinates precede labelled ones", "another selection",
         lambda model, tensor: tensor.dims is not None,

@@ -21,6 +21,9 @@ from .folder import Folder
 from .requests import Requests
 from .stores import Part, Use
 
+_MAX_SMALL_CHUNKS = 2**16  # of an array whose chunks are smaller than
+_MIN_CHUNK_BYTES = 64  # the overhead of a chunk is that of many items
+
 
 class Cache:
     """The least recently used cache of indexes of shards and decoded chunks. Threads share it.
@@ -96,7 +99,7 @@ class ObjectArray(LazyArray):
         if chunks.indexed:
             limits.hold("array_bytes", chunks.index_bytes, self._name, "the size in bytes of the index of a shard")
         count = -(-chunks.length // chunks.chunk)
-        if count > THRESHOLDS.small_chunks and chunks.chunk_bytes < THRESHOLDS.small_chunk_bytes:
+        if count > _MAX_SMALL_CHUNKS and chunks.chunk_bytes < _MIN_CHUNK_BYTES:
             what = f"has {count} chunks of {chunks.chunk_bytes} bytes; write it again with larger chunks"
             raise LimitError(Problem(self._name, what))
         self._checked = True
