@@ -4,12 +4,15 @@ import math
 
 import numpy as np
 import pytest
+from helpers.asserted import asserted
 from hypothesis import assume, given
 from hypothesis import strategies as st
-from test_compute import HOWS, axes_of, check_product, check_reduction, mapped, nests, products, seen
+from test_compute import HOWS, axes_of, check_product, check_reduction, mapped, nests, opened, products, seen
 
+import binsparse_levels as bl
 from binsparse_levels import BinsparseError, einsum, foreach, pack, pack_dense, parse_format, reduce, testing
 from binsparse_levels.compute import walk
+from binsparse_levels.formats.structure import STRUCTURES
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.parallel import using_threads
 
@@ -72,6 +75,47 @@ def test_parts_have_every_entry_once(data):
         if np.isfinite(array).all():
             with using_threads(2):
                 check_product(spec, operands, array)
+
+
+STRUCTURED = sorted(name for name in STRUCTURES if not name.startswith("hermitian"))
+
+
+@st.composite
+def of_many_blocks(draw):
+    """An opened tensor of any kinds and order, a structure or a map, with more entries than several blocks have."""
+    structure = draw(st.sampled_from([None, None, *STRUCTURED]))
+    shape = (8, 8) if structure else draw(st.sampled_from([(9, 7), (5, 4, 3)]))
+    array = np.random.default_rng(draw(st.integers(0, 99))).integers(-4, 5, shape) * 1.0
+    if structure:
+        half = np.tril(array, -1 if structure.startswith("skew") else 0)
+        array = half + np.tril(half, -1).T * (-1 if structure.startswith("skew") else 1)
+    rank = len(shape)
+    try:
+        tensor = pack_dense(array, draw(testing.formats(kinds=tuple(LEVELS.values()), min_rank=rank, max_rank=rank)))
+        if structure:
+            tensor = tensor.with_structure(structure)
+        elif draw(st.booleans()):
+            tensor = tensor.convert("COO" if rank == 2 else "CSF", map=draw(testing.maps(shape, max_digits=1)))
+        return opened(tensor), array
+    except BinsparseError:  # a kind may refuse a tensor
+        assume(False)
+
+
+@given(data=st.data())
+def test_blocks_of_a_file_are_cut_between_first_coordinates(data):
+    """In any stored order, threads that share a result change different items of it."""
+    tensor, array = data.draw(of_many_blocks())
+    letters = "ijk"[: array.ndim]
+    kept = "".join(data.draw(st.permutations(letters)))[: data.draw(st.integers(1, array.ndim))]
+    axes = tuple(k for k, x in enumerate(letters) if x not in kept)
+    vectors = [np.arange(size) + 1.0 for size in array.shape]
+    spec = f"{letters},{','.join(letters)}->{kept}"
+    with nests(grain=1, block=data.draw(st.integers(5, 12))):
+        found = on_threads(lambda: einsum(spec, tensor, *vectors))
+        found = found.to_dense() if hasattr(found, "to_dense") else found
+        np.testing.assert_array_equal(found, np.einsum(spec, array, *vectors))
+        np.testing.assert_array_equal(on_threads(lambda: tensor.sum(axes)), array.sum(axes))
+        np.testing.assert_array_equal(on_threads(lambda: tensor.max(axes)), array.max(axes))
 
 
 def add(state, *entry):
@@ -156,3 +200,20 @@ def test_many_entries_of_one_coordinate(format, monkeypatch):
     assert sum(x.row == 3 for x in parts[-1]) >= 0.8 * len(parts[-1])
     (i, j, _), _ = tensor.unpack()
     np.testing.assert_array_equal(found, np.bincount(i, j, 50))
+
+
+@pytest.mark.slow
+def test_files_of_many_blocks(tmp_path):
+    """With the thresholds of users, on two threads: what the laws above draw small."""
+    random = np.random.default_rng(0)
+    coords = [random.integers(0, size, 2_300_000) for size in (300, 400, 500)]
+    tensor = pack(coords, np.ones(2_300_000), (300, 400, 500), "sparse, sparse, sparse @ 2, 0, 1", duplicates="last")
+    (i, j, k), ones = tensor.unpack()
+    bl.write(tmp_path / "a.zarr", tensor)
+    opened = bl.open(tmp_path / "a.zarr")
+    one, two = random.integers(0, 9, 400) * 1.0, random.integers(0, 9, 500) * 1.0
+    with asserted():
+        found = on_threads(lambda: einsum("ijk,j,k->i", opened, one, two))
+        np.testing.assert_array_equal(found, np.bincount(i, one[j] * two[k], 300))
+        np.testing.assert_array_equal(on_threads(lambda: opened.sum((0, 2))), np.bincount(j, ones, 400))
+        np.testing.assert_array_equal(on_threads(lambda: opened.max((1, 2))), np.ones(300))
