@@ -1,6 +1,7 @@
 """The long run: python -m tests.composition --minutes 60 prints what was drawn, and each failure at its smallest."""
 
 import argparse
+import itertools
 import sys
 import time
 import traceback
@@ -57,12 +58,14 @@ def main():
             raise
 
     fixed = options.examples is not None
-    patient = settings(
-        max_examples=options.examples or 200, derandomize=fixed, deadline=None, database=None,
-        suppress_health_check=list(HealthCheck),
-    )  # fmt: skip
-    with laws.prepared(compiled=options.compiled):
-        while time.monotonic() < end and not (fixed and examples):
+    rounds = itertools.cycle([(200, options.compiled), (20, True)])  # compiling takes a second for each nest
+    while time.monotonic() < end and not (fixed and examples):
+        count, compiled = next(rounds)
+        patient = settings(
+            max_examples=options.examples or count, derandomize=fixed, deadline=None, database=None,
+            suppress_health_check=list(HealthCheck),
+        )  # fmt: skip
+        with laws.prepared(compiled=compiled):
             try:
                 patient(given(st.data())(law))()
             except* Exception as group:
