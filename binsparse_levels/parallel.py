@@ -64,10 +64,15 @@ def set_threads(count: int) -> None:
     >>> set_threads(before)
     """
     global _threads
+    _threads = checked_threads(count)
+
+
+def checked_threads(count: Any) -> int:
+    """A number of threads as an integer. Raises OptionError."""
     number = as_integer(count)
     if number is None or number < 1:
         raise OptionError(Problem("threads", f"expected an integer >= 1, got {count!r:.40}"))
-    _threads = number
+    return number
 
 
 @contextlib.contextmanager

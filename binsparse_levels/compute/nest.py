@@ -52,22 +52,17 @@ class Seen(NamedTuple):
 
     wraps: statements that assign the coordinates of the tensor, and skip entries outside it. known: for each dimension
     of the tensor, the number of leading coordinates of the tree that determine its coordinate. first: the dimensions of
-    the tensor that determine the first coordinate of the tree, or None. names: the arguments of the wraps.
-    fixed: dimensions of the tree with a size that is a constant in the text.
+    the tensor that determine the first coordinate of the tree, or None. stored: the dimension of the tree whose
+    coordinate equals that of each dimension of the tensor; None if wraps do anything else. names: the arguments of the
+    wraps. fixed: dimensions of the tree with a size that is a constant in the text.
     """
 
     wraps: tuple[Wrap, ...]
     known: tuple[int, ...]
     first: frozenset[int] | None
+    stored: tuple[int, ...] | None = None
     names: tuple[str, ...] = ()
     fixed: tuple[tuple[int, int], ...] = ()
-
-    @property
-    def as_stored(self) -> dict[str, str] | None:
-        """The coordinate of the tree that equals each coordinate of the tensor; None if wraps do anything else."""
-        text = "\n\n".join(wrap.text for wrap in self.wraps)
-        same = dict(re.findall(r"^(c\d+) = (x\d+)\nyield$", text, re.MULTILINE))
-        return same if len(same) == len(self.wraps) else None
 
 
 class Leaf(NamedTuple):

@@ -169,7 +169,7 @@ def _below(levels: tuple[Level, ...], seen: Seen, known: int) -> tuple[int, Seen
     depths = [sum(level.rank for level in levels[:d]) for d in range(len(levels))]
     shared = next((d for d, level in enumerate(levels) if level.shares), len(levels))
     for d in range(min(len(levels) - 1, shared), 0, -1):
-        if depths[d] < known and (levels[d].fused() or ())[:1] == (SPARSE,) and seen.as_stored is not None:
+        if depths[d] < known and (levels[d].fused() or ())[:1] == (SPARSE,) and seen.stored is not None:
             left = tuple([max(x - depths[d], 0) for x in seen.known])
             wraps = tuple([Wrap(x, f"c{k} = x{x - 1}\nyield") for k, x in enumerate(left) if x])
             return d, Seen(wraps, left, None)
@@ -284,18 +284,17 @@ class _Kinds(NamedTuple):
 
 _Step: TypeAlias = "IndexMap | _Kinds"
 
-# Statements by kind. `u` is a coordinate below, `c` that above; the other letters are those of `_argument`.
+# The letters of `_argument` and the statements by kind. `u` is a coordinate below, `c` that above.
 _STATEMENTS = {
-    "all": "c = u\nyield",
     # of a view: they skip cells outside of it, and number those inside
-    "at": "if u == a:\n    yield",
-    "on": "c = u - a\nif c < l:\n    yield",  # a difference below 0 is large: integers are unsigned
-    "up": "c = (u - a) // d\nif c < l and (u - a) % d == u8(0):\n    yield",
-    "down": "c = (a - u) // d\nif c < l and (a - u) % d == u8(0):\n    yield",
-    "any": "for j in range(np.searchsorted(v, u), np.searchsorted(v, u, 'right')):\n    c = o[j]\n    yield",
+    "at": ("a", "if u == a:\n    yield"),
+    "on": ("al", "c = u - a\nif c < l:\n    yield"),  # a difference below 0 is large: integers are unsigned
+    "up": ("adl", "c = (u - a) // d\nif c < l and (u - a) % d == u8(0):\n    yield"),
+    "down": ("adl", "c = (a - u) // d\nif c < l and (a - u) % d == u8(0):\n    yield"),
+    "any": ("ov", "for j in range(np.searchsorted(v, u), np.searchsorted(v, u, 'right')):\n    c = o[j]\n    yield"),
     # of a window: from coordinates in the part to those in the whole
-    "from": "c = u * d + a\nyield",
-    "of": "c = g[u]\nyield",
+    "from": ("ad", "c = u * d + a\nyield"),
+    "of": ("g", "c = g[u]\nyield"),
 }
 
 
@@ -334,17 +333,19 @@ def _argument(name: str, values: Sequence[Sequence[Any]]) -> Any:
 
 
 class _Known(NamedTuple):
-    """A coordinate: its text, and the number of coordinates of the tree that determine it."""
+    """A coordinate: its text, the number of coordinates of the tree that determine it, and the one that it equals."""
 
     text: str
     by: int
+    stored: int | None = None
 
 
 @functools.lru_cache(1024)
 def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
     """The statements of a nest over a tree below layers."""
     wraps: list[Wrap] = []
-    known = [_Known(f"x{order.index(k)}", order.index(k) + 1) for k in range(len(order))]
+    named: set[str] = set()  # the arguments of the texts
+    known = [_Known(f"x{x}", x + 1, x) for x in map(order.index, range(len(order)))]
     first: set[int] | None = {order[0]} if order else None  # dimensions that determine the first stored coordinate
     for n, step in enumerate(steps):
         if isinstance(step, IndexMap):
@@ -357,21 +358,24 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
             ]
             for k, less in differences.items():
                 known[k] = _added(wraps, n, k, known[k], less, known[less])
+            named |= {f"w{n}d{k}" for k in range(len(step.shape))}
             first = None if first is None else {k for s in first for digit in step.groups[s] for k in digit.asked}
         else:
             above = [
                 _placed(wraps, kind, f"{n}d{k}", x) for k, (kind, x) in enumerate(zip(step.kinds, known, strict=True))
             ]
+            named |= {f"{x}{n}d{k}" for k, kind in enumerate(step.kinds) for x in _STATEMENTS.get(kind, ("", ""))[0]}
             if step.dimensions is not None:
                 known = [above[k] for k in step.dimensions]
                 kept = first is not None and first <= set(step.dimensions)
                 first = {step.dimensions.index(k) for k in first or ()} if kept else None
             else:
                 known = above
+    stored = None if wraps else tuple(x.stored for x in known if x.stored is not None)
     wraps += [Wrap(x.by, f"c{k} = {x.text}\nyield") for k, x in enumerate(known)]
-    names = sorted(set(re.findall(r"\b[adglovw]\d+d\d+\b", " ".join(wrap.text for wrap in wraps))))
     told_by = None if first is None else frozenset(first)
-    return Seen(tuple(wraps), tuple(x.by for x in known), told_by, tuple(names), _fixed(order, steps))
+    stored = stored if stored is not None and len(stored) == len(known) else None
+    return Seen(tuple(wraps), tuple(x.by for x in known), told_by, stored, tuple(sorted(named)), _fixed(order, steps))
 
 
 def _fixed(order: tuple[int, ...], steps: Sequence[_Step]) -> tuple[tuple[int, int], ...]:
@@ -388,7 +392,7 @@ def _placed(wraps: list[Wrap], kind: str, name: str, below: _Known) -> _Known:
     """The coordinate above, computed by further statements."""
     if kind == "all":
         return below
-    text = re.sub(r"\b([acdgjlouv])\b", lambda x: f"{'y' if x[1] == 'c' else x[1]}{name}", _STATEMENTS[kind])
+    text = re.sub(r"\b([acdgjlouv])\b", lambda x: f"{'y' if x[1] == 'c' else x[1]}{name}", _STATEMENTS[kind][1])
     wraps.append(Wrap(below.by, f"u{name} = {below.text}\n{text}"))
     return _Known(f"y{name}", below.by)
 
@@ -409,7 +413,7 @@ def _followed(
     x, name, size = stored[last], f"y{n}d{k}", f"w{n}d{k}"
     whole = sum_of(base, x.text, summands[last], n)
     if not pads:
-        return _Known(whole, x.by)
+        return _Known(whole, x.by, x.stored if whole == x.text else None)
     wraps.append(Wrap(x.by, f"{name} = {whole}\nif {name} < {size}:\n    yield"))
     return _Known(name, x.by)
 

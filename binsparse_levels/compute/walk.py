@@ -95,19 +95,32 @@ def run(
     copies = [_copied(outs, row) if cut.needs_copy(k) else None for k, row in enumerate(rows)]
 
     def call(k: int) -> None:
-        begin, own, last, end, path, _ = cut.parts[k]
-        numbers = np.array([*stored[0], *path], np.uint64)
-        mine = copies[k] or outs
+        part, mine = cut.parts[k], copies[k] or outs
         rest = outs if cut.shared else mine
-        for a, b, part, changed in (begin, own, ends, mine), (own, last, nest, rest), (last, end, ends, rest):
-            if a < b:
-                part.function(np.uint64(a), np.uint64(b), numbers, *stored[1:], *walk.arguments, *inputs, *changed)
+        numbers = np.array([*stored[0], *part.path], np.uint64)
+        for piece in (
+            _Piece(part.begin, part.own, ends, mine),
+            _Piece(part.own, part.last, nest, rest),
+            _Piece(part.last, part.end, ends, rest),
+        ):
+            if piece.begin < piece.end:
+                given = *stored[1:], *walk.arguments, *inputs, *piece.outs
+                piece.nest.function(np.uint64(piece.begin), np.uint64(piece.end), numbers, *given)
 
     parallel.each(call, range(len(cut.parts)), threads)
     for row, other in zip(rows, copies, strict=True):
         if other is not None and merge is not None:
             outs = _merged(merge, outs, other, row)
     return outs
+
+
+class _Piece(NamedTuple):
+    """Iterations of a part that run the same nest and change the same outs."""
+
+    begin: int
+    end: int
+    nest: Nest
+    outs: tuple[Any, ...]
 
 
 class _Cut(NamedTuple):
@@ -143,7 +156,7 @@ def _cut(
     shared = tree.ascends is not False and walk.seen.first is not None and walk.seen.first <= leaf.kept
     alone = len(leaf.kept) == len(walk.seen.known)
     uneven = (alone or merges) and are_uneven(tree, nest, stored, whole=shared)
-    by_row = uneven and shared and (walk.seen.as_stored or {}).get(f"c{leaf.rows}") == "x0"
+    by_row = uneven and shared and walk.seen.stored is not None and walk.seen.stored.index(0) == leaf.rows
     copies = _most_copies(outs, entries, by_row) if merges else 1
     number = min(THRESHOLDS.parts if alone else copies, 2 * work // THRESHOLDS.part_entries) if uneven else 1
     if number > 1:
@@ -183,13 +196,6 @@ def _merged(merge: Merge, outs: tuple[Any, ...], other: tuple[Any, ...], row: in
     for x, y in zip(outs, merge(tuple(x[at] for x in outs), tuple(x[at] for x in other)), strict=True):
         x[at] = y
     return outs
-
-
-def _checked_threads(threads: Any) -> int | None:
-    number = None if threads is None else as_integer(threads)
-    if threads is not None and (number is None or number < 1):
-        raise OptionError(Problem("threads", f"expected an integer >= 1, got {threads!r:.40}; or leave it out"))
-    return number
 
 
 def checked_memory(memory: Any) -> int:
@@ -242,7 +248,8 @@ def foreach(
     >>> foreach(pack_dense(np.eye(3), "CSR"), trace, np.zeros(1)).tolist()
     [3.0]
     """
-    tensor, number, allowed = as_tensor(tensor, copy=False), _checked_threads(threads), checked_memory(memory)
+    tensor, allowed = as_tensor(tensor, copy=False), checked_memory(memory)
+    number = None if threads is None else parallel.checked_threads(threads)
     number_type(tensor.dtype, "values")
     _check_body(body, tensor.ndim)
     coords = "".join(f"np.int64(c{k}), " for k in range(tensor.ndim))
