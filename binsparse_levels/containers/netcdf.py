@@ -17,8 +17,7 @@ from ..limits import Limits
 from . import hdf5
 from .base import Storage
 from .hdf5 import HDF5Writer, has_attribute, list_groups, members_in, others, reading
-
-__all__ = ["list_groups", "others", "reading", "writing"]
+from .interface import Container
 
 # The NetCDF library extends only files that track the order in which objects were created.
 OPTIONS: dict[str, Any] = {"track_order": True, "libver": ("v108", "v108")}
@@ -87,4 +86,9 @@ class NetCDFWriter(HDF5Writer):
         super().clear(limits)
 
 
-writing = functools.partial(hdf5.writing, by=NetCDFWriter, **OPTIONS)
+FUNCTIONS = Container(
+    reading=reading,
+    writing=functools.partial(hdf5.writing, by=NetCDFWriter, **OPTIONS),
+    list_groups=list_groups,
+    others=others,
+)

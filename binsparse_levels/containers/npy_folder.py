@@ -17,6 +17,7 @@ from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from .base import Storage, named_by
 from .direct import open_file, parts_of
+from .interface import Container, in_folder
 from .npz import check_size, read_npy_header, write_npy
 from .ra_file import ArrayFile, write_array
 from .replacing import Overwrite, replacing_folder
@@ -111,3 +112,6 @@ def others(path: str) -> set[str]:
     arrays = {file: name for file in files for name, suffix in [os.path.splitext(file)] if suffix in _OPENERS}
     ours = named_by(FolderReader(path, DEFAULT_LIMITS).read_header, arrays.values())
     return files - {HEADER, *(file for file, name in arrays.items() if name in ours)}
+
+
+FUNCTIONS = Container(reading=in_folder(reading), writing=writing, others=others)

@@ -20,6 +20,7 @@ from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from .base import Storage, named_by, wrap_errors
 from .direct import DIRECT, handle_of, open_zip, parts_of, read_into
+from .interface import Container
 from .replacing import Overwrite, replacing
 
 KEY = "binsparse"
@@ -184,3 +185,6 @@ def others(path: str) -> set[str]:
         arrays = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
         ours = named_by(NPZReader(archive, DEFAULT_LIMITS).read_header, arrays) | {KEY} if KEY in arrays else set()
         return set(archive.namelist()) - {f"{name}.npy" for name in ours}
+
+
+FUNCTIONS = Container(reading=reading, writing=writing, opened=opened, others=others)

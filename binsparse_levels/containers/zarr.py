@@ -27,6 +27,7 @@ from ..thresholds import THRESHOLDS
 from .base import Storage, is_url, names_in, wrap_errors
 from .checksums import of_header
 from .direct import open_zip
+from .interface import Container, in_folder
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
 from .objects.codecs import CODECS
@@ -347,3 +348,8 @@ def new_metadata(
     made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
     _commit(group, header, made, sizes=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
+
+
+FUNCTIONS = Container(
+    reading=in_folder(reading), writing=writing, opened=opened, list_groups=list_groups, mark=mark, others=others
+)

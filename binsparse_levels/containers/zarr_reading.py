@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -34,6 +34,7 @@ from ..thresholds import THRESHOLDS
 from .base import Storage, bounded_chunk, grown_chunk, named_by, wrap_errors
 from .checksums import of_header
 from .direct import refuse_links
+from .interface import Claims, claimed
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
@@ -270,7 +271,7 @@ def _prefix_in(attributes: Mapping[str, Any]) -> str:
 
 
 def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
-    """The first of these names that an attribute of a group has; None for a group that is damaged, or has a header.
+    """The first of these names that an attribute of a group has; None for a group that is damaged.
 
     Raises ContainerError if there is nothing, or an array without any of these attributes.
     """
@@ -278,7 +279,7 @@ def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
     with opened(path) as root, contextlib.suppress(BinsparseError), wrap_errors(str(path)):
         node = _group_at(root, group)
     attributes = (node or {}).get("attributes", {})
-    found = None if ATTRIBUTE in attributes else next((name for name in among if name in attributes), None)
+    found = next((name for name in among if name in attributes), None)
     if node is None or (found is None and node.get("node_type") == "array"):
         raise ContainerError(Problem(str(path), "no such group of Zarr"))
     return found
@@ -302,8 +303,11 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 
-def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group], bool]] = ()) -> list[str]:
-    """The groups of a store that have a header, or that a function of `claims` accepts. The root is an empty string."""
+def list_groups(path: Any, limits: Limits, claims: Sequence[Claims] = ()) -> list[str]:
+    """The groups of a store that have a header, and the paths that a function of `claims` returns.
+
+    The root is an empty string.
+    """
     with opened(path) as root, wrap_errors(str(path)):
         if not root.store.supports_listing:
             raise ContainerError(Problem(str(path), "a web server lists no groups; name a group, as in URL:GROUP"))
@@ -314,9 +318,8 @@ def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group
         for above, _ in groups:  # it grows
             inner = {f"{above}/{name}".lstrip("/"): x for name, x in members(root / above).items()}
             groups += [(name, group_of(root / name, x)) for name, x in inner.items() if x["node_type"] == "group"]
-        return sorted(
-            name for name, group in groups if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims)
-        )
+        names = {name for name, group in groups if ATTRIBUTE in group.attrs}
+        return sorted(names.union(*(claimed(group, name, claims) for name, group in groups)))
 
 
 def members(place: StorePath) -> dict[str, dict[str, Any]]:

@@ -134,7 +134,7 @@ def append(
     """
     tensor = as_tensor(tensor, copy=False)
     with _locked(path), resolved(path) as location:
-        if location.kind.tensors:
+        if location.kind.foreign:
             raise OptionError(Problem(str(path), "this kind of file cannot be appended to; convert it first"))
         there, loading = reading.opened(location, limits)
         stored = storage_of(loading, location)

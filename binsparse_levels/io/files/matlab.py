@@ -22,10 +22,9 @@ from ...containers import hdf5
 from ...errors import ArrayError, ContainerError, Problem, needing
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..file_tensors import FileTensor, compressed
+from ..interface import Foreign
 from . import matlab_program
 from .sources import Group
-
-__all__ = ["claims", "list_groups", "look", "opened"]
 
 MARK = "MATLAB_sparse"
 _ARRAYS = ("jc", "ir", "data")
@@ -39,9 +38,9 @@ def opened(path: Any) -> Iterator[Any]:
         yield file
 
 
-def claims(group: Any) -> bool:
-    """Return True if a group is marked as such a matrix."""
-    return isinstance(group, h5py.Group) and MARK in group.attrs
+def claims(group: Any) -> list[str]:
+    """The group itself, if it is marked as such a matrix."""
+    return [""] * (isinstance(group, h5py.Group) and MARK in group.attrs)
 
 
 def list_groups(path: Any, limits: Limits) -> list[str]:
@@ -105,3 +104,6 @@ def _by_scipy(path: str, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
         raise ContainerError(Problem(path, f"is no whole file of MATLAB: {error:.200}; fetch it again"))
     with np.load(io.BytesIO(done.stdout), allow_pickle=False) as archive:
         return dict(archive)
+
+
+FUNCTIONS = Foreign(look=look, claims=claims, list_groups=list_groups, opened=opened)

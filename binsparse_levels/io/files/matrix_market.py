@@ -16,6 +16,7 @@ from ...formats.structure import STRUCTURES, diagonal_problems, in_triangle
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
+from ..interface import Foreign
 from . import text_tables
 
 COMMENT = "%"
@@ -195,3 +196,6 @@ def _values(numbers: Sequence[np.ndarray]) -> np.ndarray:
     values = np.empty(len(numbers[0]), np.complex128)  # a sum with 1j would lose infinities and signs of zero
     values.real, values.imag = numbers
     return values
+
+
+FUNCTIONS = Foreign(streaming=streaming, write=write)
