@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import h5py
@@ -22,7 +22,7 @@ from .direct import DIRECT, parts_of, read_into
 from .hdf5_files import Disk, child_of
 from .hdf5_files import opened as opened
 from .hdf5_files import walk as walk
-from .interface import Claims, Container, claimed
+from .interface import NO_CLAIMS, Claims, Container, claimed
 from .replacing import Others, Overwrite, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
@@ -393,14 +393,17 @@ def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str
     """The first of these names that an attribute or a member of a group has; None for a missing group."""
     with opened(path) as file, contextlib.suppress(PathMissingError), wrap_errors(file.file.filename):
         place = walk(file, group)
-        for name in among:
-            if h5py.h5a.exists(place.id, name.encode()) or place.id.links.exists(name.encode()):
-                return name
+        return next(_marks(place, among), None)
     return None
 
 
-def list_groups(path: str | h5py.Group, limits: Limits, claims: Sequence[Claims] = ()) -> list[str]:
-    """The groups with a header, and the paths that a function of `claims` returns, in a file or an open group.
+def _marks(group: h5py.Group, among: Iterable[str]) -> Iterator[str]:
+    keys = ((name, name.encode()) for name in among)
+    return (name for name, key in keys if h5py.h5a.exists(group.id, key) or group.id.links.exists(key))
+
+
+def list_groups(path: str | h5py.Group, limits: Limits, claims: Mapping[str, Claims] = NO_CLAIMS) -> list[str]:
+    """The groups with a header, and the paths that kinds with a mark claim, in a file or an open group.
 
     The root is an empty string. Links are not followed.
     """
@@ -409,7 +412,8 @@ def list_groups(path: str | h5py.Group, limits: Limits, claims: Sequence[Claims]
     def look(name: str, item: Any) -> None:
         with wrap_errors(name):
             if isinstance(item, h5py.Group):
-                names.update(claimed(item, name, claims), [name] if has_attribute(item, ATTRIBUTE) else ())
+                names.update(claimed(item, name, [claims[mark] for mark in _marks(item, claims)]))
+                names.update([name] if has_attribute(item, ATTRIBUTE) else ())
 
     with opened(path) as file, wrap_errors(str(path)):
         look("", file)

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import functools
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any, Concatenate, TypeAlias
 
 from ..arrays import LazyArray, lazy
@@ -16,8 +17,9 @@ from .replacing import Others, Overwrite, same_folder
 
 Reading: TypeAlias = Callable[[Any, str | None, Limits], AbstractContextManager[Reader]]
 Mark: TypeAlias = Callable[[Any, str | None, Iterable[str]], str | None]
-# The paths in a group of a file at which a kind of file has tensors; "" is the group itself.
+# The paths of tensors of a kind of file in a group with its mark; "" is the group itself.
 Claims: TypeAlias = Callable[[Any], Sequence[str]]
+NO_CLAIMS: Mapping[str, Claims] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -29,7 +31,8 @@ class Container:
     reading: reading(file, group, limits), a context manager of a Reader.
     writing: writing(path, group, overwrite, limits, storage, **options), a context manager of a Writer.
     opened: opened(file), a context manager of the open file, which is passed to all other functions but `writing`.
-    list_groups: list_groups(file, limits, claims): the groups with a header, and the paths that other kinds claim.
+    list_groups: list_groups(file, limits, claims): the groups with a header, and the paths that other kinds claim in
+        groups with their marks. claims: by mark.
     mark: mark(file, group, among): the first of these names that is an attribute or a member of the group. It raises
         ContainerError for an array, and returns None for a missing group.
     others: others(path): the rest of the file, which a new tensor at its root would replace.
@@ -38,13 +41,18 @@ class Container:
     reading: Reading
     writing: Callable[Concatenate[Any, str | None, Overwrite, Limits, Storage, ...], AbstractContextManager[Writer]]
     opened: Callable[[Any], AbstractContextManager[Any]] | None = None
-    list_groups: Callable[[Any, Limits, Sequence[Claims]], list[str]] | None = None
+    list_groups: Callable[[Any, Limits, Mapping[str, Claims]], list[str]] | None = None
     mark: Mark | None = None
     others: Others | None = None
 
 
+def claim_itself(group: Any) -> list[str]:
+    """The claim of a kind whose mark suffices."""
+    return [""]
+
+
 def claimed(group: Any, name: str, claims: Iterable[Claims]) -> set[str]:
-    """The paths of tensors in a group that functions of `claims` return, from the root. name: of the group."""
+    """The paths that these functions claim in a group, from the root. name: of the group."""
     return {f"{name}/{path}".strip("/") for claim in claims for path in claim(group)}
 
 

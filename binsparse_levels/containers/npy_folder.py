@@ -88,7 +88,7 @@ class FolderWriter:
 def reading(path: str, group: str | None, limits: Limits) -> Iterator[FolderReader]:
     """Open a folder. Raises PathMissingError."""
     if group:
-        raise PathMissingError(Problem(f"{path}:{group}", "a folder of arrays has no groups"))
+        raise PathMissingError(Problem(f"{path}:{group}", "a folder of arrays has no groups; leave it out"))
     yield FolderReader(os.path.abspath(path), limits)  # the working folder may change
 
 
@@ -99,7 +99,7 @@ def writing(
     """A new folder, which replaces the old folder if the block succeeds. Raises PathExistsError, ContainerError."""
     storage.refuse(f"a folder of {suffix} files", but=("checksum",))
     if group:
-        raise ContainerError(Problem(f"{path}:{group}", f"a folder of {suffix} files has no groups"))
+        raise ContainerError(Problem(f"{path}:{group}", f"a folder of {suffix} files has no groups; leave it out"))
     with replacing_folder(path, overwrite, others=others) as part:
         yield FolderWriter(part, suffix)
 

@@ -163,7 +163,7 @@ def reading(path: str | zipfile.ZipFile, group: str | None, limits: Limits) -> I
     """Open a zip file. Raises ContainerError, PathMissingError."""
     with opened(path) as archive:
         if group:
-            raise PathMissingError(Problem(f"{archive.filename}:{group}", "an NPZ file has no groups"))
+            raise PathMissingError(Problem(f"{archive.filename}:{group}", "an NPZ file has no groups; leave it out"))
         yield NPZReader(archive, limits)
 
 
@@ -174,7 +174,7 @@ def writing(
     """A new zip file, which replaces the old file if the block succeeds. Raises PathExistsError, OptionError."""
     storage.refuse("NPZ", but=("compression", "checksum"), compressions=("gzip", "none"))
     if group:
-        raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
+        raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups; leave it out"))
     with replacing(path, overwrite, others=others) as part, zipfile.ZipFile(part, "w") as archive:
         yield NPZWriter(archive, storage)
 

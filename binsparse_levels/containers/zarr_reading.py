@@ -7,7 +7,7 @@ import functools
 import json
 import math
 import re
-from collections.abc import Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -34,7 +34,7 @@ from ..thresholds import THRESHOLDS
 from .base import Storage, bounded_chunk, grown_chunk, named_by, wrap_errors
 from .checksums import of_header
 from .direct import refuse_links
-from .interface import Claims, claimed
+from .interface import NO_CLAIMS, Claims, claimed
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
@@ -303,8 +303,8 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 
-def list_groups(path: Any, limits: Limits, claims: Sequence[Claims] = ()) -> list[str]:
-    """The groups of a store that have a header, and the paths that a function of `claims` returns.
+def list_groups(path: Any, limits: Limits, claims: Mapping[str, Claims] = NO_CLAIMS) -> list[str]:
+    """The groups of a store that have a header, and the paths that kinds with a mark claim.
 
     The root is an empty string.
     """
@@ -319,7 +319,9 @@ def list_groups(path: Any, limits: Limits, claims: Sequence[Claims] = ()) -> lis
             inner = {f"{above}/{name}".lstrip("/"): x for name, x in members(root / above).items()}
             groups += [(name, group_of(root / name, x)) for name, x in inner.items() if x["node_type"] == "group"]
         names = {name for name, group in groups if ATTRIBUTE in group.attrs}
-        return sorted(names.union(*(claimed(group, name, claims) for name, group in groups)))
+        for name, group in groups:
+            names |= claimed(group, name, [claims[mark] for mark in claims if mark in group.attrs])
+        return sorted(names)
 
 
 def members(place: StorePath) -> dict[str, dict[str, Any]]:

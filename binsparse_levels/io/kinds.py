@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 from ..containers import remote
 from ..containers.base import is_url, split_path, wrap_errors
 from ..containers.direct import open_zip
-from ..containers.interface import Claims, Container
+from ..containers.interface import Claims, Container, claim_itself
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
 from ..limits import DEFAULT_LIMITS
@@ -35,8 +35,8 @@ class Kind(NamedTuple):
 
     Parameters
     ----------
-    module: its `FUNCTIONS`, a Container or a Foreign, read and write such files. A leading dot means this package; a
-        plug-in gives an absolute name.
+    module: the functions that read and write such files, or the module with these as `FUNCTIONS`. A leading dot means
+        this package; a plug-in gives an absolute name.
     suffixes: endings of paths, in lower case.
     options: fixed options of the module's `writing` or `write`.
     reads, writes: names of the options of reading and writing. `duplicates` and `check` are for `read` alone.
@@ -49,7 +49,7 @@ class Kind(NamedTuple):
     objects: the class of open objects, as "module:class".
     """
 
-    module: str
+    module: str | Container | Foreign
     suffixes: tuple[str, ...] = ()
     options: Mapping[str, Any] = {}
     reads: tuple[str, ...] = ()
@@ -81,10 +81,12 @@ class Kind(NamedTuple):
 
 
 @functools.cache
-def _functions_of(module: str) -> Container | Foreign:
-    functions = getattr(importlib.import_module(module, __package__.rpartition(".")[0]), "FUNCTIONS", None)
+def _functions_of(module: str | Container | Foreign) -> Container | Foreign:
+    functions: Any = module
+    if isinstance(module, str):
+        functions = getattr(importlib.import_module(module, __package__.rpartition(".")[0]), "FUNCTIONS", None)
     if not isinstance(functions, Container | Foreign):
-        raise OptionError(Problem(module, "has no FUNCTIONS of class Container or Foreign; define them"))
+        raise OptionError(Problem(f"{module!s:.60}", "has no FUNCTIONS of class Container or Foreign; define them"))
     return functions
 
 
@@ -230,14 +232,15 @@ class Location:
 
 
 def _claims_of(name: str) -> Claims | None:
+    """The function by which a kind claims paths in a group with its mark; None for a container."""
     functions = KINDS[name].functions
-    return functions.claims if isinstance(functions, Foreign) else None
+    return functions.claims or claim_itself if isinstance(functions, Foreign) else None
 
 
-def claims_in(field: str) -> list[Claims]:
-    """The functions of all kinds that claim groups with their marks. field: of Kind, with the marks, or empty."""
-    marked = [name for name, kind in KINDS.items() if field and getattr(kind, field)]
-    return [claims for name in marked if (claims := _claims_of(name))]
+def claims_in(field: str) -> dict[str, Claims]:
+    """The functions by which kinds claim paths, by their marks. field: of Kind, with the marks, or empty."""
+    marks = [(mark, name) for name, kind in KINDS.items() if field for mark in getattr(kind, field)]
+    return {mark: claims for mark, name in marks if (claims := _claims_of(name))}
 
 
 def refuse(path: Any, **options: Any) -> None:

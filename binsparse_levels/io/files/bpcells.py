@@ -67,8 +67,8 @@ def look(path: str, closing: contextlib.ExitStack, *, group: str | None = None, 
 
 
 def claims(group: Any) -> list[str]:
-    """The group itself, if it is in HDF5 and marked as such a matrix."""
-    version = group.attrs.get("version") if isinstance(group, h5py.Group) else None
+    """The group itself, if its version is that of such a matrix."""
+    version = group.attrs.get("version")
     return [""] * (isinstance(version, str) and _VERSION.fullmatch(version) is not None)
 
 

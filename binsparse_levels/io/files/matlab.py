@@ -19,6 +19,7 @@ import numpy as np
 
 from ...arrays import Sliceable
 from ...containers import hdf5
+from ...containers.interface import claim_itself
 from ...errors import ArrayError, ContainerError, Problem, needing
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..file_tensors import FileTensor, compressed
@@ -38,15 +39,10 @@ def opened(path: Any) -> Iterator[Any]:
         yield file
 
 
-def claims(group: Any) -> list[str]:
-    """The group itself, if it is marked as such a matrix."""
-    return [""] * (isinstance(group, h5py.Group) and MARK in group.attrs)
-
-
 def list_groups(path: Any, limits: Limits) -> list[str]:
     """The names of the sparse matrices in a file; STRUCT/FIELD for a matrix in a struct."""
     if not isinstance(path, str):
-        return hdf5.list_groups(path, limits, [claims])
+        return hdf5.list_groups(path, limits, {MARK: claim_itself})
     names: list[str] = _by_scipy(path, limits)["names"].tolist()
     return names
 
@@ -106,4 +102,4 @@ def _by_scipy(path: str, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
         return dict(archive)
 
 
-FUNCTIONS = Foreign(look=look, claims=claims, list_groups=list_groups, opened=opened)
+FUNCTIONS = Foreign(look=look, list_groups=list_groups, opened=opened)
