@@ -48,7 +48,7 @@ from .zarr_reading import (
     stored_size,
     usual_chunk,
 )
-from .zarr_stores import NAMES, Folder, check_store, folder_of, objects_in, opened, place_of, stored
+from .zarr_stores import NAMES, LinklessStore, check_store, folder_of, objects_in, opened, place_of, stored
 
 __all__ = ["AT", "ROOT", "ZarrWriter", "list_groups", "mark", "new_metadata", "opened", "others", "reading", "writing"]
 
@@ -192,7 +192,7 @@ def writing(
     keep = keeps(path, group, overwrite, list_others)
     if not path.lower().endswith(".zip"):
         with replacing_folder(path, overwrite, keep=keep, others=list_others) as part:
-            with filling(StorePath(Folder(part))) as writer:
+            with filling(StorePath(LinklessStore(part))) as writer:
                 yield writer
             _unconsolidate_above(path)
         return
@@ -205,7 +205,7 @@ def writing(
                 with open_zip(part) as archive:
                     inner = folder_of(archive.namelist())
                     archive.extractall(folder)
-            with filling(StorePath(Folder(os.path.join(folder, inner)))) as writer:
+            with filling(StorePath(LinklessStore(os.path.join(folder, inner)))) as writer:
                 yield writer
             _zip(folder, part)
         finally:

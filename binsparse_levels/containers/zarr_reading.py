@@ -39,7 +39,7 @@ from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
 from .zarr_internals import sync
-from .zarr_stores import NAMES, Folder, RemoteStore, is_local, objects_in, opened, stored
+from .zarr_stores import NAMES, LinklessStore, RemoteStore, is_local, objects_in, opened, stored
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
@@ -169,7 +169,7 @@ class ZarrReader:
             bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
             if array.nchunks > _MAX_CHUNKS:
                 raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MAX_CHUNKS}"))
-            if isinstance(array.store, Folder):
+            if isinstance(array.store, LinklessStore):
                 refuse_links(str(array.store.root), f"{array.path}/c")
             if array.attrs.get(COMPLETE) and array.nchunks_initialized < array.nchunks:
                 raise IncompleteError(Problem(name, "chunks are missing"))

@@ -17,9 +17,7 @@ from ...thresholds import THRESHOLDS
 from ..base import bounded_chunk, wrap_errors
 from .chunks import ABSENT, Chunks
 from .codecs import Bytes
-from .folder import Folder
-from .requests import Requests
-from .stores import Part, Use
+from .stores import ArrayStore, Part, Use
 
 _MAX_SMALL_CHUNKS = 2**16  # of an array whose chunks are smaller than
 _MIN_CHUNK_BYTES = 64  # the overhead of a chunk is that of many items
@@ -66,7 +64,7 @@ _owners = itertools.count()
 class Objects:
     """The store of a tensor, and the owner of what its arrays have in the cache."""
 
-    def __init__(self, store: Folder | Requests, limits: Limits) -> None:
+    def __init__(self, store: ArrayStore, limits: Limits) -> None:
         self.store = store
         self.limits = limits
         self.owner = next(_owners)

@@ -1,15 +1,15 @@
 """Parts of objects, and the errors that all stores of objects share.
 
-Arrays are read and written by `each` and `put_all`, of a folder (`folder`) or of any Zarr store (`requests`). Builds
-read and write whole objects of a folder or a bucket (`bucket`). A key is a path. A write of an object is atomic, and
-replaces an existing one. Every method raises ContainerError if the disk or the server fails.
+Arrays are in an ArrayStore: a folder (`folder`) or any Zarr store (`requests`). Builds work in a WorkStore: a folder or
+a bucket (`bucket`). A key is a path. A write of an object is atomic, and replaces an existing one. Every method raises
+ContainerError if the disk or the server fails.
 """
 
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Iterator
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ...errors import ContainerError, PathMissingError, Problem
 from ..base import wrap_errors
@@ -39,6 +39,33 @@ class Part(NamedTuple):
 
 # Called with the number of a part and its bytes, or None if the object is missing; in any order and thread.
 Use: TypeAlias = Callable[[int, "Bytes | None"], None]
+
+
+class ArrayStore(Protocol):
+    """The objects of arrays."""
+
+    def each(self, parts: Sequence[Part], use: Use) -> None:
+        """Read parts of objects."""
+
+    def put_all(self, objects: Sequence[Object]) -> None:
+        """Write whole objects."""
+
+
+class WorkStore(Protocol):
+    """The objects of a build."""
+
+    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
+        """Write an object. flush: to the disk, before it gets its name."""
+
+    def get(self, key: str) -> bytes: ...
+
+    def ranges(self, places: Sequence[Range]) -> Iterator[Bytes]: ...
+
+    def size(self, key: str) -> int: ...
+
+    def names(self, prefix: str) -> set[str]: ...
+
+    def delete(self, prefix: str) -> None: ...
 
 
 @contextlib.contextmanager
