@@ -22,7 +22,7 @@ from .direct import DIRECT, parts_of, read_into
 from .hdf5_files import Disk, child_of
 from .hdf5_files import opened as opened
 from .hdf5_files import walk as walk
-from .interface import NO_CLAIMS, Claims, Container, claimed
+from .interface import Claims, Container, claimed
 from .replacing import Others, Overwrite, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
@@ -402,7 +402,7 @@ def _marks(group: h5py.Group, among: Iterable[str]) -> Iterator[str]:
     return (name for name, key in keys if h5py.h5a.exists(group.id, key) or group.id.links.exists(key))
 
 
-def list_groups(path: str | h5py.Group, limits: Limits, claims: Mapping[str, Claims] = NO_CLAIMS) -> list[str]:
+def list_groups(path: str | h5py.Group, limits: Limits, claims: Mapping[str, Claims]) -> list[str]:
     """The groups with a header, and the paths that kinds with a mark claim, in a file or an open group.
 
     The root is an empty string. Links are not followed.

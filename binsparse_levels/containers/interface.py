@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import contextlib
-import functools
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Concatenate, TypeAlias
 
 from ..arrays import LazyArray, lazy
@@ -19,7 +17,6 @@ Reading: TypeAlias = Callable[[Any, str | None, Limits], AbstractContextManager[
 Mark: TypeAlias = Callable[[Any, str | None, Iterable[str]], str | None]
 # The paths of tensors of a kind of file in a group with its mark; "" is the group itself.
 Claims: TypeAlias = Callable[[Any], Sequence[str]]
-NO_CLAIMS: Mapping[str, Claims] = MappingProxyType({})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,9 +80,8 @@ class _InFolder:
 
 
 def in_folder(reading: Reading) -> Callable[[Any, str | None, Limits], AbstractContextManager[Any]]:
-    """`reading` of a container that may be a folder, whose readers notice that another folder has replaced it."""
+    """`reading` of a container that may be a folder, which another folder may replace."""
 
-    @functools.wraps(reading)
     @contextlib.contextmanager
     def guarded(path: Any, group: str | None, limits: Limits) -> Iterator[Any]:
         folder = getattr(getattr(path, "store", path), "root", path)

@@ -34,7 +34,7 @@ from ..thresholds import THRESHOLDS
 from .base import Storage, bounded_chunk, grown_chunk, named_by, wrap_errors
 from .checksums import of_header
 from .direct import refuse_links
-from .interface import NO_CLAIMS, Claims, claimed
+from .interface import Claims, claimed
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
@@ -303,7 +303,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 
-def list_groups(path: Any, limits: Limits, claims: Mapping[str, Claims] = NO_CLAIMS) -> list[str]:
+def list_groups(path: Any, limits: Limits, claims: Mapping[str, Claims]) -> list[str]:
     """The groups of a store that have a header, and the paths that kinds with a mark claim.
 
     The root is an empty string.

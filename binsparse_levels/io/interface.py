@@ -13,7 +13,7 @@ from typing import Any, Concatenate, NamedTuple
 import numpy as np
 
 from ..arrays import Array, LazyArray
-from ..containers.interface import Claims
+from ..containers.interface import Claims, claim_itself
 from ..engine.emission import Duplicates
 from ..formats.format import FormatLike
 from ..formats.index_map import IndexMap
@@ -81,10 +81,9 @@ class Stream:
 
 @dataclass(frozen=True, kw_only=True)
 class Foreign:
-    """The functions of another system's kind of file: one reader, and what else there is.
+    """The functions of another system's kind of file. One is a reader: `look`, `streaming` or `read`.
 
-    Functions of the package call a reader with the keywords `limits` and those of `Kind.reads`, and `write` and
-    `write_all` with `overwrite` and those of `Kind.writes`.
+    Readers have the keywords `limits` and those of `Kind.reads`; writers `overwrite` and those of `Kind.writes`.
 
     Parameters
     ----------
@@ -95,8 +94,8 @@ class Foreign:
     write_all: write_all(path, tensors, …) writes tensors by name, for a `named` kind.
     opened: opened(file): a context manager of the open file, which is passed to the other functions but `write`.
     list_groups: list_groups(file, limits): the groups with tensors. The root is an empty string.
-    claims: claims(group): the paths of tensors of this kind in a group of a container that has a mark of the kind; ""
-        is the group itself. A kind without this function claims every group with its mark.
+    claims: claims(group): the paths of tensors of this kind in a group that has a mark of the kind; "", the default, is
+        the group itself.
     """
 
     look: Callable[Concatenate[Any, ExitStack, ...], FileTensor] | None = None
@@ -106,4 +105,4 @@ class Foreign:
     write_all: Callable[Concatenate[str, Mapping[str | None, Tensor], ...], None] | None = None
     opened: Callable[[Any], AbstractContextManager[Any]] | None = None
     list_groups: Callable[[Any, Limits], Sequence[str]] | None = None
-    claims: Claims | None = None
+    claims: Claims = claim_itself

@@ -18,7 +18,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 from ..containers import remote
 from ..containers.base import is_url, split_path, wrap_errors
 from ..containers.direct import open_zip
-from ..containers.interface import Claims, Container, claim_itself
+from ..containers.interface import Claims, Container
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
 from ..limits import DEFAULT_LIMITS
@@ -204,11 +204,10 @@ class Location:
             try:
                 while (mark := container.mark(self.handle, above, kinds)) is not None:
                     name = kinds[mark]
-                    if (claims := _claims_of(name)) is None:
-                        claimed = not path
-                    else:
+                    claimed, functions = not path, KINDS[name].functions
+                    if isinstance(functions, Foreign):
                         with container.reading(self.handle, above, DEFAULT_LIMITS) as reader:
-                            claimed = path in claims(reader.group)
+                            claimed = path in functions.claims(reader.group)
                     if claimed:
                         return replace(self, group=group, name=name)
                     kinds = {mark: other for mark, other in kinds.items() if other != name}
@@ -231,16 +230,10 @@ class Location:
         return {name: value for name, value in given.items() if value is not None}
 
 
-def _claims_of(name: str) -> Claims | None:
-    """The function by which a kind claims paths in a group with its mark; None for a container."""
-    functions = KINDS[name].functions
-    return functions.claims or claim_itself if isinstance(functions, Foreign) else None
-
-
 def claims_in(field: str) -> dict[str, Claims]:
     """The functions by which kinds claim paths, by their marks. field: of Kind, with the marks, or empty."""
-    marks = [(mark, name) for name, kind in KINDS.items() if field for mark in getattr(kind, field)]
-    return {mark: claims for mark, name in marks if (claims := _claims_of(name))}
+    functions = [(kind.functions, getattr(kind, field)) for kind in KINDS.values() if field and getattr(kind, field)]
+    return {mark: own.claims for own, marks in functions if isinstance(own, Foreign) for mark in marks}
 
 
 def refuse(path: Any, **options: Any) -> None:
@@ -265,7 +258,9 @@ def resolved(place: StoreLike, *, whole: bool = False) -> Iterator[Location]:
         names, file = _candidates(path, stack)
         opened = KINDS[names[-1]].functions.opened
         handle = path if opened is None else stack.enter_context(opened(file))
-        name = next((name for name in names[:-1] if (claims := _claims_of(name)) and claims(handle)), names[-1])
+        name = next(
+            (x for x in names[:-1] if isinstance(f := KINDS[x].functions, Foreign) and f.claims(handle)), names[-1]
+        )
         location = Location(path, group, name, handle, getattr(getattr(file, "fp", file), "version", None))
         yield location if whole else location.within(group)
 
