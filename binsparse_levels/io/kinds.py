@@ -258,9 +258,8 @@ def resolved(place: StoreLike, *, whole: bool = False) -> Iterator[Location]:
         names, file = _candidates(path, stack)
         opened = KINDS[names[-1]].functions.opened
         handle = path if opened is None else stack.enter_context(opened(file))
-        name = next(
-            (x for x in names[:-1] if isinstance(f := KINDS[x].functions, Foreign) and f.claims(handle)), names[-1]
-        )
+        others = ((name, KINDS[name].functions) for name in names[:-1])
+        name = next((name for name, own in others if isinstance(own, Foreign) and own.claims(handle)), names[-1])
         location = Location(path, group, name, handle, getattr(getattr(file, "fp", file), "version", None))
         yield location if whole else location.within(group)
 

@@ -75,7 +75,8 @@ def read(
             given = location.options(given | {"check": check if check != "full" else None}, location.kind.reads)
             return _read_foreign(functions, location.handle, given, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
-        source = Loading(closing.enter_context(_reading(location, limits)), limits, lenient, check).source()
+        reader = closing.enter_context(functions.reading(location.handle, location.group, limits))
+        source = Loading(reader, limits, lenient, check).source()
         stored = loaded_tensor(source, limits, duplicates or "error", check)
     for repair in source.repairs or ():
         warn(f"{location.path}: {repair}" if isinstance(location.path, str) else repair)
@@ -142,7 +143,8 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
             if not source.lazy:
                 return loaded_tensor(source, limits), None
         else:
-            loading = Loading(stack.enter_context(_reading(location, limits)), limits)
+            reader = stack.enter_context(functions.reading(location.handle, location.group, limits))
+            loading = Loading(reader, limits)
             source, known = loading.source(), loading.descriptor
         with named(source.names, source.label):
             tensor = opened_tensor(source, limits)
