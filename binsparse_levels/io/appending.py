@@ -114,8 +114,8 @@ def append(
 
     To merge entries at given coordinates into a tensor, use `write_from([tensor, table], …)`.
 
-    Appends to the same local path wait for each other, for at most a minute; then they raise ContainerError. Mappings,
-    other stores and file systems without locks are not protected.
+    Appends and other writes to the same local path wait for each other, for at most a minute; then they raise
+    ContainerError. Mappings, other stores and file systems without locks are not protected.
 
     Parameters
     ----------
