@@ -9,7 +9,8 @@ from __future__ import annotations
 import os
 import stat
 import zipfile
-from typing import IO, Any
+from collections.abc import Iterator
+from typing import IO, Any, NoReturn
 
 import numpy as np
 import numpy.typing as npt
@@ -40,6 +41,22 @@ def refuse_links(root: str, key: str) -> None:
             raise UnsafeError(Problem(path, "a symbolic link is not followed"))
         if not stat.S_ISDIR(status.st_mode) and not stat.S_ISREG(status.st_mode):
             raise ValueError(f"{path} is not a file")
+
+
+def folders_below(path: str, *, links: bool = False) -> Iterator[tuple[str, list[str]]]:
+    """A folder and all folders in it, with the names of the files of each. links: follow links to folders.
+
+    Unlike `os.walk`, it raises the OSError of a folder that cannot be listed, or of a link that cannot be followed: it
+    would seem to be empty.
+    """
+
+    def fail(error: OSError) -> NoReturn:
+        raise error
+
+    for place, _, names in os.walk(path, onerror=fail, followlinks=links):
+        for link in (x for x in (os.path.join(place, name) for name in names if links) if os.path.islink(x)):
+            os.stat(link)
+        yield place, names
 
 
 def open_file(path: str, missing: type[ContainerError] = ContainerError, buffering: int = -1) -> IO[bytes]:

@@ -17,7 +17,7 @@ from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, Stor
 from ..errors import ContainerError, OptionError, Problem, needing
 from . import remote
 from .base import is_url, wrap_errors
-from .direct import open_zip, refuse_links
+from .direct import folders_below, open_zip, refuse_links
 from .objects import folder, requests
 from .zarr_internals import default_buffer_prototype, range_in, sync
 
@@ -119,8 +119,8 @@ class Folder(LocalStore):
         return super().get_sync(key, *args, **kwargs)
 
     async def getsize_prefix(self, prefix: str) -> int:
-        places = os.walk(self.root / prefix)
-        return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in places for name in names)
+        places = folders_below(str(self.root / prefix))
+        return sum(os.lstat(os.path.join(place, name)).st_size for place, names in places for name in names)
 
 
 class _Zip(ZipStore):

@@ -78,6 +78,7 @@ class Kind(NamedTuple):
         - list_groups(file, limits, claims): the groups with tensors
         - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that marks a group
         - claims(group): True if a group with such a mark contains a tensor of this kind
+        - beside(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this tensor
         - others(path): the rest of a container, which `write` does not replace
         - write_all(path, tensors, …): writes tensors by name, for a `named` kind
         """
@@ -343,7 +344,9 @@ def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], An
             return [_STORE], path
         file, is_stream = closing.enter_context(remote.file_at(path)), True
     elif not is_stream and os.path.isdir(path):
-        return _kinds_marked(path, "folder", os.listdir(path)), path
+        with wrap_errors(name):
+            there = os.listdir(path)
+        return _kinds_marked(path, "folder", there), path
     head = _head(file, name)
     if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(file))

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import File, LazyArray
-from ..containers.base import ORDERS, ArrayInfo, Reader, is_url
+from ..containers.base import ORDERS, ArrayInfo, Reader, is_url, wrap_errors
 from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
@@ -200,10 +200,11 @@ def _origin(location: Location, known: object) -> Origin | None:
     else:
         path = os.path.abspath(path)
         files = [path]
-        if os.path.isdir(path):
-            folder = os.path.join(path, location.group or "")
-            files = [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
-        token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in map(os.stat, files))
+        with wrap_errors(path):
+            if os.path.isdir(path):
+                folder = os.path.join(path, location.group or "")
+                files = [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
+            token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in map(os.stat, files))
     return Origin(path if location.group is None else f"{path}:{location.group}", token)
 
 

@@ -217,3 +217,22 @@ def parse_labels(header: Any, shape: Sequence[int], stored: Any) -> Labels:
         if len(column) > size:
             raise ArrayError(Problem(f"labels_{k}", f"expected at most {size} labels, got {len(column)}"))
     return Labels(tuple(dims), columns, values)
+
+
+def repeated(column: Column, known: Column | None = None) -> list[int]:
+    """The coordinates whose label an earlier one has, or another column, which is not a view and is read in parts.
+
+    A missing label (NaN or NaT) repeats none. Raises ArrayError.
+    """
+    labels, seen = column.array(), set()
+    listed = labels.tolist()
+    if known is not None and known.type == column.type:
+        wanted = set(listed)
+        for start in range(0, len(known), LABELS_PER_PART):
+            seen |= wanted.intersection(known.part(start, start + LABELS_PER_PART).array().tolist())
+    again = []
+    for k in np.flatnonzero(labels == labels).tolist():
+        if listed[k] in seen:
+            again.append(k)
+        seen.add(listed[k])
+    return again

@@ -1,6 +1,5 @@
 """Files of other programs: what they wrote is opened in place, and damage is told."""
 
-
 import h5py
 import numpy as np
 import pytest
