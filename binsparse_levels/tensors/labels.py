@@ -228,8 +228,8 @@ def repeated(column: Column, known: Column | None = None) -> list[int]:
     listed = labels.tolist()
     if known is not None and known.type == column.type:
         wanted = set(listed)
-        for start in range(0, len(known), LABELS_PER_PART):
-            seen |= wanted.intersection(known.part(start, start + LABELS_PER_PART).array().tolist())
+        for start in range(0, len(known), THRESHOLDS.checked_labels):
+            seen |= wanted.intersection(known.part(start, start + THRESHOLDS.checked_labels).array().tolist())
     again = []
     for k in np.flatnonzero(labels == labels).tolist():
         if listed[k] in seen:
