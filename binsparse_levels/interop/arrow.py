@@ -165,6 +165,6 @@ def to_pandas(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str 
     [1.5, 2.5]
     """
     with needing("pandas"):
-        import pandas  # type: ignore[import-untyped]  # noqa: F401
+        import pandas  # noqa: F401
 
     return to_table(tensor, dims=dims, values=values).to_pandas(date_as_object=False)

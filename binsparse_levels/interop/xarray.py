@@ -31,6 +31,7 @@ from ..io import list_tensors, write
 from ..io import open as open_tensor
 from ..io.kinds import Location, StoreLike, resolved, split_place, target_at
 from ..limits import DEFAULT_LIMITS
+from ..tensors.contents import labels_of
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.packing import pack_dense
@@ -302,10 +303,9 @@ def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None)
 
 def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
     """The labels of dimensions whose coordinates all have one."""
-    for dim, size in zip(tensor.dims or (), tensor.shape, strict=False):
-        labels = tensor.labels(dim)
-        if labels is not None and len(labels) == size:
-            yield dim, xr.Variable(dim, labels.astype(object) if labels.dtype.kind == "T" else labels)
+    for k, (dim, size) in enumerate(zip(tensor.dims or (), tensor.shape, strict=False)):
+        if (column := labels_of(tensor, k)) is not None and len(index := column.index()) == size:
+            yield dim, xr.Variable(dim, index)
 
 
 # Writing
