@@ -319,6 +319,9 @@ def _check(dataset: Any) -> None:
 
 def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> list[str]:
     """The variables to write as tensors. Raises OptionError."""
+    if zoned := [str(name) for name, x in dataset.variables.items() if getattr(x.dtype, "tz", None) is not None]:
+        what = "xarray writes no times with a zone; convert them by tz_convert(None), or write one tensor with labels"
+        raise OptionError(Problem(zoned[0], what))
     unknown = [str(name) for name in formats if name not in dataset.data_vars]
     if unknown:
         known = ", ".join(map(str, dataset.data_vars))

@@ -6,6 +6,7 @@ The labels of a dimension are one array by coordinate, such as `labels_1`. Text 
 
 from __future__ import annotations
 
+import datetime
 import functools
 import itertools
 import re
@@ -113,7 +114,11 @@ class Column:
     @functools.cached_property
     def lookup(self) -> Lookup:
         """What finds labels, which are read once."""
-        return Lookup(self.array(), self.zone)
+        loaded = self.loaded()
+        array = loaded.array()
+        if self.type == TEXT and not np.all(loaded.items[:]):  # numpy ignores what follows a null character
+            array = array.astype(object)
+        return Lookup(array, self.zone)
 
 
 def _faults(text: Array, offsets: Array) -> Iterator[Problem]:
@@ -193,7 +198,7 @@ def column_of(labels: Any, name: str, size: int) -> Column:
     if array.shape != (size,):
         raise ArrayError(Problem(name, f"expected {size} labels, one of each coordinate, got shape {array.shape}"))
     if _has_zone(labels, array):
-        array, zone = _in_utc(labels, name)
+        array, zone = _in_utc(labels, array, name)
     type = TEXT if array.dtype.kind in "UTO" else array.dtype.name
     if type == TEXT:
         try:
@@ -218,17 +223,20 @@ def _has_zone(labels: Any, array: Array) -> bool:
     return getattr(first, "tzinfo", None) is not None
 
 
-def _in_utc(labels: Any, name: str) -> tuple[Array, str]:
+def _in_utc(labels: Any, array: Array, name: str) -> tuple[Array, str]:
     """Times in UTC, and their zone. Raises ArrayError, PackageMissingError."""
     with needing("pandas"):
         import pandas
+    if array.dtype.kind == "M":  # numpy loses the zone of Arrow and polars
+        labels = labels.to_pandas()
     try:
-        index = pandas.DatetimeIndex(labels.to_pandas() if hasattr(labels, "to_pandas") else labels)
+        index = pandas.DatetimeIndex(labels if isinstance(labels, pandas.Index | pandas.Series) else array)
     except (TypeError, ValueError) as error:
         raise ArrayError(Problem(name, f"pandas has no index of them: {error}; convert them to one zone")) from error
-    zone = str(index.tz).removeprefix("UTC") or "UTC"
-    if not TIMES.fullmatch(f"datetime64[s, {zone}]"):
-        raise ArrayError(Problem(name, f"the zone {zone} has no name; convert them, such as to UTC"))
+    offset = None if index.tz is None else index.tz.utcoffset(None)  # of a fixed zone
+    zone = (str(index.tz) if offset is None else str(datetime.timezone(offset))).removeprefix("UTC") or "UTC"
+    if index.tz is None or not TIMES.fullmatch(f"datetime64[s, {zone}]"):
+        raise ArrayError(Problem(name, "the zone of its times has no name; convert them by pandas to a named zone"))
     return index.tz_convert(None).to_numpy(), zone
 
 

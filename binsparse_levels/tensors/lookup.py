@@ -50,14 +50,17 @@ def plain(key: Any, dtype: np.dtype[Any] | None = None) -> Any:
 
 @dataclass(frozen=True, eq=False)
 class Lookup:
-    """labels: by coordinate. zone: of times, which are in UTC. Raises PackageMissingError, or one of FAILURES."""
+    """labels: by coordinate; texts with null characters are objects. zone: of times, which are in UTC.
+
+    Methods raise PackageMissingError, or one of FAILURES.
+    """
 
     labels: Array
     zone: str | None
 
     @property
     def _is_text(self) -> bool:
-        return self.labels.dtype.kind == "T"
+        return self.labels.dtype.kind in "TO"
 
     @property
     def _integers(self) -> bool:
@@ -92,7 +95,7 @@ class Lookup:
 
     def _several(self, keys: Array) -> Array:
         exact = self._is_text or (self._integers and all(type(key) is int for key in keys.tolist()))
-        if not (self._ranks.max(initial=-1) + 1 == len(self.labels) if exact else self._index.is_unique):
+        if not (self._distinct == len(self.labels) if exact else self._index.is_unique):
             raise ValueError("some labels are equal; select one label at a time")
         if exact:
             ends = map(self._ends, keys.tolist())
@@ -126,6 +129,11 @@ class Lookup:
         return ranks
 
     @cached_property
+    def _distinct(self) -> int:
+        """The number of different labels."""
+        return int(self._ranks.max(initial=-1)) + 1
+
+    @cached_property
     def _index(self) -> Any:
         """The pandas.Index: of texts, that of their ranks."""
         return index_of(self._ranks if self._is_text else self.labels, self.zone)
@@ -138,5 +146,5 @@ class Lookup:
         if not isinstance(label, str):
             raise TypeError("the labels are texts")
         first, last = self._ends(label)
-        after = self._ranks[self._order[first]] if first < len(self._order) else self._ranks.max(initial=-1) + 1
+        after = self._ranks[self._order[first]] if first < len(self._order) else self._distinct
         return int(after) if first < last else after - 0.5
