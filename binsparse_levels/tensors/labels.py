@@ -91,14 +91,12 @@ class Column:
         if loaded.offsets is None:
             time = TIMES.fullmatch(self.type)
             return loaded.items[:].view(f"M8[{time[1]}]") if time else loaded.items[:].astype(self.type, copy=False)
-        items, offsets = loaded.items[:], loaded.offsets[:]
-        array = np.empty(len(offsets) - 1, np.dtypes.StringDType())
-        for start in range(0, len(array), LABELS_PER_PART):
-            ends = offsets[start : start + LABELS_PER_PART + 1].tolist()
-            text = items[ends[0] : ends[-1]].tobytes()
-            array[start : start + LABELS_PER_PART] = [
-                text[a - ends[0] : b - ends[0]].decode() for a, b in itertools.pairwise(ends)
-            ]
+        array = np.empty(len(loaded), np.dtypes.StringDType())
+        for start in range(0, len(array), LABELS_PER_PART):  # few Python texts at a time
+            ends = loaded.offsets[start : start + LABELS_PER_PART + 1].tolist()
+            text, first = loaded.items[ends[0] : ends[-1]].tobytes(), ends[0]
+            texts = [text[a - first : b - first].decode() for a, b in itertools.pairwise(ends)]
+            array[start : start + len(texts)] = texts
         return array
 
     @property
@@ -113,7 +111,7 @@ class Column:
 
     @functools.cached_property
     def lookup(self) -> Lookup:
-        """What finds labels, which are read once."""
+        """The labels, read once, to find some."""
         loaded = self.loaded()
         array = loaded.array()
         if self.type == TEXT and not np.all(loaded.items[:]):  # numpy ignores what follows a null character

@@ -84,7 +84,7 @@ class Lookup:
         return self._ask("get_loc", key)  # type: ignore[no-any-return]
 
     def _ask(self, method: str, *arguments: Any) -> Any:
-        """What the pandas.Index answers."""
+        """The answer of the pandas.Index."""
         index = self._index
         from pandas.errors import InvalidIndexError  # of labels that are no scalars, as AssertionError
 
