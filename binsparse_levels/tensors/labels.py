@@ -17,10 +17,10 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, LazyArray, Sliceable
-from ..errors import ArrayError, DescriptorError, Problem, needing, raise_if
+from ..errors import ArrayError, DescriptorError, Problem, raise_if
 from ..formats.dtypes import INTEGERS
 from ..formats.json import RESERVED
-from .lookup import Lookup, index_of
+from .lookup import Lookup, index_of, pandas_module
 from .validation import checked_array
 
 KEY = f"{RESERVED}labels"
@@ -223,8 +223,7 @@ def _has_zone(labels: Any, array: Array) -> bool:
 
 def _in_utc(labels: Any, array: Array, name: str) -> tuple[Array, str]:
     """Times in UTC, and their zone. Raises ArrayError, PackageMissingError."""
-    with needing("pandas"):
-        import pandas
+    pandas = pandas_module()
     if array.dtype.kind == "M":  # numpy loses the zone of Arrow and polars
         labels = labels.to_pandas()
     try:

@@ -21,10 +21,16 @@ Found: TypeAlias = int | slice | Array  # coordinates, or a mask
 FAILURES = (LookupError, TypeError, ValueError, ArithmeticError)  # of a look-up
 
 
-def index_of(labels: Array, zone: str | None) -> Any:
-    """Labels as a pandas.Index. zone: of times, which are in UTC. Raises PackageMissingError, ArrayError."""
+def pandas_module() -> Any:
+    """The module pandas. Raises PackageMissingError if it is not installed."""
     with needing("pandas"):
         import pandas
+    return pandas
+
+
+def index_of(labels: Array, zone: str | None) -> Any:
+    """Labels as a pandas.Index. zone: of times, which are in UTC. Raises PackageMissingError, ArrayError."""
+    pandas = pandas_module()
     if labels.dtype.kind == "T":
         return pandas.Index(labels.astype(object), dtype=object)
     try:
@@ -85,12 +91,9 @@ class Lookup:
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         """The answer of the pandas.Index."""
-        index = self._index
-        from pandas.errors import InvalidIndexError  # of labels that are no scalars, as AssertionError
-
         try:
-            return getattr(index, method)(*arguments)
-        except (InvalidIndexError, AssertionError) as error:
+            return getattr(self._index, method)(*arguments)
+        except (pandas_module().errors.InvalidIndexError, AssertionError) as error:  # no scalar
             raise KeyError(*error.args) from None
 
     def _several(self, keys: Array) -> Array:
@@ -101,9 +104,7 @@ class Lookup:
             ends = map(self._ends, keys.tolist())
             found = np.array([self._order[first] if first < last else -1 for first, last in ends], np.int64)
         else:
-            from pandas import Index
-
-            found = self._index.get_indexer(Index(keys))
+            found = self._index.get_indexer(pandas_module().Index(keys))
         if (found < 0).any():
             raise KeyError(keys[(found < 0).argmax()])
         return found
