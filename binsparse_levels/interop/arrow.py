@@ -83,7 +83,8 @@ def from_table(
     if shape is None:
         shape = rows.sizes([int(x.max()) + 1 if len(x) else 0 for x in coords])
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
-    return pack(coords, stored, shape, format, map=map, limits=limits, **options)._labelled(rows.labels())
+    made = pack(coords, stored, shape, format, map=map, limits=limits, **options)
+    return made._labelled(rows.labels(made.shape))
 
 
 def _joined(parts: Sequence[Array]) -> Array:

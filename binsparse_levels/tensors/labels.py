@@ -215,10 +215,9 @@ def column_of(labels: Any, name: str, size: int) -> Column:
 def _has_zone(labels: Any, array: Array) -> bool:
     """True for times with a zone, of pandas, Arrow, polars or Python."""
     type = getattr(labels, "dtype", getattr(labels, "type", None))
-    if any(getattr(type, name, None) is not None for name in ("tz", "time_zone")):
-        return True
-    first = next((x for x in array if x == x), None) if array.dtype.kind == "O" else None  # NaT has no zone
-    return getattr(first, "tzinfo", None) is not None
+    objects = array if array.dtype.kind == "O" else ()
+    zones = [(type, "tz"), (type, "time_zone"), *((x, "tzinfo") for x in objects)]
+    return any(getattr(x, name, None) is not None for x, name in zones)
 
 
 def _in_utc(labels: Any, array: Array, name: str) -> tuple[Array, str]:

@@ -91,10 +91,13 @@ class Lookup:
 
     def _ask(self, method: str, *arguments: Any) -> Any:
         """The answer of the pandas.Index."""
+        asked = getattr(self._index, method)
         try:
-            return getattr(self._index, method)(*arguments)
-        except (pandas_module().errors.InvalidIndexError, AssertionError) as error:  # no scalar
-            raise KeyError(*error.args) from None
+            return asked(*arguments)
+        except FAILURES:
+            raise
+        except Exception as error:  # of any other class, such as for an hour that the clocks skip
+            raise ValueError(f"{type(error).__name__}: {error}") from error
 
     def _several(self, keys: Array) -> Array:
         exact = self._is_text or (self._integers and all(type(key) is int for key in keys.tolist()))
@@ -104,7 +107,7 @@ class Lookup:
             ends = map(self._ends, keys.tolist())
             found = np.array([self._order[first] if first < last else -1 for first, last in ends], np.int64)
         else:
-            found = self._index.get_indexer(pandas_module().Index(keys))
+            found = self._ask("get_indexer", pandas_module().Index(keys))
         if (found < 0).any():
             raise KeyError(keys[(found < 0).argmax()])
         return found

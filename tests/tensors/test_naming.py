@@ -75,6 +75,7 @@ def test_equal_labels():
         ({"x": ["a", "b", "c"]}, ["x"], bl.ArrayError, r"x: expected 2 labels, .* got shape \(3,\)"),
         ({"x": ["a"]}, ["x"], bl.ArrayError, r"x: expected 2 labels, .* got shape \(1,\)"),
         ({"x": ["a", 1.5, None]}, ["x"], bl.ArrayError, "x: expected 2 labels"),
+        ({"x": pd.array(["a", None], "string")}, ["x"], bl.ArrayError, "pass labels of one type"),
         ({"x": np.array(["a", None])}, ["x"], bl.ArrayError, "pass labels of one type"),
         ({"x": ["\ud800", "a"]}, ["x"], bl.ArrayError, "pass labels of one type"),
         ({"x": ["a", 1]}, ["x"], bl.ArrayError, "pass labels of one type"),
@@ -251,6 +252,22 @@ def test_a_zone_stays_with_its_times(tmp_path, name, zone):
     assert bl.to_xarray(opened).indexes["t"].tz.utcoffset(None) == hours.tz.utcoffset(None)
 
 
+@pytest.mark.parametrize("shape", [2, (3,), (4,)])
+def test_tables_have_no_more_labels_than_coordinates(shape):
+    """They may have fewer: the dimension of a stream grows."""
+    table, labels = pa.table({"x": ["a"], "n": [1]}), {"x": ["a", "b", "c"]}
+    calls = [
+        lambda: bl.from_table(table, ["x"], "n", "CVEC", shape=shape, labels=labels),
+        lambda: bl.write_from([table], {}, shape, "CVEC", dims=["x"], values="n", labels=labels),
+    ]
+    for call in calls:
+        if shape == 2:
+            with pytest.raises(bl.ArrayError, match=r"labels.x: 3 labels for 2 coordinates; pass a larger shape"):
+                call()
+        else:
+            call()
+
+
 def test_texts_and_integers_need_no_pandas(monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     tensor = pack_of(3).with_labels({0: ["b", "a", "c"]})
@@ -275,6 +292,7 @@ def test_labels_are_read_and_sorted_once(tmp_path):
         ({"x": 3}, bl.LabelError, "no label 3; there are 2, from 'pen' to 'ink'"),
         ({"x": "\ud800"}, bl.LabelError, "no label"),
         ({"x": ["ink", ["pen"]]}, bl.LabelError, "no label"),
+        ({"x": {"pen"}}, bl.LabelError, "no label"),
         ({"x": slice(3, None)}, bl.LabelError, "no range from 3 to None: the labels are texts"),
         ({"x": xr.DataArray(["pen"], dims=["point"])}, bl.OptionError, "pass its values"),
         ({"x": "pen", "method": "nearest"}, bl.OptionError, r"method: sel has no such option; .* tensor.labels"),
@@ -285,6 +303,12 @@ def test_labels_are_read_and_sorted_once(tmp_path):
 def test_what_is_not_selected(given, error, message):
     with pytest.raises(error, match=message):
         labelled(["pen", "ink"]).sel(given)
+
+
+def test_an_hour_that_clocks_show_twice_is_no_label():
+    hours = pd.date_range("2026-10-24", periods=8, freq="6h", tz="Europe/Zurich")
+    with pytest.raises(bl.LabelError, match="no label '2026-10-25T02:30'"):
+        pack_of(8).with_labels({0: hours}).sel({0: "2026-10-25T02:30"})
 
 
 def test_an_error_shows_times_as_text():
