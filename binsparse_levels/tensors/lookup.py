@@ -7,6 +7,7 @@ number of each among the different texts in ascending order. A pandas index of f
 from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, TypeAlias
@@ -68,9 +69,9 @@ class Lookup:
     def _is_text(self) -> bool:
         return self.labels.dtype.kind in "TO"
 
-    @property
-    def _integers(self) -> bool:
-        return self.labels.dtype.kind in "iu"
+    def _is_exact(self, keys: Sequence[Any]) -> bool:
+        """True if labels are found without pandas."""
+        return self._is_text or (self.labels.dtype.kind in "iu" and all(type(key) is int for key in keys))
 
     def find(self, key: Any) -> Found:
         """The coordinates that `sel` selects by a key."""
@@ -82,7 +83,7 @@ class Lookup:
         key = plain(key, self.labels.dtype)
         if isinstance(key, np.ndarray):
             return key if key.dtype.kind == "b" else self._several(key)
-        if self._is_text or (self._integers and type(key) is int):
+        if self._is_exact([key]):
             first, last = self._ends(key)
             if first == last:
                 raise KeyError(key)
@@ -100,7 +101,7 @@ class Lookup:
             raise ValueError(f"{type(error).__name__}: {error}") from error
 
     def _several(self, keys: Array) -> Array:
-        exact = self._is_text or (self._integers and all(type(key) is int for key in keys.tolist()))
+        exact = self._is_exact(keys.tolist())
         if not (self._distinct == len(self.labels) if exact else self._index.is_unique):
             raise ValueError("some labels are equal; select one label at a time")
         if exact:

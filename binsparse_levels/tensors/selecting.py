@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -18,8 +18,7 @@ from ..limits import as_integer
 from .backing import packed
 from .changing import with_entries
 from .contents import Contents, dimension_of, labels_of
-from .labels import Column
-from .lookup import FAILURES, Found, plain
+from .lookup import FAILURES, plain
 from .views import selected
 
 T = TypeVar("T", bound=Contents)
@@ -134,48 +133,65 @@ def sel(tensor: Contents, labels: Mapping[Any, Any]) -> Any:
     """`Tensor.sel`."""
     for option in _OPTIONS.keys() & labels.keys() - {*(tensor.dims or ())}:
         raise OptionError(Problem(option, f"sel has no such option; {_OPTIONS[option]}"))
-    at = {dimension_of(tensor, key): (str(key), label) for key, label in labels.items()}
-    if len(at) < len(labels):
-        raise OptionError(Problem("sel", f"{list(labels)!r:.60} has a dimension twice; name each once"))
+
+    def index(k: int, key: Any, name: str) -> int | slice | Array:
+        column = labels_of(tensor, k)
+        lookup = None if column is None else column.lookup
+        try:
+            return _index(key if lookup is None else lookup.find(key), tensor.shape[k])
+        except BinsparseError:
+            raise
+        except FAILURES as error:
+            known = range(tensor.shape[k]) if lookup is None else lookup.labels
+            raise LabelError(Problem(name, _failure(known, key, error))) from error
+
+    return _along(tensor, labels, index)
+
+
+def isel(tensor: Contents, indices: Mapping[Any, Any]) -> Any:
+    """`Tensor.isel`."""
+
+    def index(k: int, key: Any, name: str) -> int | slice | Array:
+        try:
+            return _index(key, tensor.shape[k])
+        except (TypeError, ValueError) as error:
+            raise IndexError(f"{name}: {error}") from error
+
+    return _along(tensor, indices, index)
+
+
+def _along(tensor: Contents, keys: Mapping[Any, Any], index: Callable[[int, Any, str], Any]) -> Any:
+    """The cells at a key for some dimensions, each of which selects alone. index: of a dimension, its key and name."""
+    at = {dimension_of(tensor, name): (key, str(name)) for name, key in keys.items()}
+    if len(at) < len(keys):
+        raise OptionError(Problem("sel", f"{list(keys)!r:.60} has a dimension twice; name each once"))
     if not at:
         return select(tensor, ...)
-    indices = {k: _index(labels_of(tensor, k), tensor.shape[k], label, name) for k, (name, label) in at.items()}
+    for key, name in at.values():
+        if getattr(key, "dims", ()) not in ((), (name,)):
+            raise OptionError(Problem(name, f"does not take the dimensions {key.dims} of a DataArray; pass its values"))
+    indices = {k: index(k, key, name) for k, (key, name) in at.items()}
     for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
-        index, whole = indices[k], [slice(None)] * (tensor.ndim - 1)
-        alone = isinstance(index, int) and not whole
-        tensor = select(tensor, index) if alone else view(tensor, [*whole[:k], index, *whole[k:]])
+        whole = [slice(None)] * (tensor.ndim - 1)
+        alone = isinstance(indices[k], int) and not whole
+        tensor = select(tensor, indices[k]) if alone else view(tensor, [*whole[:k], indices[k], *whole[k:]])
     return tensor
 
 
-def _index(column: Column | None, size: int, key: Any, name: str) -> int | slice | Array:
-    """The coordinates that a key selects along a dimension."""
-    if getattr(key, "dims", ()) not in ((), (name,)):
-        raise OptionError(Problem(name, f"does not take the dimensions {key.dims} of a DataArray; pass its values"))
-    lookup = None if column is None else column.lookup
-    try:
-        found = _coordinates(key) if lookup is None else lookup.find(key)
-        if isinstance(found, np.ndarray):
-            (one,), _ = parse_key((found,), (size,))
-            return one  # type: ignore[no-any-return]
-        chosen = range(size)[found]
-        if isinstance(chosen, int):
-            return chosen
-        stop = chosen.stop if chosen.stop >= 0 else None
-        return slice(chosen.start, stop, chosen.step) if chosen else slice(0, 0)
-    except BinsparseError:
-        raise
-    except FAILURES as error:
-        known = range(size) if lookup is None else lookup.labels
-        raise LabelError(Problem(name, _failure(known, key, error))) from error
-
-
-def _coordinates(key: Any) -> Found:
-    """A key of a dimension without labels, where `sel` is `isel`, as in xarray."""
-    if isinstance(key, slice) or isinstance(key := plain(key), np.ndarray):
-        return key if isinstance(key, slice) or key.size else np.empty(0, np.int64)
-    if (number := as_integer(key)) is None:
-        raise KeyError(key)
-    return number
+def _index(key: Any, size: int) -> int | slice | Array:
+    """The coordinates at an index along a dimension. Raises IndexError, TypeError, ValueError."""
+    if not isinstance(key, slice):
+        key = plain(key)
+        if isinstance(key, np.ndarray):
+            empty = not key.size and key.dtype.kind == "f"  # an empty list has no type
+            (coords,), _ = parse_key((key.astype(np.int64) if empty else key,), (size,))
+            return coords  # type: ignore[no-any-return]
+        if (key := as_integer(key)) is None:
+            raise TypeError("expected an integer, a slice, a list of integers or a mask")
+    chosen = range(size)[key]
+    if isinstance(chosen, int):
+        return chosen
+    return slice(chosen.start, chosen.stop if chosen.stop >= 0 else None, chosen.step) if chosen else slice(0, 0)
 
 
 def _failure(known: Any, key: Any, error: Exception) -> str:

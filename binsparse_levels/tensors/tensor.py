@@ -145,7 +145,9 @@ class Tensor(Converting):
         return selecting.sel(self, {**(labels or {}), **named})
 
     def isel(self, indices: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
-        """Select by coordinate along dimensions given by name. Other dimensions are not cut.
+        """Select by coordinate along dimensions given by name, as `xarray.DataArray.isel` does.
+
+        Each array selects along its own dimension. Other dimensions are not cut.
 
         Parameters
         ----------
@@ -164,10 +166,7 @@ class Tensor(Converting):
         >>> tensor.isel(day=0).to_dense().tolist()
         [0, 3]
         """
-        key: list[Any] = [slice(None)] * self.ndim
-        for name, index in {**(indices or {}), **named}.items():
-            key[dimension_of(self, name)] = index
-        return self[tuple(key)]
+        return selecting.isel(self, {**(indices or {}), **named})
 
     def permute(self, axes: Sequence[Dimension]) -> Tensor:
         """The same entries with the dimensions in another order. The arrays are shared.

@@ -226,6 +226,30 @@ def test_sel_selects_what_xarray_selects(kind, data):
         assert tensor.sel(x=key).to_dense()[..., 0].tolist() == expected
 
 
+INDICES = (
+    st.integers(-3, 2)
+    | st.lists(st.integers(-3, 2), max_size=3)
+    | st.builds(slice, *[st.none() | st.integers(-5, 5)] * 2, st.sampled_from([None, 1, 2, -1]))
+    | arrays(bool, 3)
+    | st.sampled_from(["a", 1.5, [0.5], [[1]], (0, 1), None, slice("a", None), np.array(1), np.uint8([1])])
+)
+
+
+@given(st.dictionaries(st.sampled_from("xyz"), INDICES))
+def test_isel_selects_what_xarray_selects(indices):
+    """Each array selects along its own dimension."""
+    cells = np.arange(1, 28).reshape(3, 3, 3)
+    tensor, peer = bl.pack_dense(cells, "CSF", dims=["x", "y", "z"]), xr.DataArray(cells, dims=["x", "y", "z"])
+    try:
+        expected = peer.isel(indices).values
+    except Exception:
+        with pytest.raises(IndexError):
+            tensor.isel(indices)
+    else:
+        got = tensor.isel(indices)
+        assert (got.to_dense() if isinstance(got, bl.Tensor) else got).tolist() == expected.tolist()
+
+
 def test_sel_finds_categories_in_their_order():
     sizes = pd.Categorical(["high", "low", "mid"], ["low", "mid", "high"])
     tensor = bl.from_table(pd.DataFrame({"size": sizes, "n": [3, 1, 2]}), ["size"], "n", "CVEC")
