@@ -228,7 +228,7 @@ def write_from(
 
     def finished() -> _Finished:
         """The final plan. Labels become ascending, so that ranges of them can be selected."""
-        ranks, known = ({}, None) if rows is None else (rows.ascend(), rows.labels())
+        ranks, known = ({}, None) if rows is None else (rows.ascend(), rows.labels(sizes if open_ended else plan.shape))
         if not open_ended:
             return plan, known, ranks
         measured = ends if rows is None else rows.sizes(ends)

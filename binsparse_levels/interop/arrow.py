@@ -83,7 +83,8 @@ def from_table(
     if shape is None:
         shape = rows.sizes([int(x.max()) + 1 if len(x) else 0 for x in coords])
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
-    return pack(coords, stored, shape, format, map=map, limits=limits, **options)._labelled(rows.labels())
+    made = pack(coords, stored, shape, format, map=map, limits=limits, **options)
+    return made._labelled(rows.labels(made.shape))
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -165,6 +166,6 @@ def to_pandas(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str 
     [1.5, 2.5]
     """
     with needing("pandas"):
-        import pandas  # type: ignore[import-untyped]  # noqa: F401
+        import pandas  # noqa: F401
 
     return to_table(tensor, dims=dims, values=values).to_pandas(date_as_object=False)

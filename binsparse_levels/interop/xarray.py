@@ -30,6 +30,7 @@ from ..io import list_tensors, write
 from ..io import open as open_tensor
 from ..io.kinds import Location, StoreLike, resolved, split_place, target_at
 from ..limits import DEFAULT_LIMITS
+from ..tensors.contents import labels_of
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.packing import pack_dense
@@ -298,10 +299,9 @@ def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None)
 
 def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
     """The labels of dimensions whose coordinates all have one."""
-    for dim, size in zip(tensor.dims or (), tensor.shape, strict=False):
-        labels = tensor.labels(dim)
-        if labels is not None and len(labels) == size:
-            yield dim, xr.Variable(dim, labels.astype(object) if labels.dtype.kind == "T" else labels)
+    for k, (dim, size) in enumerate(zip(tensor.dims or (), tensor.shape, strict=False)):
+        if (column := labels_of(tensor, k)) is not None and len(index := column.index()) == size:
+            yield dim, xr.Variable(dim, index)
 
 
 # Writing
@@ -315,6 +315,9 @@ def _check(dataset: Any) -> None:
 
 def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> list[str]:
     """The variables to write as tensors. Raises OptionError."""
+    if zoned := [str(name) for name, x in dataset.variables.items() if getattr(x.dtype, "tz", None) is not None]:
+        what = "xarray writes no times with a zone; convert them by tz_convert(None), or write one tensor with labels"
+        raise OptionError(Problem(zoned[0], what))
     unknown = [str(name) for name in formats if name not in dataset.data_vars]
     if unknown:
         known = ", ".join(map(str, dataset.data_vars))

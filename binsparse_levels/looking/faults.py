@@ -32,9 +32,10 @@ def all_faults(place: StoreLike, known: Sequence[Problem], limits: Limits) -> tu
     found = list(known)
     with _noting(found), open_tensor(place, limits=limits) as tensor:
         found.extend(faults_of(tensor))
-        for name in tensor.dims or ():
+        labels = tensor._metadata.labels
+        for column in labels.columns.values() if labels else ():
             with _noting(found):
-                tensor.labels(name)
+                column.loaded()
     return tuple(dict.fromkeys(found))
 
 

@@ -110,15 +110,19 @@ class Tensor(Converting):
         return map(self.__getitem__, range(len(self)))
 
     def sel(self, labels: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
-        """Select by label, with xarray's conventions; otherwise like indexing.
+        """Select by label, as `xarray.DataArray.sel` does; otherwise like indexing.
 
-        A label removes its dimension, and several labels keep their order. A slice includes both its ends, and selects
-        the labels between them in any order; in a slice of times, "2026-03" is the whole month. A label of several
-        coordinates selects them all. Coordinates without labels are their own labels.
+        A label removes its dimension, unless several coordinates have it. Several labels keep their order. A slice goes
+        from the coordinate of its first label to that of its last, inclusive; labels that are not there can be ends if
+        the labels ascend or descend. A string for times is a period: "2026-03" is the whole month. Along a dimension
+        without labels, `sel` is `isel`.
+
+        Texts and integers are found without pandas; ranges and other labels need it.
 
         Parameters
         ----------
-        labels, named : the labels by name of the dimension; `labels` also accepts its number.
+        labels, named : the labels by name of the dimension; `labels` also accepts its number. An array of booleans is
+            a mask of the coordinates.
 
         Returns
         -------
@@ -126,7 +130,8 @@ class Tensor(Converting):
 
         Raises
         ------
-        LabelError : no coordinate has the label. It is also a KeyError.
+        LabelError : no coordinate has the label, or xarray also refuses the key. It is also a KeyError.
+        OptionError : an option of xarray that is not supported here, such as `method`; or pandas is missing.
         IndexError : no dimension has this name.
         ArrayError : the labels are damaged.
 
@@ -140,7 +145,9 @@ class Tensor(Converting):
         return selecting.sel(self, {**(labels or {}), **named})
 
     def isel(self, indices: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
-        """Select by coordinate along dimensions given by name. Other dimensions are not cut.
+        """Select by coordinate along dimensions given by name, as `xarray.DataArray.isel` does.
+
+        Each array selects along its own dimension. Other dimensions are not cut.
 
         Parameters
         ----------
@@ -159,10 +166,7 @@ class Tensor(Converting):
         >>> tensor.isel(day=0).to_dense().tolist()
         [0, 3]
         """
-        key: list[Any] = [slice(None)] * self.ndim
-        for name, index in {**(indices or {}), **named}.items():
-            key[dimension_of(self, name)] = index
-        return self[tuple(key)]
+        return selecting.isel(self, {**(indices or {}), **named})
 
     def permute(self, axes: Sequence[Dimension]) -> Tensor:
         """The same entries with the dimensions in another order. The arrays are shared.

@@ -441,3 +441,16 @@ def test_a_dataset_does_not_replace_a_file_that_is_open_for_writing(tmp_path):
         file["results"] = [1, 2, 3]
     with h5py.File(path) as file:
         assert file["results"][:].tolist() == [1, 2, 3]
+
+
+def test_times_with_a_zone(tmp_path):
+    """They are an index of xarray, which cannot write them."""
+    hours = pd.date_range("2026-03-28", periods=8, freq="6h", tz="Europe/Zurich")
+    array = bl.to_xarray(bl.pack_dense(range(8), "CVEC", dims=["t"], labels={"t": hours}))
+    assert array.indexes["t"].equals(hours)
+    assert array.sel(t="2026-03-29").shape == (4,)
+    with pytest.raises(
+        bl.OptionError, match=r"t: xarray writes no times with a zone; convert them by tz_convert\(None\)"
+    ):
+        bl.write_dataset(tmp_path / "a.nc", array.to_dataset(name="a"))
+    assert not list(tmp_path.iterdir())
