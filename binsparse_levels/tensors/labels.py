@@ -92,8 +92,8 @@ class Column:
             time = TIMES.fullmatch(self.type)
             return loaded.items[:].view(f"M8[{time[1]}]") if time else loaded.items[:].astype(self.type, copy=False)
         array = np.empty(len(loaded), np.dtypes.StringDType())
-        for start in range(0, len(array), LABELS_PER_PART):  # few Python texts at a time
-            ends = loaded.offsets[start : start + LABELS_PER_PART + 1].tolist()
+        for start in range(0, len(array), THRESHOLDS.checked_labels):  # few Python texts at a time
+            ends = loaded.offsets[start : start + THRESHOLDS.checked_labels + 1].tolist()
             text, first = loaded.items[ends[0] : ends[-1]].tobytes(), ends[0]
             texts = [text[a - first : b - first].decode() for a, b in itertools.pairwise(ends)]
             array[start : start + len(texts)] = texts
