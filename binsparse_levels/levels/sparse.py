@@ -28,6 +28,7 @@ from .positions import (
     Window,
     as_array,
     count_owners,
+    fitted,
     in_ranges,
     in_window,
     is_everything,
@@ -246,6 +247,19 @@ def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:
 def listing(rank: int) -> tuple[Level, ...]:
     """Levels that list the coordinates of entries and store nothing else; none for a scalar."""
     return (Sparse(rank),) if rank else ()
+
+
+def filled(pointers: Array) -> tuple[Array, Array]:
+    """The fibers that have children, and pointers to the children of these fibers.
+
+    >>> [x.tolist() for x in filled(np.array([0, 0, 2, 2, 5]))]
+    [[1, 3], [0, 2, 5]]
+    """
+    ends = fitted(np.array([0, len(pointers)]), pointers.dtype)
+    made, begins = Sparse().split((), ends, [pointers], distinct=False)  # each distinct pointer is a child
+    assert begins is not None
+    begins -= begins.dtype.type(1)
+    return begins[1:-1], made["idx0"]
 
 
 def _unsigned(array: Array, narrow: bool) -> Array:
