@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
@@ -19,9 +19,7 @@ from ..levels.base import CONTINUED, DENSE, SPARSE, Array
 from ..limits import Limits
 from . import sorting
 from .sorting import Entries
-from .tree import index_dtype
-
-Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
+from .tree import Duplicates, check_dense, index_dtype
 
 _NOTHING = 2**64 - 1  # the position before position 0, and the payload of a cell without an entry
 _WORD_BYTES = 1, 2, 4, 8  # of values that are moved as words; of others their numbers are moved
@@ -163,12 +161,6 @@ def _place(
     kernels.placing.to_cursors(others, cursors)
     given = column, bits, columns, payload
     parallel.each(lambda k: kernels.placing.place(*given, *parts[k], counts[k], outs, out), range(len(parts)))
-
-
-def check_dense(n: int, entries: int, limits: Limits) -> None:
-    """Raise LimitError if dense levels have too many positions. Each position takes at least one word."""
-    if n > entries + 1:
-        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels")
 
 
 def sums(values: Array) -> bool:

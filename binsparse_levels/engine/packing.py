@@ -36,10 +36,9 @@ from ..levels.positions import (
 )
 from ..limits import INT64_MAX, Limits
 from . import emission, sorting
-from .emission import Duplicates
 from .parts import listed
 from .sorting import Entries as Entries
-from .tree import Tree, index_dtype, same, shared_dtype
+from .tree import Duplicates, Tree, check_dense, index_dtype, same, shared_dtype
 
 _NUMBERS = np.dtype(np.int32), np.dtype(np.int64)
 _MAX_RAVEL_RANK = 64  # np.ravel_multi_index accepts fewer dimensions
@@ -135,7 +134,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         level, below = place.level, place.depth + place.level.rank
         children = level.children(place.dims, n, 0)
         least = level.nbytes(place.dims, n, 0, root=not place.depth, itemsize=1)  # without entries
-        emission.check_dense(max(n, children or 0, (least or 0) // 8), entries.count, limits)
+        check_dense(max(n, children or 0, (least or 0) // 8), entries.count, limits)
         here, more = _as_stored(place, coords[place.depth : below], dtype), {}
         if level.shares:
             values = entries.values if entries.iso or order is None else entries.values[order]
@@ -156,7 +155,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             again = np.argsort(as_array(parents), kind="stable")
             coords, parents = [x[again] for x in coords], as_array(parents)[again]
             order = again if order is None else order[again]
-    emission.check_dense(n, entries.count, limits)
+    check_dense(n, entries.count, limits)
     count = len(parents)
     # Values without an entry are padding, or in a gap. A scalar without an entry has the fill value.
     padded = any(level.padded for level in levels) or not any(level.gaps for level in levels)
@@ -197,7 +196,7 @@ def _split(
     for place in levels:
         assert entries is not None
         below, n = place.depth + place.level.rank, len(entries) - 1
-        emission.check_dense(place.level.children(place.dims, n, count) or n, stored, limits)
+        check_dense(place.level.children(place.dims, n, count) or n, stored, limits)
         here = _as_stored(place, coords[place.depth : below], dtype)
         made, entries = place.level.split(place.dims, entries, here, distinct=below == len(coords))
         arrays |= {spec.name: made[role] for role, spec in place.arrays.items()}
@@ -386,7 +385,7 @@ def _change_upper_levels(tree: Tree, levels: tuple[Level, ...], last: int, limit
     above = Tree(old, dims, tree.arrays, arrays[name][1:])
     if all(level.padded for level in new):
         coords, _ = unpack_tree(above, dtype)
-        emission.check_dense(n := cells(dims), count, limits)
+        check_dense(n := cells(dims), count, limits)
         numbers = coords[0] if len(dims) == 1 else np.ravel_multi_index(coords, dims)
         arrays[name] = count_owners(numbers, n, dtype, arrays[name])
         return Tree(levels, tree.dims, arrays, tree.values, tree.iso)

@@ -11,9 +11,8 @@ from typing import Any, NamedTuple
 
 from ..arrays import File, LazyArray
 from ..containers.base import ORDERS, ArrayInfo, Reader, is_url
-from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
-from ..engine.tree import Tree
+from ..engine.tree import Duplicates, Tree
 from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType

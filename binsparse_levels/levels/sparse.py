@@ -83,22 +83,22 @@ class Sparse(Lists):
             return _named(made["ptr"], columns), range(children)
         return made, repeat_to(np.arange(children), below, len(coords[0]))
 
-    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
+    def split(self, dims: Sequence[int], begins: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
         count = len(coords[0])
         if distinct:  # the coordinates are the indices, without a copy
-            return _named(entries, coords), None
+            return _named(begins, coords), None
         if not kernels.pays_off(count):
             new = np.zeros(count, bool)
-            new[signed(entries[:-1][entries[1:] > entries[:-1]])] = True
+            new[signed(begins[:-1][begins[1:] > begins[:-1]])] = True
             for x in coords:
                 new[1:] |= x[1:] != x[:-1]
             (starts,) = new.nonzero()
-            below = np.append(starts, count).astype(entries.dtype)
-            pointers = np.append(0, new.cumsum())[signed(entries)].astype(entries.dtype)
+            below = np.append(starts, count).astype(begins.dtype)
+            pointers = np.append(0, new.cumsum())[signed(begins)].astype(begins.dtype)
             return _named(pointers, [x[starts] for x in coords]), below
-        pointers, below = np.empty(len(entries), entries.dtype), np.empty(count + 1, entries.dtype)
+        pointers, below = np.empty(len(begins), begins.dtype), np.empty(count + 1, begins.dtype)
         firsts = [np.empty(count, x.dtype) for x in coords]
-        arguments = words(entries), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
+        arguments = words(begins), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
         children = int(kernels.fibers.split(*arguments))
         del arguments  # so that the arrays can be resized
         below.resize(children + 1, refcheck=False)
