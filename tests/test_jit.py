@@ -112,6 +112,10 @@ while not kernels.pays_off(100):
 call(100)
 assert "numba" in sys.modules
 """,
+    "a large call waits for them": """
+call(3000)
+assert "numba" in sys.modules
+""",
     "a fork waits for them": """
 child = os.fork()
 assert kernels.pays_off(100)
@@ -120,14 +124,11 @@ if not child:
     os._exit(0)
 assert os.waitpid(child, 0)[1] == 0
 """,
-    "a large call waits for them": """
-call(3000)
-assert "numba" in sys.modules
-""",
     "a program may end before": "",
 }
 
 
+@pytest.mark.sampled(2)
 @pytest.mark.parametrize("then", CASES, ids=lambda name: name.replace(" ", "_"))
 def test_a_thread_loads_kernels(then):
     if "fork" in then and not hasattr(os, "fork"):
