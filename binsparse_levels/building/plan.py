@@ -15,9 +15,8 @@ import numpy.typing as npt
 from ..arrays import Array
 from ..containers.base import DEFAULT_STORAGE, Storage
 from ..containers.replacing import Overwrite
-from ..engine.emission import Duplicates, check_dense
 from ..engine.joining import by_arrays, levels_of_parts
-from ..engine.tree import index_dtype
+from ..engine.tree import Duplicates, check_dense, index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem, check_choice, raise_if
 from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map

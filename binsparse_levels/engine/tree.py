@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from ..errors import ArrayError, Problem, raise_if
 from ..levels import Level, Place, places
 from ..levels.base import Counted, wrong_type
 from ..levels.positions import Array, Positions, as_array, as_pointers
-from ..limits import INT32_MAX
+from ..limits import INT32_MAX, Limits
 from ..thresholds import THRESHOLDS
+
+Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]  # what becomes of entries at the same coordinates
 
 
 class ArrayMetadata(Protocol):
@@ -294,3 +296,9 @@ def shared_dtype(arrays: Mapping[str, ArrayMetadata], dims: Sequence[int], count
         if dtype.kind in "iu" and dtype.isnative and dtype.itemsize >= usual.itemsize:
             return dtype
     return usual
+
+
+def check_dense(n: int, entries: int, limits: Limits) -> None:
+    """Raise LimitError if dense levels have too many positions. Each position takes at least one word."""
+    if n > entries + 1:
+        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels")

@@ -10,8 +10,7 @@ import numpy as np
 from ..arrays import Array
 from ..building import columns as tables
 from ..building.columns import arrow as arrow_module
-from ..engine.emission import Duplicates
-from ..engine.tree import index_dtype
+from ..engine.tree import Duplicates, index_dtype
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike

@@ -13,8 +13,7 @@ from ..arrays import Array, LazyArray, Sliceable, cut, lazy, repeat_one
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
 from ..containers.replacing import same_folder
-from ..engine.emission import Duplicates
-from ..engine.tree import Tree, count_positions, length_problems, value_problems
+from ..engine.tree import Duplicates, Tree, count_positions, length_problems, value_problems
 from ..errors import ArrayError, BinsparseError, DialectWarning, FormatError, Problem, raise_if
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import parse_descriptor

@@ -10,10 +10,9 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import File, LazyArray
-from ..containers.base import ORDERS, ArrayInfo, Reader, is_url, wrap_errors
-from ..engine.emission import Duplicates
+from ..containers.base import ORDERS, ArrayInfo, Reader, is_url
 from ..engine.parts import check_in_parts
-from ..engine.tree import Tree
+from ..engine.tree import Duplicates, Tree
 from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType

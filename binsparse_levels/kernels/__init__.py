@@ -7,7 +7,11 @@ come last. Coordinates and positions are unsigned, so a negative number is too l
 a signed counter costs a test for negative indices at every access.
 """
 
+import contextlib
 import importlib
+import logging  # noqa: F401 (a fork takes its lock after ours, which waits for numba, which logs)
+import os
+import threading
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -19,14 +23,20 @@ from ..thresholds import THRESHOLDS
 
 Array: TypeAlias = npt.NDArray[Any]
 
+_MODULES = "check", "dense", "emission", "fibers", "placing", "sorting"
+_FORK_SECONDS = 30  # that a fork waits for the thread at most
 _handled = 0
+_loaded = False
+_thread: threading.Thread | None = None
+_starting = threading.Lock()
 
 
 def pays_off(count: int, cost: int = 1) -> bool:
     """Return True if kernels handle `count` entries.
 
     Numpy handles few entries, and the first entries of a process: most programs end before kernels save the time to
-    compile or load them. Results are the same.
+    load them. A thread loads them after half of these entries, and numpy goes on until it is done, so no call waits. A
+    call with more than all of these entries loads them itself. Results are the same.
 
     cost: the time of an entry without kernels, in units of about 40 ns.
     """
@@ -34,7 +44,48 @@ def pays_off(count: int, cost: int = 1) -> bool:
     if count * cost <= THRESHOLDS.numpy_entries:
         return False
     _handled += count * cost
-    return _handled > THRESHOLDS.first_entries
+    if _loaded or count * cost > THRESHOLDS.first_entries:
+        return True
+    if _handled > THRESHOLDS.first_entries // 2:
+        _load_in_thread()
+    return False
+
+
+def _load_in_thread() -> None:
+    """Start the thread that loads kernels, once. The interpreter waits at its end, since numba cannot be stopped."""
+    global _thread
+    with _starting, contextlib.suppress(RuntimeError):  # no thread starts at the end of the interpreter
+        if _thread is None:
+            thread = threading.Thread(target=_load, name="binsparse_levels kernels")
+            thread.start()
+            _thread = thread
+
+
+def _load() -> None:
+    global _loaded
+    try:
+        for name in _MODULES:
+            if not threading.main_thread().is_alive():
+                return
+            importlib.import_module(f"{__name__}.{name}")
+        # numba completes its own loading when it loads the first kernel.
+        module: Any = importlib.import_module(f"{__name__}.fibers")
+        item, pointers = np.zeros(1, np.uint64), np.arange(2, dtype=np.uint64)
+        module.fan_out(readable(item), readable(pointers), item.copy())
+    except Exception:
+        pass  # the call that uses kernels next raises it
+    _loaded = True
+
+
+def _before_fork() -> None:
+    """Wait for the thread: a child could never import what the thread imports at the time of the fork."""
+    _starting.acquire()
+    if _thread is not None:
+        _thread.join(_FORK_SECONDS)
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_starting.release, after_in_child=_starting.release)
 
 
 def __getattr__(name: str) -> ModuleType:

@@ -29,6 +29,7 @@ from .positions import (
     Window,
     as_array,
     count_owners,
+    fitted,
     in_ranges,
     in_window,
     is_everything,
@@ -82,22 +83,22 @@ class Sparse(Lists):
             return _named(made["ptr"], columns), range(children)
         return made, repeat_to(np.arange(children), below, len(coords[0]))
 
-    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
+    def split(self, dims: Sequence[int], begins: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
         count = len(coords[0])
         if distinct:  # the coordinates are the indices, without a copy
-            return _named(entries, coords), None
+            return _named(begins, coords), None
         if not kernels.pays_off(count):
             new = np.zeros(count, bool)
-            new[signed(entries[:-1][entries[1:] > entries[:-1]])] = True
+            new[signed(begins[:-1][begins[1:] > begins[:-1]])] = True
             for x in coords:
                 new[1:] |= x[1:] != x[:-1]
             (starts,) = new.nonzero()
-            below = np.append(starts, count).astype(entries.dtype)
-            pointers = np.append(0, new.cumsum())[signed(entries)].astype(entries.dtype)
+            below = np.append(starts, count).astype(begins.dtype)
+            pointers = np.append(0, new.cumsum())[signed(begins)].astype(begins.dtype)
             return _named(pointers, [x[starts] for x in coords]), below
-        pointers, below = np.empty(len(entries), entries.dtype), np.empty(count + 1, entries.dtype)
+        pointers, below = np.empty(len(begins), begins.dtype), np.empty(count + 1, begins.dtype)
         firsts = [np.empty(count, x.dtype) for x in coords]
-        arguments = words(entries), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
+        arguments = words(begins), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
         children = int(kernels.fibers.split(*arguments))
         del arguments  # so that the arrays can be resized
         below.resize(children + 1, refcheck=False)
@@ -246,6 +247,19 @@ def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:
 def listing(rank: int) -> tuple[Level, ...]:
     """Levels that list the coordinates of entries and store nothing else; none for a scalar."""
     return (Sparse(rank),) if rank else ()
+
+
+def filled(pointers: Array) -> tuple[Array, Array]:
+    """The fibers that have children, and pointers to the children of these fibers.
+
+    >>> [x.tolist() for x in filled(np.array([0, 0, 2, 2, 5]))]
+    [[1, 3], [0, 2, 5]]
+    """
+    ends = fitted(np.array([0, len(pointers)]), pointers.dtype)
+    made, begins = Sparse().split((), ends, [pointers], distinct=False)  # each distinct pointer is a child
+    assert begins is not None
+    begins -= begins.dtype.type(1)
+    return begins[1:-1], made["idx0"]
 
 
 def _unsigned(array: Array, narrow: bool) -> Array:

@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engine.dense import gather_tree
-from ..engine.emission import Duplicates
 from ..engine.packing import RepeatedError, pack_entries, repeated
+from ..engine.tree import Duplicates
 from ..errors import ArrayError, FormatError, Problem, check_choice, raise_if, within_memory
 from ..formats.dtypes import sound_booleans
 from ..formats.format import FormatLike, with_map

@@ -355,6 +355,33 @@ def test_the_index_type_is_the_narrowest_of_two():
 # Threads, and every size at which the passes change
 
 
+UPPER = ["dense(2)", "dense, sparse", "sparse, sparse", "sparse, dense", "sparse(2)"]
+
+
+@pytest.mark.parametrize("target", UPPER)
+@pytest.mark.parametrize("source", UPPER)
+def test_levels_below_those_that_change_are_shared(source, target):
+    coords = np.array([[1, 1, 1, 4, 4], [0, 0, 2, 2, 2], [0, 6, 3, 1, 2]])
+    tensor = pack(coords, np.arange(5.0), (6, 3, 7), f"{source}, sparse")
+    turned, expected = tensor.convert(f"{target}, sparse"), pack(coords, np.arange(5.0), (6, 3, 7), f"{target}, sparse")
+    assert turned.arrays.keys() == expected.arrays.keys()
+    for name, array in expected.arrays.items():
+        assert turned.arrays[name].tolist() == array.tolist()
+        assert turned.arrays[name].dtype == array.dtype
+    assert np.shares_memory(turned.arrays["indices_2"], tensor.arrays["indices_2"])
+    assert np.shares_memory(turned.values, tensor.values)
+
+
+def test_empty_fibers_are_left_out_of_sparse_levels():
+    arrays = {"indices_0": [0, 2, 3, 5], "pointers_to_1": [0, 0, 1, 1, 3], "indices_1": [4, 0, 3]}
+    tensor = Tensor("DCSR", (6, 5), {name: np.array(x) for name, x in arrays.items()}, np.arange(3.0))
+    rows = tensor.convert("CSR")
+    assert rows.arrays["pointers_to_1"].tolist() == [0, 0, 0, 1, 1, 1, 3]
+    split = rows.convert("DCSR")
+    assert split.arrays["indices_0"].tolist() == [2, 5]
+    assert split.arrays["pointers_to_1"].tolist() == [0, 1, 3]
+
+
 @pytest.fixture
 def small_steps():
     """Three threads even for few entries; short runs."""
@@ -400,11 +427,12 @@ def assert_same_entries(tensor, expected, padded):
 
 @pytest.mark.parametrize("values", [np.float64, np.int8, np.complex128, None], ids=str)
 @pytest.mark.parametrize("target", ["dense, sparse @ 1, 0", "dense, sparse(2) @ 2, 0, 1"])
-@pytest.mark.parametrize("threads", [1, 3])
-def test_entries_are_placed_as_they_are_sorted(target, values, threads, monkeypatch):
-    """Of few columns: they need no sorting."""
+@pytest.mark.parametrize(("threads", "cached"), [(1, 2**24), (3, 2**24), (3, 0)])
+def test_entries_are_placed_as_they_are_sorted(target, values, threads, cached, monkeypatch):
+    """Of few columns: they need no sorting. cached: larger outputs are written in buckets of fibers."""
     monkeypatch.setattr(THRESHOLDS, "thread_bytes", 1)
-    dims = (3000, 50, 70)[: 1 + target.count(",", 0, target.index("@")) + target.count("(2)")]
+    monkeypatch.setattr(THRESHOLDS, "cached_bytes", cached)
+    dims = (3000, 700, 70)[: 1 + target.count(",", 0, target.index("@")) + target.count("(2)")]
     generator = np.random.default_rng(2)
     flat = np.unique(generator.zipf(1.2, 5000) % np.prod(dims))
     numbers = generator.integers(1, 100, len(flat)).astype(values) if values else np.ones(len(flat))

@@ -23,7 +23,7 @@ from ... import kernels
 from ...arrays import Array
 from ...containers.base import wrap_errors
 from ...containers.replacing import replacing
-from ...engine.emission import Duplicates
+from ...engine.tree import Duplicates
 from ...errors import ArrayError, ContainerError, DialectWarning, Problem, raise_if
 from ...limits import Limits
 from ...parallel import each, shares
