@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import File, LazyArray
-from ..containers.base import ORDERS, ArrayInfo, Reader, is_url
+from ..containers.base import ORDERS, ArrayInfo, Reader, is_url, wrap_errors
 from ..engine.parts import check_in_parts
 from ..engine.tree import Duplicates, Tree
 from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
