@@ -7,7 +7,7 @@ import math
 import re
 import string
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,15 @@ from ..tensors.foreign import as_operand
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_array, with_memory
 from .arithmetic import combined
-from .contracting import contracted, summed
+from .contracting import NONE, contracted, summed
 from .nest import Leaf
+from .operands import shared_metadata
 from .seeing import in_memory, walk_of, walks, with_values
-from .types import DENSE, checked_result, common_type, number_type, sum_type
+from .types import DENSE, checked_result, number_type, product_types
 from .walk import checked_memory, native, run
 
 _LETTERS = string.ascii_letters
+_Types: TypeAlias = "tuple[np.dtype[Any], np.dtype[Any]]"  # see `product_types`
 
 
 class _Spec(NamedTuple):
@@ -104,11 +106,12 @@ def einsum(
     if not at:
         raise OptionError(Problem("operands", "expected a Tensor among the operands; call numpy.einsum, or as_tensor"))
     parsed = _parse(spec, len(operands), at[0])
-    dense = [_checked_operand(x, k) for k, x in enumerate(operands) if k not in at]
+    checked: list[Any] = [x if k in at else _checked_operand(x, k) for k, x in enumerate(operands)]
+    types = _types(parsed, checked, dtype)
     if len(at) == 1:
-        made = _einsum(parsed, operands[at[0]], dense, dtype, memory, limits)
+        made = _einsum(parsed, checked.pop(at[0]), checked, types, memory, limits)
     else:
-        made = _of_several(parsed, operands, at, dense, dtype, memory, limits)
+        made = _of_several(parsed, checked, at, types, memory, limits)
     if format is None or isinstance(made, Tensor):
         return made if format is None else made.convert(format)
     raise OptionError(Problem("format", "the result is a dense array; leave format out, or pack it by from_numpy"))
@@ -127,14 +130,16 @@ def product(tensor: Any, other: Any) -> Any:
         raise FormatError(Problem("operands[0]", what))
     if isinstance(other, Tensor) and 1 <= other.ndim <= 2 and tensor.ndim <= 2:
         parsed = _product_spec(tensor.ndim, other.ndim)
-        return _of_several(parsed, (tensor, other), [0, 1], [], None, None, None)
+        both = tensor, other
+        return _of_several(parsed, both, [0, 1], _types(parsed, both, None), None, None)
     if isinstance(other, Tensor):
         what = f"@ does not multiply tensors of {tensor.ndim} and {other.ndim} dimensions; call einsum"
         raise ArrayError(Problem("operands", what))
     dense = _checked_operand(other, 1)
     if dense.ndim not in (1, 2):
         raise ArrayError(Problem("operands[1]", f"expected 1 or 2 dimensions, got {dense.ndim}; call einsum"))
-    product: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, None)
+    parsed = _product_spec(tensor.ndim, dense.ndim)
+    product: Array = _einsum(parsed, tensor, [dense], _types(parsed, [tensor, dense], None), None, None)
     return product
 
 
@@ -154,10 +159,10 @@ def _product_spec(ndim: int, dense: int) -> _Spec:
 
 
 def _einsum(
-    parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits | None
+    parsed: _Spec, tensor: Tensor, dense: list[Array], types: _Types, memory: int | None, limits: Limits | None
 ) -> Any:
     """`einsum` of one stored tensor and checked dense arrays."""
-    plan, inputs = _prepared(parsed, tensor, dense, dtype)
+    plan, inputs = _prepared(parsed, tensor, dense, types)
     if plan.is_tensor:
         return _as_tensor(parsed, tensor, inputs, plan)
     limits = tensor.limits if limits is None else limits
@@ -172,15 +177,23 @@ def _einsum(
 def planned(spec: str, tensor: Tensor, operands: Sequence[Any]) -> tuple[Plan, tuple[Any, ...]]:
     """The plan of `einsum(spec, tensor, *operands)` with dense operands, and the inputs of its leaf."""
     dense = [_checked_operand(x, k) for k, x in enumerate(operands, 1)]
-    return _prepared(_parse(spec, 1 + len(dense), 0), tensor, dense, None)
+    parsed = _parse(spec, 1 + len(dense), 0)
+    return _prepared(parsed, tensor, dense, _types(parsed, [tensor, *dense], None))
 
 
-def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], dtype: Any) -> tuple[Plan, tuple[Any, ...]]:
-    stored = _checked_stored(tensor, "")
-    operands = tuple([(x.shape, x.dtype) for x in dense])
-    requested = None if dtype is None else checked_result(dtype)
-    plan = _planned(parsed, tensor.shape, stored, operands, requested)
+def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], types: _Types) -> tuple[Plan, tuple[Any, ...]]:
+    plan = _planned(parsed, tensor.shape, tuple([x.shape for x in dense]), types)
     return plan, (*map(native, dense), *plan.lanes)
+
+
+def _types(parsed: _Spec, operands: Sequence[Any], dtype: Any) -> _Types:
+    """The types of the computation and of the result. Raises FormatError for a fill value that is not 0."""
+    kinds = []
+    for k, x in enumerate(operands):
+        path = f"operands[{k}]." if isinstance(x, Tensor) and len(operands) > 1 else ""
+        kinds.append(_checked_stored(x, path) if isinstance(x, Tensor) else x.dtype)
+    sums = not set("".join(parsed.operands)) <= set(parsed.out)
+    return product_types(tuple(kinds), None if dtype is None else checked_result(dtype), sums=sums)
 
 
 def _checked_stored(tensor: Tensor, path: str) -> np.dtype[Any]:
@@ -195,41 +208,44 @@ def _of_several(
     parsed: _Spec,
     operands: Sequence[Any],
     at: Sequence[int],
-    dense: list[Array],
-    dtype: Any,
+    types: _Types,
     memory: int | None,
     limits: Limits | None,
 ) -> Any:
     """`einsum` of several stored tensors, at the indices `at`, and dense arrays: in pairs until one tensor is left."""
-    arrays = iter(dense)
-    whole: list[Any] = [x if k in at else next(arrays) for k, x in enumerate(operands)]
-    for k in at:
-        kind = _checked_stored(whole[k], f"operands[{k}].")
-        whole[k] = whole[k] if whole[k].dtype == kind else whole[k].astype(kind)
-    _sizes(parsed.operands, [x.shape for x in whole])
-    natural = np.result_type(*(x.dtype for x in whole))
-    sums = not set("".join(parsed.operands)) <= set(parsed.out)
-    work = sum_type(natural) if sums else natural
-    left, allowed = [(whole[k], parsed.operands[k]) for k in at], checked_memory(memory)
+    _sizes(parsed.operands, [x.shape for x in operands])
+    work, result = types
+    fill = np.zeros((), result)[()]
+    metadata = shared_metadata([(operands[k], parsed.operands[k]) for k in at], parsed.out, fill)
+    left, allowed = [(_plain(operands[k], work), parsed.operands[k]) for k in at], checked_memory(memory)
     of_dense = [letters for k, letters in enumerate(parsed.operands) if k not in at]
     while len(left) > 1:
         (a, mine), (b, others), *rest = left
-        needed = set(parsed.out).union(*of_dense, *(letters for _, letters in rest))
-        a, mine = summed(a, mine, needed | set(others), work)
-        b, others = summed(b, others, needed | set(mine), work)
+        needed = set(parsed.out).union(NONE, *of_dense, *(letters for _, letters in rest))
+        a, mine = summed(a, mine, needed | set(others), work, allowed)
+        b, others = summed(b, others, needed | set(mine), work, allowed)
         if set(mine) == set(others):
             b = b.permute([others.index(x) for x in mine])
             product = combined(np.multiply, a, b, {"dtype": work}, allowed)
-            left = [summed(product, mine, needed, work), *rest]
+            left = [summed(product, mine, needed, work, allowed), *rest]
         else:
             left = [contracted(a, mine, b, others, needed, work, allowed), *rest]
     tensor, letters = left[0]
     if of_dense:
-        last = _Spec((letters, *of_dense), 0, parsed.out)
-        return _einsum(last, tensor, dense, work if dtype is None else dtype, memory, limits)
-    tensor, letters = summed(tensor, letters, set(parsed.out), work)
-    made = tensor if dtype is None and tensor.dtype == work else tensor.astype(checked_result(dtype or work))
-    return made.permute([letters.index(x) for x in parsed.out]) if letters else made.to_dense()[()]
+        dense = [x for k, x in enumerate(operands) if k not in at]
+        made = _einsum(_Spec((letters, *of_dense), 0, parsed.out), tensor, dense, types, memory, limits)
+    else:
+        tensor, letters = summed(tensor, letters, set(parsed.out), work, allowed)
+        made = tensor if tensor.dtype == result else tensor.astype(result)
+        made = made.permute([letters.index(x) for x in parsed.out]) if parsed.out else made.to_dense().reshape(())[()]
+    return Tensor._of(made._backing, metadata) if isinstance(made, Tensor) else made
+
+
+def _plain(tensor: Tensor, work: np.dtype[Any]) -> Tensor:
+    """The tensor without names and labels, with values of a type that numpy casts to the type `work`."""
+    kind = number_type(tensor.dtype, "values")
+    kind = kind if np.can_cast(kind, work, "same_kind") else work
+    return (tensor if tensor.dtype == kind else tensor.astype(kind))._labelled(None)
 
 
 class Plan(NamedTuple):
@@ -253,19 +269,11 @@ class Plan(NamedTuple):
 def _planned(
     parsed: _Spec,
     shape: tuple[int, ...],
-    stored: np.dtype[Any],
-    operands: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...],
-    requested: np.dtype[Any] | None,
+    shapes: tuple[tuple[int, ...], ...],
+    types: _Types,
 ) -> Plan:
-    shapes = [x for x, _ in operands]
     sizes = _sizes(parsed.operands, [*shapes[: parsed.at], shape, *shapes[parsed.at :]])
-    natural = np.result_type(stored, *(dtype for _, dtype in operands))
-    work = sum_type(natural)
-    sums = not set("".join(parsed.operands)) <= set(parsed.out)
-    result = requested if requested is not None else work if sums else natural
-    if work.kind == "c" != result.kind:
-        raise OptionError(Problem("dtype", f"the products are complex, but {result} is not; pass a complex type"))
-    work = common_type(work, sum_type(result))
+    work, result = types
     is_tensor = parsed.out != "" and sorted(parsed.out) == sorted(parsed.stored)  # the result has each letter once
     made = tuple([sizes[c] for c in parsed.out])
     lanes = tuple([np.uint64(sizes[c]) for c in _lanes(parsed)])
