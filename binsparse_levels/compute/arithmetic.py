@@ -188,10 +188,11 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
     if inline:
         one, two = (x if x.dtype == dtype else x.astype(dtype) for x in (one, two))
     fills = np.asarray(one._pad()), np.asarray(two._pad())
+    of_one = any(needed) and not all(needed)
     tree, others = merged(one._tree, two._tree, function.__name__ if inline else "", not all(needed), fills)
     if others is not None:
-        tree = tree.with_values(_applied(function, (tree.values, others), options, dtype), False)
-    if any(needed) and not all(needed):  # only cells of one operand
+        tree = tree.with_values(_applied(function, (tree.values, others), options, dtype, quiet=of_one), False)
+    if of_one:  # the result has only the cells of this operand
         tree, _ = merged(tree, (one if needed[0] else two)._tree, "", False, fills)
     return of_tree(tree, one.format.order, metadata, (a, b))
 

@@ -64,7 +64,8 @@ def einsum(
     neither has such a format, the tensor with fewer values is converted. A tensor that does not fit the memory is read
     in parts.
 
-    Cells that are not stored count as 0, even if another factor is infinite or NaN; numpy returns NaN there.
+    A product with a cell that is not stored is 0, even if another factor is infinite or NaN; numpy returns NaN there.
+    A sum of no entries counts as not stored.
 
     Sums of integers and booleans have 64 bits. Sums of floats have at least the precision of float64. Results do not
     depend on the number of threads.
@@ -73,7 +74,8 @@ def einsum(
     ----------
     spec : letters for the dimensions of each operand, and of the result after `->`.
     operands : one or more Tensors, and numpy arrays, in the order of `spec`.
-    dtype : type of the result; by default the type of the sums, or numpy's type if nothing is summed.
+    dtype : type of the result, to which the operands are cast first; by default the type of the sums, or numpy's type
+        if nothing is summed.
     format : format of a Tensor result; by default dense and sparse levels, or the format of the only stored tensor.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` bounds the size of the result; by default the limits of the tensor.
@@ -89,8 +91,9 @@ def einsum(
     FormatError : the specification is invalid, or a fill value is not 0.
     ArrayError : shapes or types do not match.
     LimitError : the result exceeds `limits` or `memory`.
-    OptionError : no operand is a Tensor, or `format` is given for a result that is a dense array.
-    LabelError : the tensors have different labels for an index.
+    OptionError : no operand is a Tensor, numpy does not cast the operands to `dtype`, or `format` is given for a result
+        that is a dense array.
+    LabelError : the tensors have different labels for an index, also for one that is summed.
 
     >>> tensor = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
     >>> einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0])).tolist()
