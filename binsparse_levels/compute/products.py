@@ -110,11 +110,7 @@ def einsum(
         raise OptionError(Problem("operands", "expected a Tensor among the operands; call numpy.einsum, or as_tensor"))
     parsed = _parse(spec, len(operands), at[0])
     checked: list[Any] = [x if k in at else _checked_operand(x, k) for k, x in enumerate(operands)]
-    types = _types(parsed, checked, dtype)
-    if len(at) == 1:
-        made = _einsum(parsed, checked.pop(at[0]), checked, types, memory, limits)
-    else:
-        made = _of_several(parsed, checked, at, types, memory, limits)
+    made = _computed(parsed, checked, at, dtype, memory, limits)
     if format is None or isinstance(made, Tensor):
         return made if format is None else made.convert(format)
     raise OptionError(Problem("format", "the result is a dense array; leave format out, or pack it by from_numpy"))
@@ -131,19 +127,12 @@ def product(tensor: Any, other: Any) -> Any:
     if tensor.ndim > len(_LETTERS):
         what = f"has {tensor.ndim} dimensions, but einsum has {len(_LETTERS)} letters; use reduce or foreach"
         raise FormatError(Problem("operands[0]", what))
-    if isinstance(other, Tensor) and 1 <= other.ndim <= 2 and tensor.ndim <= 2:
-        parsed = _product_spec(tensor.ndim, other.ndim)
-        both = tensor, other
-        return _of_several(parsed, both, [0, 1], _types(parsed, both, None), None, None)
-    if isinstance(other, Tensor):
-        what = f"@ does not multiply tensors of {tensor.ndim} and {other.ndim} dimensions; call einsum"
+    stored = isinstance(other, Tensor)
+    other = other if stored else _checked_operand(other, 1)
+    if not 1 <= other.ndim <= 2 or (stored and tensor.ndim > 2):
+        what = f"@ does not multiply {tensor.ndim} and {other.ndim} dimensions; call einsum"
         raise ArrayError(Problem("operands", what))
-    dense = _checked_operand(other, 1)
-    if dense.ndim not in (1, 2):
-        raise ArrayError(Problem("operands[1]", f"expected 1 or 2 dimensions, got {dense.ndim}; call einsum"))
-    parsed = _product_spec(tensor.ndim, dense.ndim)
-    product: Array = _einsum(parsed, tensor, [dense], _types(parsed, [tensor, dense], None), None, None)
-    return product
+    return _computed(_product_spec(tensor.ndim, other.ndim), [tensor, other], [0, 1] if stored else [0])
 
 
 def product_from_left(other: Any, tensor: Tensor) -> Array:
@@ -159,6 +148,21 @@ def product_from_left(other: Any, tensor: Tensor) -> Array:
 def _product_spec(ndim: int, dense: int) -> _Spec:
     letters, more = _LETTERS[:ndim], "_" * (dense - 1)
     return _Spec((letters, letters[-1] + more), 0, letters[:-1] + more)
+
+
+def _computed(
+    parsed: _Spec,
+    operands: list[Any],
+    at: list[int],
+    dtype: Any = None,
+    memory: int | None = None,
+    limits: Limits | None = None,
+) -> Any:
+    """`einsum` of checked operands. at: the indices of those that are stored."""
+    types = _types(parsed, operands, dtype)
+    if len(at) > 1:
+        return _of_several(parsed, operands, at, types, memory, limits)
+    return _einsum(parsed, operands.pop(at[0]), operands, types, memory, limits)
 
 
 def _einsum(
@@ -191,20 +195,17 @@ def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], types: _Typ
 
 def _types(parsed: _Spec, operands: Sequence[Any], dtype: Any) -> _Types:
     """The types of the computation and of the result. Raises FormatError for a fill value that is not 0."""
-    kinds = []
-    for k, x in enumerate(operands):
-        path = f"operands[{k}]." if isinstance(x, Tensor) and len(operands) > 1 else ""
-        kinds.append(_checked_stored(x, path) if isinstance(x, Tensor) else x.dtype)
+    stored = sum(isinstance(x, Tensor) for x in operands) > 1
+    kinds = [_checked_type(x, f"operands[{k}]." if stored else "") for k, x in enumerate(operands)]
     sums = not set("".join(parsed.operands)) <= set(parsed.out)
     return product_types(tuple(kinds), None if dtype is None else checked_result(dtype), sums=sums)
 
 
-def _checked_stored(tensor: Tensor, path: str) -> np.dtype[Any]:
-    """The type for arithmetic with the values. Raises FormatError for a fill value that is not 0."""
-    if tensor.fill_value is not None and tensor.fill_value != 0:
-        what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
+def _checked_type(operand: Any, path: str) -> np.dtype[Any]:
+    if isinstance(operand, Tensor) and operand.fill_value is not None and operand.fill_value != 0:
+        what = f"cells that are not stored have the value {operand.fill_value}, not 0; use to_dense() and numpy"
         raise FormatError(Problem(f"{path}fill_value", what))
-    return number_type(tensor.dtype, f"{path}values")
+    return number_type(operand.dtype, f"{path}values")
 
 
 def _of_several(
