@@ -40,6 +40,10 @@ class _Spec(NamedTuple):
     out: str
 
     @property
+    def sums(self) -> bool:
+        return any(letter not in self.out for letters in self.operands for letter in letters)
+
+    @property
     def stored(self) -> str:
         return self.operands[self.at]
 
@@ -159,10 +163,16 @@ def _computed(
     limits: Limits | None = None,
 ) -> Any:
     """`einsum` of checked operands. at: the indices of those that are stored."""
-    types = _types(parsed, operands, dtype)
-    if len(at) > 1:
-        return _of_several(parsed, operands, at, types, memory, limits)
-    return _einsum(parsed, operands.pop(at[0]), operands, types, memory, limits)
+    types = _types(parsed, operands, at, dtype)
+    named = any(operands[k]._metadata.labels is not None for k in at)
+    if named or len(at) > 1:
+        _sizes(parsed.operands, [x.shape for x in operands])
+        both = [(operands[k], parsed.operands[k]) for k in at]
+        metadata = shared_metadata(both, parsed.out, np.zeros((), types[1])[()])
+    if len(at) == 1:  # the result keeps the names of its only tensor
+        return _einsum(parsed, operands.pop(at[0]), operands, types, memory, limits)
+    made = _of_several(parsed, operands, at, types, memory, limits)
+    return Tensor._of(made._backing, metadata) if isinstance(made, Tensor) else made
 
 
 def _einsum(
@@ -185,7 +195,7 @@ def planned(spec: str, tensor: Tensor, operands: Sequence[Any]) -> tuple[Plan, t
     """The plan of `einsum(spec, tensor, *operands)` with dense operands, and the inputs of its leaf."""
     dense = [_checked_operand(x, k) for k, x in enumerate(operands, 1)]
     parsed = _parse(spec, 1 + len(dense), 0)
-    return _prepared(parsed, tensor, dense, _types(parsed, [tensor, *dense], None))
+    return _prepared(parsed, tensor, dense, _types(parsed, [tensor, *dense], [0], None))
 
 
 def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], types: _Types) -> tuple[Plan, tuple[Any, ...]]:
@@ -193,19 +203,20 @@ def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], types: _Typ
     return plan, (*map(native, dense), *plan.lanes)
 
 
-def _types(parsed: _Spec, operands: Sequence[Any], dtype: Any) -> _Types:
+def _types(parsed: _Spec, operands: Sequence[Any], at: Sequence[int], dtype: Any) -> _Types:
     """The types of the computation and of the result. Raises FormatError for a fill value that is not 0."""
-    stored = sum(isinstance(x, Tensor) for x in operands) > 1
-    kinds = [_checked_type(x, f"operands[{k}]." if stored else "") for k, x in enumerate(operands)]
-    sums = not set("".join(parsed.operands)) <= set(parsed.out)
-    return product_types(tuple(kinds), None if dtype is None else checked_result(dtype), sums=sums)
+    kinds = [x.dtype for x in operands]
+    for k in at:
+        kinds[k] = _checked_stored(operands[k], f"operands[{k}]." if len(at) > 1 else "")
+    return product_types(tuple(kinds), None if dtype is None else checked_result(dtype), sums=parsed.sums)
 
 
-def _checked_type(operand: Any, path: str) -> np.dtype[Any]:
-    if isinstance(operand, Tensor) and operand.fill_value is not None and operand.fill_value != 0:
-        what = f"cells that are not stored have the value {operand.fill_value}, not 0; use to_dense() and numpy"
+def _checked_stored(tensor: Tensor, path: str) -> np.dtype[Any]:
+    """The type for arithmetic with the values. Raises FormatError for a fill value that is not 0."""
+    if tensor.fill_value is not None and tensor.fill_value != 0:
+        what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
         raise FormatError(Problem(f"{path}fill_value", what))
-    return number_type(operand.dtype, f"{path}values")
+    return number_type(tensor.dtype, f"{path}values")
 
 
 def _of_several(
@@ -217,10 +228,7 @@ def _of_several(
     limits: Limits | None,
 ) -> Any:
     """`einsum` of several stored tensors, at the indices `at`, and dense arrays: in pairs until one tensor is left."""
-    _sizes(parsed.operands, [x.shape for x in operands])
     work, result = types
-    fill = np.zeros((), result)[()]
-    metadata = shared_metadata([(operands[k], parsed.operands[k]) for k in at], parsed.out, fill)
     left, allowed = [(_plain(operands[k], work), parsed.operands[k]) for k in at], checked_memory(memory)
     of_dense = [letters for k, letters in enumerate(parsed.operands) if k not in at]
     while len(left) > 1:
@@ -237,12 +245,10 @@ def _of_several(
     tensor, letters = left[0]
     if of_dense:
         dense = [x for k, x in enumerate(operands) if k not in at]
-        made = _einsum(_Spec((letters, *of_dense), 0, parsed.out), tensor, dense, types, memory, limits)
-    else:
-        tensor, letters = summed(tensor, letters, set(parsed.out), work, allowed)
-        made = tensor if tensor.dtype == result else tensor.astype(result)
-        made = made.permute([letters.index(x) for x in parsed.out]) if parsed.out else made.to_dense().reshape(())[()]
-    return Tensor._of(made._backing, metadata) if isinstance(made, Tensor) else made
+        return _einsum(_Spec((letters, *of_dense), 0, parsed.out), tensor, dense, types, memory, limits)
+    tensor, letters = summed(tensor, letters, set(parsed.out), work, allowed)
+    made = tensor if tensor.dtype == result else tensor.astype(result)
+    return made.permute([letters.index(x) for x in parsed.out]) if parsed.out else made.to_dense().reshape(())[()]
 
 
 def _plain(tensor: Tensor, work: np.dtype[Any]) -> Tensor:

@@ -88,6 +88,14 @@ def test_labels_that_differ_are_those_of_other_things():
     differ([1, 2], [1])
     differ([True, False], [1, 0])
     differ(np.array([1.0, np.nan]), np.array([np.nan, 1.0]))
+    for spec, *operands in (
+        ("ii->", tensor),
+        ("ii->i", tensor),
+        ("ii,i->", tensor, np.ones(2)),
+        ("ii,ij->j", tensor, tensor),
+    ):
+        with pytest.raises(LabelError, match="dim_1"):
+            einsum(spec, operands[0].with_labels({0: ["a", "b"], 1: ["b", "a"]}), *operands[1:])
     same = tensor.with_labels({0: np.array([1, 2], "i8")}) + tensor.with_labels({0: np.array([1, 2], "f4")})
     assert same.labels(0).tolist() == [1, 2]
 
