@@ -226,7 +226,8 @@ def planned(
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
     known = None if dtype is None else checked_type(dtype).newbyteorder("=")
     if rows is None:
-        index, value = np.dtype(index_dtype(stored, 0)).itemsize, 8 if known is None else known.itemsize
+        value = 8 if known is None or (duplicates == "sum" and known.itemsize < 8) else known.itemsize
+        index = np.dtype(index_dtype(stored, 0)).itemsize
         rows = rows_within(memory, max(len(sizes), len(stored)), index, value, used=used, pointers=pointers)
     plan = Plan(
         sizes,

@@ -14,7 +14,8 @@ from typing import Any
 import numpy as np
 
 from .. import kernels, parallel
-from ..errors import ArrayError, Problem
+from ..errors import ArrayError, OptionError, Problem
+from ..formats.dtypes import is_of_ml_dtypes
 from ..levels.base import CONTINUED, DENSE, SPARSE, Array
 from ..limits import Limits
 from ..thresholds import THRESHOLDS
@@ -26,7 +27,8 @@ _NOTHING = 2**64 - 1  # the position before position 0, and the payload of a cel
 _WORD_BYTES = 1, 2, 4, 8  # of values that are moved as words; of others their numbers are moved
 _BUCKET_BITS = 7  # of the number of buckets of fibers, which are brought together first
 # Values of these types are summed in the records. numpy sums others.
-_SUMMED = {np.dtype(code) for code in "?bhilqBHILQfdF"}
+_SUMMED = {np.dtype(code) for code in "?lqLQdF"}
+_WIDER = {"i": np.dtype(np.int64), "u": np.dtype(np.uint64), "f": np.dtype(np.float64)}
 
 
 @dataclass
@@ -168,8 +170,24 @@ def sums(values: Array) -> bool:
     return values.dtype in _SUMMED
 
 
+def wider(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """The type in which values of a smaller type are summed; None for other types."""
+    kind = "f" if is_of_ml_dtypes(dtype) else dtype.kind
+    return _WIDER.get(kind) if dtype.itemsize < 8 else None
+
+
+def narrowed(sums: Array, dtype: np.dtype[Any]) -> Array:
+    """Sums in the type of the summands. Raises OptionError for an integer that it cannot hold."""
+    with np.errstate(all="ignore"):
+        made = sums.astype(dtype)
+    if dtype.kind in "iu" and (wrong := made != sums).any():
+        what = f"the sum {sums[wrong.argmax()]} exceeds {dtype}, the type of the values"
+        raise OptionError(Problem("duplicates", f"{what}; give them a larger one, by dtype='int64' or astype('int64')"))
+    return made
+
+
 def add_groups(values: Array, new: Array) -> Array:
-    """The sum of each group of values. Each begins where `new` is true. Booleans are combined by or; integers wrap."""
+    """The sum of each group of values. Each begins where `new` is true. Booleans are combined by or."""
     if values.dtype.kind not in "biufc":
         raise ArrayError(
             Problem("values", f"values of type {values.dtype} cannot be summed; pass duplicates='first' or 'last'")

@@ -57,7 +57,7 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
     """A tree of entries in any order. pad: the value of positions that a level stores without an entry.
 
     Raises ArrayError for coordinates out of range or repeated, FormatError for entries that a kind cannot store,
-    LimitError.
+    LimitError, OptionError for a sum that the type of the values cannot hold.
     """
     if entries.iso and duplicates == "last":
         duplicates = "first"  # the same for equal values
@@ -66,6 +66,11 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
             return pack_entries(levels, entries, pad, "error", limits)
         except RepeatedError:
             entries = entries.expanded()
+    # Sums have 64 bits, as those of numpy.
+    if duplicates == "sum" and (wide := emission.wider(entries.values.dtype)) is not None:
+        summands = replace(entries, values=entries.values.astype(wide))
+        made = pack_entries(levels, summands, np.asarray(pad).astype(wide)[()], duplicates, limits)
+        return made.with_values(emission.narrowed(made.values, entries.values.dtype), False)
     by_kernels = entries.count and kernels.pays_off(entries.count) and sorting.layout(entries.dims)
     if not by_kernels or (duplicates == "sum" and not emission.sums(entries.values)):
         return build(levels, _sort_in_numpy(entries, duplicates), pad, limits)

@@ -25,7 +25,7 @@ from ..tensors.backing import packed
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.encoding import encode_pieces
 from ..tensors.foreign import as_tensor
-from ..tensors.labels import Column, Labels, repeated
+from ..tensors.labels import Column, Labels, repeated, same_labels
 from ..tensors.tensor import Tensor
 from ..thresholds import THRESHOLDS
 from . import reading
@@ -334,7 +334,7 @@ def joined_labels(tensors: Sequence[Tensor], names: Sequence[str], outer: int) -
             if column.type != there[0].type:
                 what = f"has labels of type {column.type} in dimension {dim!r}, and {names[0]} of {there[0].type}"
                 raise ArrayError(Problem(name, f"{what}; cast one in its table"))
-            if k != outer and not np.array_equal(column.array(), there[0].array(), equal_nan=True):
+            if k != outer and not same_labels(column, there[0]):
                 what = f"has other labels of dimension {dim!r} than {names[0]}; select the same by sel"
                 raise ArrayError(Problem(name, what))
         if k == outer:

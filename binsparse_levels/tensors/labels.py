@@ -236,6 +236,26 @@ def _in_utc(labels: Any, array: Array, name: str) -> tuple[Array, str]:
     return index.tz_convert(None).to_numpy(), zone
 
 
+def same_labels(a: Column, b: Column) -> bool:
+    """Return True if all labels are equal, as pandas compares them: NaN and NaT equal themselves, and 1 equals 1.0."""
+    if a is b:
+        return True
+    if _family(a.type) != _family(b.type):
+        return False
+    mine, other = a.loaded(), b.loaded()
+    if mine.offsets is not None and other.offsets is not None:
+        return np.array_equal(mine.offsets[:], other.offsets[:]) and np.array_equal(mine.items[:], other.items[:])
+    times = TIMES.fullmatch(a.type), TIMES.fullmatch(b.type)
+    one, two = (x.items[:].view(f"M8[{t[1]}]") if t else x.items[:] for x, t in zip((mine, other), times, strict=True))
+    return np.array_equal(one, two, equal_nan=True)
+
+
+def _family(type: str) -> str:
+    """The types whose labels may be equal: times with a zone are no times without one."""
+    time = TIMES.fullmatch(type)
+    return ("zone" if time[2] else "time") if time else type if type in (TEXT, "bool") else "number"
+
+
 def stored_type(type: str) -> np.dtype[Any]:
     """The numpy dtype of the items of labels of a type. Raises DescriptorError for an unknown type."""
     if type in (TEXT, "bool"):

@@ -20,6 +20,7 @@ from .backing import Check, TreeBacking
 from .changing import Converting
 from .contents import Dimension, Metadata, dimension_of, labels_of
 from .encoding import encode_tensor
+from .labels import same_labels
 from .validation import checked_fill, checked_format, checked_json, tree_of, writable
 
 
@@ -332,7 +333,7 @@ class Tensor(Converting):
                 return (
                     all(map(np.array_equal, mine, others))
                     and _alike(values, other_values)
-                    and all(x is None or y is None or _alike(x.array(), y.array()) for x, y in labels)
+                    and all(x is None or y is None or same_labels(x, y) for x, y in labels)
                 )
         except TypeError:  # numpy does not compare some types
             return False

@@ -677,7 +677,7 @@ def test_sums_of_integers_stay_exact_in_the_other_signedness():
 @pytest.mark.usefixtures("plain_nests")
 def test_what_cannot_be_computed_names_the_argument():
     tensor = bl.pack_dense(np.eye(3) * 1j, "CSR")
-    with pytest.raises(bl.OptionError, match="dtype: the products are complex"):
+    with pytest.raises(bl.OptionError, match="dtype: the products are complex128, which is not cast to float64"):
         bl.einsum("ij,i->ij", tensor, np.ones(3), dtype="float64")
     with pytest.raises(TypeError, match=r"got the path 'a\.h5'; open it"):
         bl.reduce("a.h5")
