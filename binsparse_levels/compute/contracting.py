@@ -263,7 +263,7 @@ def _leaf(first: Sequence[int], shared: Sequence[int], work: str, *, numbered: b
         lines.append(each)
     places = "; ".join(f"places[{i}, at] = c{k}" for i, k in enumerate(first)) or "pass"
     around = "yield\nends[1] += u8(1)" if counts else _ROW.format(places=places)
-    return Leaf(_ARGUMENTS, "\n".join(lines), frozenset(first), around)
+    return Leaf(_ARGUMENTS, "\n".join(lines), frozenset(first), frozenset((*first, *shared)), around)
 
 
 def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Matrix, work: np.dtype[Any]) -> _Rows:

@@ -376,9 +376,12 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
         lines = [f"if {' and '.join(f'{a} == {b}' for a, b in twice)}:", *(f"    {line}" for line in lines)]
     names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
     kept = frozenset(stored.index(letter) for letter in stored if at_positions or letter in parsed.out)
+    used = {stored.index(x) for letters in parsed.dense for x in letters if x in stored}
+    used |= set() if at_positions else kept
+    used |= set(range(len(stored))) if twice else set()
     around = f"total = {target}\nyield\n{target} = total" if local else "yield"
     totals = ("total",) if local and not inner else ()
-    return Leaf(names, "\n".join(lines), kept, around, totals, rows=stored.find(parsed.out[:1]))
+    return Leaf(names, "\n".join(lines), kept, frozenset(used), around, totals, stored.find(parsed.out[:1]))
 
 
 def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan) -> Tensor:

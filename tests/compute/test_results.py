@@ -85,7 +85,7 @@ def test_labels_that_differ_are_those_of_other_things():
         assert (one + two.with_labels({"dim_0": None})).labels(0).size == len(a)
 
     differ(["1", "2"], [1, 2])
-    differ([1, 2], [1])
+    differ([1, 2], [1, 3])
     differ([True, False], [1, 0])
     differ(np.array([1.0, np.nan]), np.array([np.nan, 1.0]))
     for spec, *operands in (
