@@ -71,8 +71,8 @@ class Leaf(NamedTuple):
     names: its arguments. entry: statements that use `c0`, `c1` … (the coordinates in the tensor), `value`, `q` (the
     position of the value) and the names. kept: the dimensions that determine where the statements write. used: those
     whose coordinates they use. around: statements with a `yield` in place of consecutive entries with the same
-    coordinates in the dimensions `kept`. totals: the variables of `around`, if the statements change nothing else. rows:
-    the dimension of the first axis of the arrays that the statements change; -1 for another index.
+    coordinates in the dimensions `kept`. totals: the variables of `around`, if the statements change nothing else.
+    rows: the dimension of the first axis of the arrays that the statements change; -1 for another index.
     """
 
     names: tuple[str, ...]
