@@ -8,6 +8,7 @@ a signed counter costs a test for negative indices at every access.
 """
 
 import importlib
+import threading
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -15,11 +16,15 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..system import LOCKS
+
 Array: TypeAlias = npt.NDArray[Any]
 
 NUMPY_ENTRIES = 2**13  # that numpy handles within a millisecond
 FIRST_ENTRIES = 2**22  # that numpy handles in half of the time that loading numba takes; compilation takes seconds more
 _handled = 0
+_importing = threading.RLock()
+LOCKS.append(_importing)
 
 
 def pays_off(count: int, cost: int = 1) -> bool:
@@ -40,7 +45,8 @@ def pays_off(count: int, cost: int = 1) -> bool:
 def __getattr__(name: str) -> ModuleType:
     if name.startswith("__"):
         raise AttributeError(name)
-    return importlib.import_module(f"{__name__}.{name}")
+    with _importing:
+        return importlib.import_module(f"{__name__}.{name}")
 
 
 def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
