@@ -103,6 +103,9 @@ class View:
         dimensions = [self.order.index(k) for k in selection.dimensions]
         self.kept = sorted(dimensions)
         self.format = self._format(stored, dimensions)
+        if structure is not None and self.format.padded and tree.arrays:  # mirrored entries would be padded
+            last = self.format.levels[-1]
+            self.format = replace(self.format, levels=(*self.format.levels[:-1], _unpadded(last)))
         cut = [self.order.index(k) for k in selection.cut]
         self.restricted = max(cut, default=-1) + 1
         free = [
