@@ -8,7 +8,7 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import binsparse_levels
-from binsparse_levels import BinsparseError, Tensor, pack, pack_dense, read, testing, write
+from binsparse_levels import BinsparseError, LimitError, Tensor, pack, pack_dense, read, testing, write
 from binsparse_levels.engine import selection
 
 pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
@@ -46,7 +46,7 @@ def pattern(tensor):
     """Where entries are stored."""
     marks = np.zeros(tensor.shape, bool)
     marks[tensor.unpack()[0]] = True
-    return marks
+    return marks if tensor.structure is None else marks | marks.T
 
 
 @given(st.data())
@@ -61,7 +61,7 @@ def test_a_view_is_numpys_on_the_dense_array(data):
         if not isinstance(tensor, Tensor):
             assert np.ndim(tensor) or isinstance(tensor, np.generic)
             return
-        if before.structure is None and before.ndim:
+        if before.ndim:
             assert tensor.number_of_stored_values == np.count_nonzero(pattern(before)[key])
         dense = expected
         axes = data.draw(st.permutations(range(dense.ndim)))
@@ -231,3 +231,36 @@ def test_which_formats_are_read_by_fibers(tmp_path, format, fast, monkeypatch):
         for _ in range(2):
             np.testing.assert_array_equal(held[key].load().to_dense(), tensor.to_dense()[key])
     assert len(asked) == (0 if fast else 4)
+
+
+@given(st.data())
+def test_an_open_mesh_selects_each_dimension_as_numpy_and_stays_sparse(data):
+    tensor = data.draw(any_tensors().filter(lambda tensor: tensor.ndim > 1 and tensor.size))
+    named = data.draw(st.permutations(range(tensor.ndim)).map(lambda x: sorted(x[: max(len(x) // 2, 2)])))
+    axes = data.draw(st.permutations(range(len(named))))  # of the mesh
+    key = [slice(None, None, data.draw(st.sampled_from([1, -1]))) for _ in tensor.shape]
+    for k, axis in zip(named, axes, strict=True):
+        at = data.draw(st.lists(st.integers(-tensor.shape[k], tensor.shape[k] - 1), max_size=3))
+        key[k] = np.expand_dims(np.array(at, np.int64), [x for x in range(len(named)) if x != axis])
+    labels = {k: np.arange(10, 10 + size) for k, size in enumerate(tensor.shape)}
+    found = tensor.with_labels(labels)[tuple(key)]
+    assert isinstance(found, Tensor)
+    alike(found, tensor.to_dense()[tuple(key)])
+    for k in named:
+        assert found.labels(f"dim_{k}").tolist() == labels[k][key[k].ravel()].tolist()
+
+
+def test_index_arrays_take_no_more_than_the_limit(tmp_path):
+    rng = np.random.default_rng(0)
+    entries = rng.integers(0, 1000, (2, 500)), rng.random(500), (1000, 1000)
+    tensor = pack(*entries, "CSR", duplicates="sum", limits=binsparse_levels.Limits(dense_bytes=10**5))
+    rows, columns = np.arange(0, 900), np.arange(1000)
+    assert tensor[np.ix_(rows, columns)].shape == (900, 1000)
+    assert tensor[np.ix_(rows % 2 == 0, columns[:900] > 5)].nnz == tensor[:900:2, 6:900].nnz
+    for key in (
+        (np.tile(rows, (1000, 1)), np.tile(columns[:, None], 900)),
+        (np.tile(rows, 1000), np.tile(columns, 900)),
+    ):
+        with pytest.raises(LimitError, match=r"dense_bytes.*t\[rows\]\[:, cols\]"):
+            tensor[key]
+    assert tensor[rows][:, columns].shape == (900, 1000)
