@@ -15,6 +15,7 @@ from .positions import Array, Positions, as_array, below_fibers, fitted, items_a
 
 _SEARCH_STOP_ITEMS = 512  # of a file, below which a search would need more reads than it saves
 _SHORT_ITEMS = 2**14  # of a fiber in a file, which is read without a search
+MAX_SEARCHED_FIBERS = 16  # up to this number, the ends of a window are searched in each; more fibers are read whole
 REMEDY = "pack() sorts entries, read() files of other systems, repair() Binsparse files"
 SHOWN = 5
 _IN_FIBER = ", in fiber "  # before the number of a fiber at the end of a message

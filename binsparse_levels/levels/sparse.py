@@ -21,7 +21,18 @@ from .. import kernels, parallel
 from ..errors import Problem
 from ..limits import INT32_MAX
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import REMEDY, SHOWN, Lists, bisect, in_fiber, is_short, pointer_problems, pointers_to, refuse_outside
+from .pointers import (
+    MAX_SEARCHED_FIBERS,
+    REMEDY,
+    SHOWN,
+    Lists,
+    bisect,
+    in_fiber,
+    is_short,
+    pointer_problems,
+    pointers_to,
+    refuse_outside,
+)
 from .positions import (
     Array,
     Positions,
@@ -42,7 +53,6 @@ from .registry import register
 _MERGING = "pack(), read() and repair() merge repeated entries: duplicates='sum'"
 _FIND_COST = 30  # of Python, as for `pays_off`
 _SEARCH_BYTES = 256  # that a search moves: some lines of the cache
-_MAX_SEARCHED_FIBERS = 16  # up to this number, the ends of a window are searched in each; more fibers are read whole
 
 
 @register
@@ -148,7 +158,7 @@ class Sparse(Lists):
         """
         column, selected, kept = arrays["idx0"], window[0], 0
         everything = is_everything(window[:1], dims[:1])
-        in_memory, few = isinstance(column, np.ndarray), len(starts) <= _MAX_SEARCHED_FIBERS
+        in_memory, few = isinstance(column, np.ndarray), len(starts) <= MAX_SEARCHED_FIBERS
         if not everything and len(starts) and (few or (in_memory and kernels.pays_off(len(column)))):
             if not len(selected):
                 return range(0), np.zeros(len(starts), np.int64), 0

@@ -1,5 +1,7 @@
 """Views: whatever the format and the index, the same as numpy's on the dense array, and lazy like it."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from helpers import kinds  # noqa: F401 (registers kinds that only tests have)
@@ -9,7 +11,7 @@ from hypothesis import strategies as st
 
 import binsparse_levels
 from binsparse_levels import BinsparseError, LimitError, Tensor, pack, pack_dense, read, testing, write
-from binsparse_levels.engine import selection
+from binsparse_levels.engine import selection, tree
 
 pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 
@@ -264,3 +266,44 @@ def test_index_arrays_take_no_more_than_the_limit(tmp_path):
         with pytest.raises(LimitError, match=r"dense_bytes.*t\[rows\]\[:, cols\]"):
             tensor[key]
     assert tensor[rows][:, columns].shape == (900, 1000)
+
+
+@given(st.data(), st.integers(1, 5))
+def test_a_selection_that_is_read_in_blocks_is_the_same(data, size):
+    tensor = data.draw(any_tensors())
+    write(stored := {}, tensor)
+    opened, dense, before = binsparse_levels.open(stored), tensor.to_dense(), selection.BLOCK_ENTRIES
+    selection.BLOCK_ENTRIES = size
+    try:
+        for _ in range(2):
+            key = data.draw(keys(dense.shape))
+            opened, dense = opened[key], dense[key]
+            alike(opened, np.asarray(dense))
+            if not isinstance(opened, Tensor):
+                return
+            loaded = binsparse_levels.open(stored)[key].load() if _ == 0 else opened.load()
+            loaded.check()
+            alike(loaded, dense)
+    finally:
+        selection.BLOCK_ENTRIES = before
+
+
+@pytest.mark.parametrize(
+    ("format", "key"),
+    [("CSR", 1), ("CSC", 0), ("COO", 0), ("COO", 1), ("DCSR", 1), ("dense, hashed", 1), ("dense, elias_fano", 1)],
+)
+def test_a_mask_of_an_inner_dimension_is_read_block_by_block(tmp_path, format, key, monkeypatch):
+    monkeypatch.setattr(selection, "BLOCK_ENTRIES", 2**13)
+    monkeypatch.setattr(tree, "_CHECKED_ITEMS", 2**13)
+    rng = np.random.default_rng(0)
+    at = np.unique(rng.integers(0, 2000 * 2000, 300_000))
+    write(tmp_path / "a.h5", pack(np.divmod(at, 2000), rng.random(len(at)), (2000, 2000), format))
+    mask = np.arange(2000) % 50 == 0
+    opened = binsparse_levels.open(tmp_path / "a.h5")
+    view = opened[mask] if key == 0 else opened[:, mask]
+    tracemalloc.start()
+    loaded = view.load()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert loaded.nnz == np.count_nonzero(np.divmod(at, 2000)[key] % 50 == 0)
+    assert most < (12 * len(at) if format != "dense, hashed" else 40 * len(at)) / 2
