@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
 import zipfile
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,6 +14,7 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
 from ..errors import ContainerError, OptionError, Problem, needing
+from ..parallel import Lock
 from . import remote
 from .base import is_url, wrap_errors
 from .direct import folders_below, open_zip, refuse_links
@@ -128,7 +128,7 @@ class _Zip(ZipStore):
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         super().__init__(archive.filename or "", mode="r")
-        self._lock = threading.RLock()
+        self._lock: Any = Lock()
         self._zf = archive
         self._is_open = True
 
