@@ -45,6 +45,7 @@ def rows(n: int) -> list[Row]:
         _pack("pack CSR, skewed", "skewed", n, "CSR", peers.SORTING_MATRICES),
         Row("dense → CSR", lambda _: _dense(n), lambda x: pack_dense(x, "CSR"), _FROM_DENSE),
         Row("CSR → CSC", csr, lambda t: t.convert("CSC"), _TURNED, headline=True),
+        Row("CSR → CSC, five times the entries", lambda _: tree("CSR", 5 * n), lambda t: t.convert("CSC"), _TURNED),
         Row("CSF → CSF of dimensions 2, 0, 1", csf, lambda t: t.convert(turned),
             {"numpy": on(_turned, peers.numpy_argsort)}),
         Row("CSR → dense", lambda _: pack_dense(_dense(n), "CSR"), Tensor.to_dense, _TO_DENSE),

@@ -46,7 +46,8 @@ class Limits:
     nesting: levels of a tree, and of brackets in JSON.
     header_bytes: bytes of the JSON header.
     array_bytes: bytes of any array that is read.
-    dense_bytes: bytes of everything that dense levels make for empty cells: pointers, padding, `to_dense`.
+    dense_bytes: bytes of everything that dense levels make for empty cells: pointers, padding, `to_dense`; and of index
+        arrays that select cell by cell.
     cache_bytes: bytes of the cached chunks of a tensor opened in an object store. No call exceeds it.
 
     Raises

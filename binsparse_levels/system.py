@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import logging  # noqa: F401 (a fork takes its lock after ours: who holds ours may log)
 import os
 import platform
 import stat
@@ -114,6 +115,25 @@ def to_disk(path: str) -> None:
     except OSError:
         if not os.path.isdir(path):  # some systems cannot open a folder
             raise
+
+
+LOCKS: list[Any] = []  # for which a fork waits: a new process has no thread that would release them
+_locked: list[Any] = []
+
+
+def _lock_all() -> None:
+    for lock in LOCKS:  # a thread may add one while it holds another
+        lock.acquire()
+        _locked.append(lock)
+
+
+def _release_all() -> None:
+    while _locked:
+        _locked.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock_all, after_in_parent=_release_all, after_in_child=_release_all)
 
 
 def is_link(status: os.stat_result) -> bool:

@@ -32,6 +32,7 @@ class Thresholds:
     split_bits: int = 10  # of a partition, at most
     bucket_records: int = 3_000  # in a bucket on average, at most; at least half of that
     run_records: int = 2**15  # that are sorted and emitted together: 512 KiB, which stay in the L2 cache
+    cached_bytes: int = 2**24  # that stay in the last cache while entries are written to any place of them
     head_entries: int = 64  # that are checked for order before the others
     piece_items: int = 2**20  # of an array that is joined and written in pieces
     checked_items: int = 2**18  # of an array in memory while a level is checked

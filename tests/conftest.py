@@ -10,8 +10,6 @@ from helpers import kinds, servers  # noqa: F401 (kinds registers those that tes
 
 from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
 
-THRESHOLDS.first_entries = -1  # whatever ran before, a test with many entries uses kernels
-
 # Machines are shared, so examples have no deadline. Runs on CI and runs without --all repeat the same examples.
 no_deadline = {"deadline": None, "suppress_health_check": [hypothesis.HealthCheck.too_slow]}
 hypothesis.settings.register_profile("few", max_examples=5, derandomize=True, **no_deadline)
@@ -23,10 +21,15 @@ def pytest_addoption(parser):
     parser.addoption(
         "--all", action="store_true", help="also run slow tests, with 20 examples for each law instead of 5"
     )
+    parser.addoption(
+        "--defaults", action="store_true", help="numpy handles the first entries of a process, as it does for users"
+    )
 
 
 def pytest_configure(config):
     """Without --all, run slow tests only if they are named."""
+    if not config.getoption("--defaults"):
+        THRESHOLDS.first_entries = -1  # whatever ran before, a test with many entries uses kernels
     everything = config.getoption("--all")
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default" if everything else "few"))
     if not everything and not any("::" in str(word) for word in config.args):

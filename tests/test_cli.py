@@ -137,6 +137,19 @@ def test_check_json(run, path):
     assert json.loads(run("check", path, "--json")[1]) == {"path": str(path), "ok": True, "problems": []}
 
 
+def test_check_notes_labels_that_several_coordinates_have(run, tmp_path):
+    tensor, path = pack([[0, 1], [1, 0]], [1.0, 2.0], (3, 2), "CSR"), tmp_path / "a.h5"
+    write(path, tensor, dims=["day", "x"], labels={"day": ["mon", "tue", "mon"], "x": [np.nan, np.nan]})
+    status, text, _ = run("check", path)
+    assert status == 0
+    assert "sound" in text
+    assert "labels of day: 1 repeat an earlier one, first mon at 2" in text
+    assert "labels of x" not in text
+    found = json.loads(run("check", path, "--json")[1])
+    assert found["ok"]
+    assert [note["path"] for note in found["notes"]] == ["labels of day"]
+
+
 def test_dialects_are_read_when_asked_and_told(run, tmp_path):
     path = DATA / "golden" / "malformed" / "idx_unsorted.bsp.h5"
     assert run("convert", path, tmp_path / "b.h5")[0] == 1

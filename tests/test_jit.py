@@ -84,23 +84,59 @@ def test_a_terminal_says_once_that_kernels_are_compiled(tmp_path, terminal):
     os.close(theirs)
 
 
-def test_only_many_entries_load_the_compiler():
-    code = """
-import sys
+SLOW = """
+import importlib.abc, os, sys, threading, time
 import numpy as np, binsparse_levels as bl
 from binsparse_levels import kernels
 from binsparse_levels.thresholds import THRESHOLDS
-THRESHOLDS.numpy_entries, THRESHOLDS.first_entries = 90, 1000
+THRESHOLDS.numpy_entries, THRESHOLDS.first_entries = 90, 2000
+may_load = threading.Event()
+class Slow(importlib.abc.MetaPathFinder):
+    def find_spec(self, name, path, target=None):
+        if name == "numba":
+            may_load.wait()
+sys.meta_path.insert(0, Slow())
 def call(count):
     order = np.random.default_rng(0).permutation(count)
     bl.pack([order], np.ones(count), (count,), "CVEC").check()
-for _ in range(20):
+for _ in range(30):
     call(THRESHOLDS.numpy_entries)
-for _ in range(5):
+assert threading.active_count() == 1
+for _ in range(60):
     call(100)
-assert "numba" not in sys.modules
-for _ in range(6):
-    call(100)
-assert "numba" in sys.modules
+assert threading.active_count() == 2
+assert not kernels.pays_off(100)
+threading.Timer(0.1, may_load.set).start()
 """
-    subprocess.run([sys.executable, "-c", code], check=True, env=os.environ | {"NUMBA_DISABLE_JIT": "1"})
+CASES = {
+    "numpy is used until the kernels are there": """
+while not kernels.pays_off(100):
+    time.sleep(0.01)
+call(100)
+assert "numba" in sys.modules
+""",
+    "a large call waits for them": """
+call(3000)
+assert "numba" in sys.modules
+""",
+    "a fork waits for them": """
+child = os.fork()
+assert kernels.pays_off(100)
+call(100)
+if not child:
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+""",
+    "a program may end before": "",
+}
+
+
+@pytest.mark.sampled(2)
+@pytest.mark.parametrize("then", CASES, ids=lambda name: name.replace(" ", "_"))
+def test_a_thread_loads_kernels(then):
+    if "fork" in then and not hasattr(os, "fork"):
+        pytest.skip("needs fork")
+    environment = os.environ | {"NUMBA_DISABLE_JIT": "1"}
+    command = [sys.executable, "-W", "error::RuntimeWarning", "-c", SLOW + CASES[then]]
+    run = subprocess.run(command, env=environment, timeout=120, capture_output=True, text=True)
+    assert (run.returncode, run.stderr) == (0, "")

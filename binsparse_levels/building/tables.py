@@ -5,13 +5,15 @@ from __future__ import annotations
 import itertools
 import os
 from collections.abc import Iterator, Sequence
-from glob import escape, glob
+from fnmatch import fnmatchcase
+from glob import has_magic
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from ..arrays import Array
 from ..containers.base import is_url, wrap_errors
+from ..containers.direct import folders_below
 from ..containers.objects.bucket import Bucket, map_concurrently
 from ..errors import PathMissingError, Problem, needing
 from ..parallel import get_threads
@@ -115,8 +117,9 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
     path = os.path.expanduser(places)
     if not is_url(path):
         path = os.path.abspath(path)
-        there = [path] if os.path.exists(path) else sorted(glob(path))
-        files = [x for place in there for x in (_files_below(place) if os.path.isdir(place) else [place])]
+        with wrap_errors(path):
+            there = [path] if os.path.exists(path) else _matching(path)
+            files = [x for place in there for x in (_files_below(place) if os.path.isdir(place) else [place])]
     elif path.endswith(".parquet"):
         return [path]
     else:
@@ -128,7 +131,17 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
 
 
 def _files_below(folder: str) -> list[str]:
-    return sorted(glob(os.path.join(escape(folder), "**", "*.parquet"), recursive=True))
+    found = (os.path.join(place, name) for place, names in folders_below(folder, links=True) for name in names)
+    hidden = f"{os.sep}."
+    return sorted(file for file in found if file.endswith(".parquet") and hidden not in file[len(folder) :])
+
+
+def _matching(pattern: str) -> list[str]:
+    """The paths that match a pattern. Unlike `glob`, it raises the error of a folder that cannot be listed."""
+    above, last = os.path.split(pattern)
+    folders = _matching(above) if has_magic(above) else [above]
+    there = ((folder, name) for folder in folders if os.path.isdir(folder) for name in sorted(os.listdir(folder)))
+    return [os.path.join(*x) for x in there if fnmatchcase(x[1], last) and (x[1][0] != "." or last[0] == ".")]
 
 
 def opened_parquet(path: str) -> Any:

@@ -15,9 +15,8 @@ import numpy.typing as npt
 from ..arrays import Array
 from ..containers.replacing import Overwrite
 from ..engine.blocks import blocks_of
-from ..engine.emission import Duplicates
 from ..engine.packing import ordered_dims
-from ..engine.tree import Tree
+from ..engine.tree import Duplicates, Tree
 from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
@@ -25,7 +24,7 @@ from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream
 from ..io.kinds import StoreLike, in_memory, is_foreign, name_of
-from ..io.writing import check_absent, check_target, write, write_pieces
+from ..io.writing import check_target, free_location, write, write_pieces
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..progress import Progress, reporter
 from ..system import release
@@ -88,7 +87,7 @@ def convert(
     >>> str(bl.read(target).format)
     'CSC'
     """
-    kind = check_absent(target, overwrite, options.get("kind")).kind
+    kind = free_location(target, overwrite, options.get("kind")).kind
     for name in options.keys() - {*inspect.signature(write).parameters, *kind.writes}:
         what = "is no option of convert; pass options of `read` to read(…), and write its tensor"
         raise OptionError(Problem(name, what))
@@ -228,7 +227,7 @@ def write_from(
 
     def finished() -> _Finished:
         """The final plan. Labels become ascending, so that ranges of them can be selected."""
-        ranks, known = ({}, None) if rows is None else (rows.ascend(), rows.labels())
+        ranks, known = ({}, None) if rows is None else (rows.ascend(), rows.labels(sizes if open_ended else plan.shape))
         if not open_ended:
             return plan, known, ranks
         measured = ends if rows is None else rows.sizes(ends)

@@ -17,7 +17,7 @@ from ..containers.base import Storage, is_url
 from ..containers.objects.bucket import map_concurrently
 from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite
-from ..engine.emission import Duplicates
+from ..engine.tree import Duplicates
 from ..errors import ArrayError, OptionError, PathExistsError, Problem, check_choice, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..building import build, write_from
 from ..building.columns import FILES, Nulls, file_tables
-from ..engine.emission import Duplicates
+from ..engine.tree import Duplicates
 from ..errors import FormatError, PackageMissingError, PathExistsError, needing
 from ..formats.format import coordinates
 from .arguments import (

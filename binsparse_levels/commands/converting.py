@@ -8,12 +8,12 @@ from typing import Any, get_args
 from ..building import convert
 from ..building.columns import FILES
 from ..building.to_file import drops_zeros
-from ..engine.emission import Duplicates
+from ..engine.tree import Duplicates
 from ..errors import ContainerError
 from ..formats.format import FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, parse_map
 from ..io import read, repair, write
-from ..io.writing import check_absent
+from ..io.writing import free_location
 from ..levels import LEVELS
 from ..limits import Limits
 from ..looking.advice import advise
@@ -41,7 +41,7 @@ _DUPLICATES = get_args(Duplicates)  # the first is "error"
 
 def _convert(options: argparse.Namespace) -> int:
     with wrong_call_if(ContainerError):  # before the source is read
-        check_absent(options.out, options.overwrite, options.kind)
+        free_location(options.out, options.overwrite, options.kind)
     if building.is_table(options.path):
         building.convert_table(options, options.out)
     elif options.columns is not None or options.nulls is not None:

@@ -13,7 +13,7 @@ from ..errors import BinsparseError, LimitError, OptionError, PathMissingError, 
 from ..formats.format import Format
 from ..io import Description, describe, list_tensors, read
 from ..levels import places
-from ..looking.faults import all_faults, order_faults
+from ..looking.faults import all_faults, notes_on, order_faults
 from ..looking.tables import clipped
 from ..tensors.labels import KEY as LABELS
 from .arguments import LENIENT, LIMIT, PATH, argument, limits_of
@@ -128,17 +128,19 @@ def _list(options: argparse.Namespace) -> int:
 def _check(options: argparse.Namespace) -> int:
     path = options.path
     problems: tuple[Problem, ...] = ()
+    notes: tuple[Problem, ...] = ()
     failed: dict[str, str] = {}
     try:
         tensor = read(options.path, lenient=options.lenient, limits=limits_of(options))
         problems = order_faults(options.path, tensor, options.lenient, limits_of(options))
-        failed = {"error": "ArrayError"} if problems else {}
+        failed, notes = {"error": "ArrayError"} if problems else {}, notes_on(tensor)
     except (OptionError, LimitError, PathMissingError):
         raise
     except BinsparseError as error:
         failed, problems = {"error": type(error).__name__}, all_faults(options.path, error.problems, limits_of(options))
     if options.json:
-        print_json({"path": path, "ok": not problems} | failed | {"problems": list(map(asdict, problems))})
+        listed = {"problems": list(map(asdict, problems))} | ({"notes": list(map(asdict, notes))} if notes else {})
+        print_json({"path": path, "ok": not problems} | failed | listed)
     elif problems:
         for text in map(str, problems):
             print(escaped(text if text.startswith(path) else f"{path}: {text}"))
@@ -146,6 +148,8 @@ def _check(options: argparse.Namespace) -> int:
     else:
         count = tensor.number_of_stored_values
         print(escaped(f"{path}: sound, {tensor.format}, {times(tensor.shape)}, {count} stored values"))
+        for note in notes:
+            print(escaped(f"{path}: note: {note}"))
     return FAULTY_INPUT if problems else OK
 
 

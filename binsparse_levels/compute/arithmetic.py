@@ -19,12 +19,12 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import check_value_type, checked_array, with_memory
 from .merging import INLINE, merged
 from .nest import Leaf
-from .operands import aligned, in_parts, is_large, of_tree, shared_metadata
+from .operands import aligned, fill_or_none, in_parts, is_large, of_tree, outermost, shared_metadata
 from .seeing import in_memory, walk_of
-from .types import DENSE, number_type
+from .types import DENSE, as_words, number_type
 from .walk import MEMORY, run
 
-# Functions of two operands. True for an operand: if it is 0, the result is 0 for any value of the other.
+# Functions of two operands. True for an operand: where it is 0 and not stored, the result is 0 for any other operand.
 _ZERO: dict[np.ufunc, tuple[bool, bool]] = {
     np.multiply: (True, True), np.logical_and: (True, True), np.bitwise_and: (True, True),
     np.true_divide: (True, False), np.floor_divide: (True, False),
@@ -37,7 +37,8 @@ def calculate(function: np.ufunc, method: str, inputs: Sequence[Any], options: M
     """`Tensor.__array_ufunc__`. The fill value of the result is the function of the fill values.
 
     Cells that are not stored count as 0 if there is no fill value; the result has no fill value either if that gives 0.
-    A product with 0, and 0 divided by anything, are 0 here, even if the other operand is infinite or NaN.
+    A product with a cell that is not stored is 0 if this cell is 0, and so is such a cell divided by anything: also if
+    the other operand is infinite, NaN or zero; a number, an array or a tensor.
 
     Raises
     ------
@@ -69,7 +70,9 @@ def _operand(thing: Any, k: int) -> Any:
     thing = with_memory(thing)
     if not isinstance(thing, DENSE):
         return as_tensor(thing, copy=False)
-    return thing if np.ndim(thing) == 0 else checked_array(thing, f"operands[{k}]")
+    if np.ndim(thing) == 0:
+        return thing[()] if isinstance(thing, np.ndarray) else thing
+    return checked_array(thing, f"operands[{k}]")
 
 
 def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str, Any]) -> Array:
@@ -77,7 +80,13 @@ def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str,
     with np.errstate(all="ignore"):
         made: Array = function(*(np.full(1, x._pad()) if isinstance(x, Tensor) else x for x in operands), **options)
     check_value_type(made.dtype)
-    return made
+    return np.zeros_like(made) if any(_stays_zero(function, operands)) else made
+
+
+def _stays_zero(function: np.ufunc, operands: Sequence[Any]) -> list[bool]:
+    """For each operand, True if it makes the result 0 where it does not store a cell."""
+    zero = zip(operands, _ZERO.get(function, ()), strict=False)
+    return [isinstance(x, Tensor) and stays and not x._pad() for x, stays in zero]
 
 
 def _applied(
@@ -88,13 +97,6 @@ def _applied(
         return np.asarray(function(*arrays, **options), dtype)
 
 
-def _fill(tensors: Sequence[Tensor], made: Any) -> Any:
-    """The fill value of a result, or None. made: the function of the fill values."""
-    zero = np.zeros((), made.dtype)[()]
-    none = all(tensor.fill_value is None for tensor in tensors)
-    return None if none and made == zero else made
-
-
 # One tensor
 
 
@@ -103,7 +105,7 @@ def _of_one(function: np.ufunc, operands: list[Any], at: int, options: Mapping[s
     dense = [k for k, x in enumerate(operands) if k != at and np.ndim(x)]
     made = _of_fills(function, operands, options)
     dtype = made.dtype
-    fill = made.reshape(-1)[0] if not dense else _fill_with(function, operands, at, made)
+    fill = _fill_with(function, made)
     if dense:
         tensor = in_memory(tensor)
         operands = [_at_entries(x, tensor, k) if k in dense else x for k, x in enumerate(operands)]
@@ -113,22 +115,21 @@ def _of_one(function: np.ufunc, operands: list[Any], at: int, options: Mapping[s
     operands[at] = tree.values[:1] if iso else tree.values
     values = _applied(function, operands, options, dtype, quiet=tensor.map is not None or tree.gaps)
     values = repeat_one(values, len(tree.values)) if iso else values
-    return with_tree(tensor, tensor.format, tree.with_values(values, iso), fill_value=_fill([tensor], fill))
+    return with_tree(tensor, tensor.format, tree.with_values(values, iso), fill_value=fill_or_none([tensor], fill))
 
 
 def _keeps(function: np.ufunc, operands: Sequence[Any], structure: str, dtype: np.dtype[Any]) -> bool:
     """Return True if the function of a matrix and scalars has the structure of the matrix."""
     if [*structure_problems(structure, (1, 1), dtype)]:
         return False
-    real = not any(isinstance(x, complex | np.complexfloating) for x in operands)
+    real = not any(np.iscomplexobj(x) for x in operands if not isinstance(x, Tensor))
     first = isinstance(operands[0], Tensor) or function is np.multiply
     return structure.startswith("symmetric") or (function in _LINEAR and real and first)
 
 
-def _fill_with(function: np.ufunc, operands: Sequence[Any], at: int, made: Array) -> Any:
-    """The fill value of a result with a dense array. made: the function of the fill value and the array."""
-    stays = at < 2 and _ZERO.get(function, (False, False))[at] and not operands[at]._pad()
-    if stays or not made.size:
+def _fill_with(function: np.ufunc, made: Array) -> Any:
+    """The fill value of a result. made: the function of the fill value, and of the numbers or arrays."""
+    if not made.size:
         return np.zeros((), made.dtype)[()]
     first = made.reshape(-1)[0]
     if not ((made == first) | ((made != made) & (first != first))).all():
@@ -146,10 +147,12 @@ def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
     number_type(tensor.dtype, "values")
     number_type(array.dtype, f"operands[{k}]")
     at = ", ".join("u8(0)" if n == 1 else f"c{missing + d}" for d, n in enumerate(array.shape))
-    leaf = Leaf(("items", "out"), f"out[q] = items[{at}]", frozenset(range(tensor.ndim)))
-    out = np.zeros(len(tensor._tree.values), array.dtype)
-    run(walk_of(tensor), leaf, (np.ascontiguousarray(array),), (out,))
-    return out
+    used = frozenset(missing + d for d, n in enumerate(array.shape) if n != 1)
+    leaf = Leaf(("items", "out"), f"out[q] = items[{at}]", frozenset(range(tensor.ndim)), used)
+    items = as_words(np.ascontiguousarray(array))
+    out = np.zeros(len(tensor._tree.values), items.dtype)
+    run(walk_of(tensor), leaf, (items,), (out,))
+    return out.view(array.dtype)
 
 
 # Two tensors
@@ -162,13 +165,13 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
         raise ArrayError(Problem("operands", what))
     made = _of_fills(function, (a, b), options)
     dtype = made.dtype
-    metadata = shared_metadata(a, b, _fill((a, b), made[0]))
+    metadata = shared_metadata([(x, range(x.ndim)) for x in (a, b)], range(a.ndim), made[0])
     if not a.ndim:
         scalar = function(a.to_dense(), b.to_dense(), **options)
         return Tensor._of(pack((), np.asarray([scalar], dtype), (), "element")._backing, metadata)
     large = next((x for x in (a, b) if is_large(x, memory)), None)
     if large is not None:
-        k = large.format.order[0] if large.map is None else 0
+        k = outermost(large)
 
         def part_of(part: range, slab: Tensor) -> Tensor:
             key = (*[slice(None)] * k, slice(part.start, part.stop))
@@ -181,15 +184,17 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
     for k, x in enumerate((a, b)):
         if x.dtype.itemsize > 8:  # smaller values of any type are copied
             number_type(x.dtype, f"operands[{k}].values")
-    (one, two), zero = aligned(a, b), (not a._pad(), not b._pad())
-    union = not (function in _ZERO and all(zero) and all(_ZERO[function]))
+    (one, two), needed = aligned(a, b), _stays_zero(function, (a, b)) or [False, False]
     inline = function.__name__ in INLINE and dtype.kind in "iufc" and dtype.itemsize > 2 and options.keys() <= {"dtype"}
     if inline:
         one, two = (x if x.dtype == dtype else x.astype(dtype) for x in (one, two))
     fills = np.asarray(one._pad()), np.asarray(two._pad())
-    tree, others = merged(one._tree, two._tree, function.__name__ if inline else "", union, fills)
+    of_one = any(needed) and not all(needed)
+    tree, others = merged(one._tree, two._tree, function.__name__ if inline else "", not all(needed), fills)
     if others is not None:
-        tree = tree.with_values(_applied(function, (tree.values, others), options, dtype), False)
+        tree = tree.with_values(_applied(function, (tree.values, others), options, dtype, quiet=of_one), False)
+    if of_one:  # the result has only the cells of this operand
+        tree, _ = merged(tree, (one if needed[0] else two)._tree, "", False, fills)
     return of_tree(tree, one.format.order, metadata, (a, b))
 
 

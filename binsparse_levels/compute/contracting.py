@@ -25,38 +25,41 @@ from ..limits import INT64_MAX, Limits
 from ..tensors.backing import TreeBacking, packed
 from ..tensors.changing import expanded
 from ..tensors.contents import Metadata
-from ..tensors.labels import Labels
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..thresholds import THRESHOLDS
 from .arithmetic import combined
 from .cursors import indented
 from .nest import Leaf
-from .operands import in_parts, is_large, parts_of, plain, shared_labels
+from .operands import blocks_of, in_parts, is_large, parts_of, plain
 from .parts import of_loop
 from .seeing import walk_of
 from .store import compiled
 from .walk import arguments
 
+NONE = "_"  # the only index, of size 1, of a sum over all: a sum of nothing has no entry, and so stays 0 in a product
 
-def summed(tensor: Tensor, letters: str, needed: set[str], work: np.dtype[Any]) -> tuple[Tensor, str]:
-    """The tensor summed over the indices that are not needed, with each letter once, and its letters."""
+
+def summed(tensor: Tensor, letters: str, needed: set[str], work: np.dtype[Any], memory: int) -> tuple[Tensor, str]:
+    """The tensor summed over the indices that are not needed, with each letter once, and its letters.
+
+    A large tensor in a file is read in blocks.
+    """
     left = "".join(dict.fromkeys(x for x in letters if x in needed))
     if left == letters:
         return tensor, letters
-    whole = expanded(tensor.load())
-    coords, values = whole.unpack()
-    kept = np.ones(len(values), bool)
-    for k, letter in enumerate(letters):
-        kept &= coords[k] == coords[letters.index(letter)]
-    at = [letters.index(x) for x in left]
-    values = values[kept].astype(work)
-    if not left:
-        return pack((), values.sum(keepdims=True), (), "element"), left
+    left = left or NONE
     listed = in_order((Sparse(1),) * len(left), tuple(range(len(left))))
-    shape = [tensor.shape[k] for k in at]
-    made = pack([coords[k][kept] for k in at], values, shape, listed, duplicates="sum", limits=tensor.limits)
-    return made._labelled(_labels([(tensor, letters)], left)), left
+    shape = [tensor.shape[letters.index(x)] if x != NONE else 1 for x in left]
+    parts: list[Tensor] = []
+    for coords, values in blocks_of(tensor, memory):
+        kept = np.ones(len(values), bool)
+        for k, letter in enumerate(letters):
+            kept &= coords[k] == coords[letters.index(letter)]
+        columns = [coords[letters.index(x)][kept] if x != NONE else np.zeros(np.count_nonzero(kept), int) for x in left]
+        part = pack(columns, values[kept].astype(work), shape, listed, duplicates="sum", limits=tensor.limits)
+        parts = [combined(np.add, parts[0], part) if parts else part]
+    return parts[0], left
 
 
 def contracted(
@@ -73,21 +76,20 @@ def contracted(
     if is_large(other, memory):
         what = f"one operand is read whole, but its {other.nbytes} bytes do not fit {memory}; pass a larger memory="
         raise LimitError(Problem("memory", what))
-    labels = [(a, mine), (b, others)]
     if is_large(rows, memory):
-        order, loaded = first + [x for x in theirs if x not in letters], other.load()._labelled(None)
+        order, loaded = first + [x for x in theirs if x not in letters] or [NONE], other.load()
         k = letters.index((first or _stored(rows, letters))[0])
 
         def part_of(part: range, slab: Tensor) -> Tensor:
             here = loaded[tuple(slice(part.start, part.stop) if x == letters[k] else slice(None) for x in theirs)]
-            made, left = contracted(slab._labelled(None), letters, here, theirs, kept, work, memory)
+            made, left = contracted(slab, letters, here, theirs, kept, work, memory)
             return made.permute([left.index(x) for x in order])
 
         if first:
             whole = in_parts(rows, k, 0, memory, part_of)
         else:
             whole = reduce(partial(combined, np.add), starmap(part_of, parts_of(rows, k, memory)))
-        return whole._labelled(_labels(labels, order)), "".join(order)
+        return whole, "".join(order)
     if not _fits(rows, letters, kept):
         rows = plain(rows, [letters.index(x) for x in first + [x for x in letters if x not in first]])
     if any(level.shares for level in rows.format.levels):
@@ -98,20 +100,18 @@ def contracted(
     made = _rows(rows, [letters.index(x) for x in first], [letters.index(x) for x in shared], matrix, work)
     if matrix.columns is not None:
         made = made._replace(columns=matrix.columns[made.columns])
-    left = "".join(first + own)
+    left = "".join(first + own) or NONE
     sizes = [other.shape[theirs.index(x)] for x in own]
-    shape = [*(rows.shape[letters.index(x)] for x in first), *sizes]
-    if not left:
-        return pack((), made.values.sum(keepdims=True), (), "element"), left
+    shape = [*(rows.shape[letters.index(x)] for x in first), *sizes] or [1]
     root: Level = Dense(1) if len(left) > 1 and first and rows.format.levels[0] == Dense(1) else Sparse(1)
     format = in_order((root, *[Sparse(1)] * (len(left) - 1)), tuple(range(len(left))))
     if first and len(own) == 1:
         backing = TreeBacking(format, _tree(made, format, shape, a.limits), a.limits)
     else:
-        columns = np.unravel_index(made.columns.astype(np.int64), sizes) if own else ()
+        columns = np.unravel_index(made.columns.astype(np.int64), sizes) if own else () if first else (made.columns,)
         coords = [*(np.repeat(x, made.counts) for x in made.places), *columns]
         backing = packed(format, shape, coords, made.values, False, work.type(0), a.limits)
-    return Tensor._of(backing, Metadata(labels=_labels(labels, left))), left
+    return Tensor._of(backing, Metadata()), left
 
 
 class _Rows(NamedTuple):
@@ -142,12 +142,6 @@ def _tree(rows: _Rows, format: Format, shape: Sequence[int], limits: Limits) -> 
         arrays[f"pointers_to_{n}"] = np.concatenate([np.zeros(1, dtype), np.cumsum(rows.counts, dtype=dtype)])
     arrays[f"indices_{n}"] = rows.columns.astype(dtype, copy=False)
     return Tree(format.levels, tuple(shape), arrays, rows.values)
-
-
-def _labels(operands: Sequence[tuple[Tensor, str]], left: Sequence[str]) -> Labels | None:
-    """The labels of a result with the letters `left`."""
-    place = {x: k for k, x in enumerate(left)}
-    return shared_labels([(tensor, [place.get(x, -1) for x in letters]) for tensor, letters in operands], len(left))
 
 
 def _stored(tensor: Tensor, letters: str) -> list[str]:
@@ -269,7 +263,7 @@ def _leaf(first: Sequence[int], shared: Sequence[int], work: str, *, numbered: b
         lines.append(each)
     places = "; ".join(f"places[{i}, at] = c{k}" for i, k in enumerate(first)) or "pass"
     around = "yield\nends[1] += u8(1)" if counts else _ROW.format(places=places)
-    return Leaf(_ARGUMENTS, "\n".join(lines), frozenset(first), around)
+    return Leaf(_ARGUMENTS, "\n".join(lines), frozenset(first), frozenset((*first, *shared)), around)
 
 
 def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Matrix, work: np.dtype[Any]) -> _Rows:

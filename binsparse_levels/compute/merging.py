@@ -30,6 +30,7 @@ from ..levels import Dense, Level, Sparse
 from ..levels.positions import Array
 from .cursors import Lines, Operand, indented
 from .store import function_of
+from .types import as_words
 from .walk import arguments
 
 # Operations that the generated text computes. Others are applied afterwards to arrays of the values.
@@ -63,9 +64,10 @@ def merged(
     most, dims = sum(counts) if union else min(counts), a.dims
     dtype = index_dtype(dims, most)
     sides = []
+    as_arguments = as_words if not inline else np.asarray  # values that are only copied have any type
     for tree, fill in zip((a, b), fills, strict=True):
         (numbers, *arrays, _), values = arguments(tree)[0], tree.values[:1] if tree.iso else tree.values
-        sides.append((numbers, [*arrays, kernels.readable(_plain(values, inline))], _plain(fill, inline)[()]))
+        sides.append((numbers, [*arrays, kernels.readable(as_arguments(values))], as_arguments(fill)[()]))
     (numbers, mine, fill), (others, theirs, other_fill) = sides
     first = dims[0] if made.dense else most
     outs: dict[str, Array] = {}
@@ -86,12 +88,6 @@ def merged(
     levels: list[Level] = [Dense(1) if made.dense else Sparse(1), *[Sparse(1)] * (len(dims) - 1)]
     values, *more = [_cut(outs[x], ends[-1]).view(tree.values.dtype) for x, tree in (("va", a), ("vb", b)) if x in outs]
     return Tree(tuple(levels), dims, arrays_made, values), more[0] if more else None
-
-
-def _plain(values: Array, inline: str) -> Array:
-    """Values as arguments of the walk: viewed as unsigned integers if they are only copied."""
-    size = values.dtype.itemsize
-    return values if inline or size > 8 or values.dtype.kind == "b" else values.view(f"u{size}")
 
 
 def _cut(array: Array, length: int) -> Array:

@@ -69,23 +69,19 @@ class Leaf(NamedTuple):
     """The innermost statements of a nest, which run for each entry.
 
     names: its arguments. entry: statements that use `c0`, `c1` … (the coordinates in the tensor), `value`, `q` (the
-    position of the value) and the names. kept: the dimensions that determine where the statements write. around:
-    statements with a `yield` in place of consecutive entries with the same coordinates in these dimensions. totals: the
-    variables of `around`, if the statements change nothing else. rows: the dimension of the first axis of the arrays
-    that the statements change; -1 for another index.
+    position of the value) and the names. kept: the dimensions that determine where the statements write. used: those
+    whose coordinates they use. around: statements with a `yield` in place of consecutive entries with the same
+    coordinates in the dimensions `kept`. totals: the variables of `around`, if the statements change nothing else.
+    rows: the dimension of the first axis of the arrays that the statements change; -1 for another index.
     """
 
     names: tuple[str, ...]
     entry: str
     kept: frozenset[int]
+    used: frozenset[int]
     around: str = "yield"
     totals: tuple[str, ...] = ()
     rows: int = -1
-
-    @property
-    def used(self) -> frozenset[int]:
-        """The dimensions whose coordinates the statements use."""
-        return frozenset(map(int, re.findall(r"\bc(\d+)\b", f"{self.entry}\n{self.around}")))
 
 
 @functools.lru_cache(1024)

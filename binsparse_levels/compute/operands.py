@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
+import functools
+import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from ..engine.tree import Tree
-from ..errors import LabelError, Problem
+from ..errors import LabelError, LimitError, Problem
 from ..formats.format import Format, in_order
+from ..formats.structure import expand
 from ..levels import Sparse
 from ..levels.positions import Array
 from ..tensors.backing import TreeBacking, packed
 from ..tensors.changing import expanded
 from ..tensors.contents import Metadata
-from ..tensors.labels import Column, Labels
+from ..tensors.labels import Column, Labels, same_labels
 from ..tensors.tensor import Tensor
 from .cursors import is_walked
 
+_DEFAULT_NAME = re.compile(r"dim_\d+")  # of a dimension without a name
 _COPIES = 3  # copies of a tensor in memory while it is read, checked and converted
 
 
@@ -51,9 +55,33 @@ def is_large(tensor: Tensor, memory: int) -> bool:
     return tensor._source.lazy and 0 not in tensor.shape and _COPIES * tensor.nbytes > memory
 
 
+def outermost(tensor: Tensor) -> int:
+    """The dimension along which a tensor is read in parts."""
+    return tensor.format.order[0] if tensor.map is None else 0
+
+
 def parts_of(tensor: Tensor, k: int, memory: int) -> Iterator[tuple[range, Tensor]]:
-    """Parts of a tensor in a file along dimension k, each in memory."""
-    return tensor.slabs(k, max_bytes=max(memory // (2 * _COPIES), 1))
+    """Parts of a tensor in a file along dimension k, each in memory. Raises LimitError."""
+    try:
+        yield from tensor.slabs(k, max_bytes=max(memory // (2 * _COPIES), 1))
+    except LimitError as error:
+        what = f"{memory} bytes are too few for a part of an operand: {error}; pass a larger memory="
+        raise LimitError(Problem("memory", what)) from None
+
+
+def blocks_of(tensor: Tensor, memory: int) -> Iterator[tuple[Sequence[Array], Array]]:
+    """The entries of a tensor, of both triangles. A large tensor in a file is read in blocks."""
+    if not is_large(tensor, memory):
+        yield expanded(tensor.load()).unpack()
+    elif tensor._backing.viewed:
+        k = outermost(tensor)
+        for part, slab in parts_of(tensor, k, memory):
+            coords, values = slab.unpack()
+            yield [x + part.start if d == k else x for d, x in enumerate(coords)], values
+    else:
+        size = max(memory // (2 * _COPIES * (8 * tensor.ndim + tensor.dtype.itemsize)), 1)
+        for coords, values in tensor._backing.blocks(tensor._pad(), size):
+            yield (coords, values) if tensor.structure is None else expand(tensor.structure, coords, values)
 
 
 def in_parts(tensor: Tensor, k: int, at: int, memory: int, call: Callable[[range, Tensor], Tensor]) -> Tensor:
@@ -87,49 +115,52 @@ def of_tree(tree: Tree, order: Sequence[int], metadata: Metadata, like: Sequence
     return made.convert(shared)
 
 
-def shared_metadata(a: Tensor, b: Tensor, fill: Any) -> Metadata:
-    """The labels of both tensors, and the attributes that are equal in both. Raises LabelError."""
-    return Metadata(
-        fill,
-        _agreed(a.attributes, b.attributes),
-        _agreed(a.descriptor_attributes, b.descriptor_attributes),
-        shared_labels([(a, range(a.ndim)), (b, range(b.ndim))], a.ndim),
-    )
+def shared_metadata(operands: Sequence[tuple[Tensor, Sequence[Any]]], kept: Sequence[Any], fill: Any) -> Metadata:
+    """The metadata of a result of any operands: the fill value, and all on which the tensors agree.
+
+    operands: tensors, with the index of each of their dimensions, such as a letter. kept: the indices of the result.
+    fill: the value of cells that no tensor stores. Raises LabelError if the labels of an index differ.
+    """
+    tensors = [tensor for tensor, _ in operands]
+    attributes = functools.reduce(_agreed, [x.attributes for x in tensors])
+    of_descriptor = functools.reduce(_agreed, [x.descriptor_attributes for x in tensors])
+    return Metadata(fill_or_none(tensors, fill), attributes, of_descriptor, _shared_labels(operands, kept))
 
 
-def _agreed(a: Mapping[str, Any], b: Mapping[str, Any]) -> dict[str, Any]:
+def fill_or_none(tensors: Sequence[Tensor], fill: Any) -> Any:
+    """The fill value of a result; None if no tensor has one, and it is 0."""
+    none = all(tensor.fill_value is None for tensor in tensors)
+    return None if none and fill == np.zeros((), fill.dtype)[()] else fill
+
+
+def _agreed(a: Mapping[str, Any], b: Mapping[str, Any]) -> Mapping[str, Any]:
     return {key: value for key, value in a.items() if key in b and b[key] == value}
 
 
-def shared_labels(operands: Sequence[tuple[Tensor, Sequence[int]]], ndim: int) -> Labels | None:
-    """The names and labels of a result of ndim dimensions; None if no operand has any.
+def _shared_labels(operands: Sequence[tuple[Tensor, Sequence[Any]]], kept: Sequence[Any]) -> Labels | None:
+    """The names and labels of a result; None if no tensor has any. A name that is not unique becomes `dim_0` and so on.
 
-    operands: tensors, with the dimension of the result for each of their dimensions, or -1 for a summed one. Raises
-    LabelError if labels differ.
+    Raises LabelError.
     """
-    names: list[str | None] = [None] * ndim
-    columns: dict[int, Column] = {}
-    value = None
-    for tensor, dimensions in operands:
+    names: dict[Any, set[str]] = {}
+    columns: dict[Any, Column] = {}
+    values: set[str] = set()
+    for tensor, indices in operands:
         if (labels := tensor._metadata.labels) is None:
             continue
-        value = value or labels.values
-        for name, k in zip(labels.dims, dimensions, strict=True):
-            if k < 0:
-                continue
-            names[k] = name if names[k] in (None, name) else f"dim_{k}"
+        values.add(labels.values)
+        for name, index in zip(labels.dims, indices, strict=True):
+            if not _DEFAULT_NAME.fullmatch(name):
+                names.setdefault(index, set()).add(name)
             column = labels.columns.get(name)
-            if column is not None and not _same(columns.setdefault(k, column), column):
-                what = "the operands have different labels here; select the same labels, or remove them by with_labels"
-                raise LabelError(Problem(name, what))
-    if value is None:
+            if column is not None and not same_labels(columns.setdefault(index, column), column):
+                what = "the operands have different labels here; select the same ones, or remove those of an operand"
+                raise LabelError(Problem(name, f"{what} by with_labels({{{name!r}: None}})"))
+    if not values:
         return None
-    dims = [name if name is not None and names.count(name) == 1 else f"dim_{k}" for k, name in enumerate(names)]
-    return Labels(tuple(dims), {dims[k]: column for k, column in columns.items()}, value)
-
-
-def _same(a: Column, b: Column) -> bool:
-    if a is b:
-        return True
-    mine, other = a.array(), b.array()
-    return mine.dtype.kind == other.dtype.kind and np.array_equal(mine, other)
+    found = [names.get(index, set()) for index in kept]
+    single = [next(iter(x)) if len(x) == 1 else None for x in found]
+    dims = [name if name is not None and single.count(name) == 1 else f"dim_{k}" for k, name in enumerate(single)]
+    value = values.pop() if len(values) == 1 else "value"
+    there = {name: columns[index] for name, index in zip(dims, kept, strict=True) if index in columns}
+    return Labels(tuple(dims), there, value if value not in dims else "value")

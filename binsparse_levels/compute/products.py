@@ -7,7 +7,7 @@ import math
 import re
 import string
 from collections.abc import Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -21,13 +21,15 @@ from ..tensors.foreign import as_operand
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_array, with_memory
 from .arithmetic import combined
-from .contracting import contracted, summed
+from .contracting import NONE, contracted, summed
 from .nest import Leaf
+from .operands import shared_metadata
 from .seeing import in_memory, walk_of, walks, with_values
-from .types import DENSE, checked_result, common_type, number_type, sum_type
+from .types import DENSE, checked_result, number_type, product_types
 from .walk import checked_memory, native, run
 
 _LETTERS = string.ascii_letters
+_Types: TypeAlias = "tuple[np.dtype[Any], np.dtype[Any]]"  # see `product_types`
 
 
 class _Spec(NamedTuple):
@@ -36,6 +38,10 @@ class _Spec(NamedTuple):
     operands: tuple[str, ...]
     at: int
     out: str
+
+    @property
+    def sums(self) -> bool:
+        return any(letter not in self.out for letters in self.operands for letter in letters)
 
     @property
     def stored(self) -> str:
@@ -62,7 +68,8 @@ def einsum(
     neither has such a format, the tensor with fewer values is converted. A tensor that does not fit the memory is read
     in parts.
 
-    Cells that are not stored count as 0, even if another factor is infinite or NaN; numpy returns NaN there.
+    A product with a cell that is not stored is 0, even if another factor is infinite or NaN; numpy returns NaN there.
+    A sum of no entries counts as not stored.
 
     Sums of integers and booleans have 64 bits. Sums of floats have at least the precision of float64. Results do not
     depend on the number of threads.
@@ -71,7 +78,8 @@ def einsum(
     ----------
     spec : letters for the dimensions of each operand, and of the result after `->`.
     operands : one or more Tensors, and numpy arrays, in the order of `spec`.
-    dtype : type of the result; by default the type of the sums, or numpy's type if nothing is summed.
+    dtype : type of the result, to which the operands are cast first; by default the type of the sums, or numpy's type
+        if nothing is summed.
     format : format of a Tensor result; by default dense and sparse levels, or the format of the only stored tensor.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` bounds the size of the result; by default the limits of the tensor.
@@ -87,8 +95,9 @@ def einsum(
     FormatError : the specification is invalid, or a fill value is not 0.
     ArrayError : shapes or types do not match.
     LimitError : the result exceeds `limits` or `memory`.
-    OptionError : no operand is a Tensor, or `format` is given for a result that is a dense array.
-    LabelError : the tensors have different labels for an index.
+    OptionError : no operand is a Tensor, numpy does not cast the operands to `dtype`, or `format` is given for a result
+        that is a dense array.
+    LabelError : the tensors have different labels for an index, also for one that is summed.
 
     >>> tensor = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
     >>> einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0])).tolist()
@@ -104,11 +113,8 @@ def einsum(
     if not at:
         raise OptionError(Problem("operands", "expected a Tensor among the operands; call numpy.einsum, or as_tensor"))
     parsed = _parse(spec, len(operands), at[0])
-    dense = [_checked_operand(x, k) for k, x in enumerate(operands) if k not in at]
-    if len(at) == 1:
-        made = _einsum(parsed, operands[at[0]], dense, dtype, memory, limits)
-    else:
-        made = _of_several(parsed, operands, at, dense, dtype, memory, limits)
+    checked: list[Any] = [x if k in at else _checked_operand(x, k) for k, x in enumerate(operands)]
+    made = _computed(parsed, checked, at, dtype, memory, limits)
     if format is None or isinstance(made, Tensor):
         return made if format is None else made.convert(format)
     raise OptionError(Problem("format", "the result is a dense array; leave format out, or pack it by from_numpy"))
@@ -125,17 +131,12 @@ def product(tensor: Any, other: Any) -> Any:
     if tensor.ndim > len(_LETTERS):
         what = f"has {tensor.ndim} dimensions, but einsum has {len(_LETTERS)} letters; use reduce or foreach"
         raise FormatError(Problem("operands[0]", what))
-    if isinstance(other, Tensor) and 1 <= other.ndim <= 2 and tensor.ndim <= 2:
-        parsed = _product_spec(tensor.ndim, other.ndim)
-        return _of_several(parsed, (tensor, other), [0, 1], [], None, None, None)
-    if isinstance(other, Tensor):
-        what = f"@ does not multiply tensors of {tensor.ndim} and {other.ndim} dimensions; call einsum"
+    stored = isinstance(other, Tensor)
+    other = other if stored else _checked_operand(other, 1)
+    if not 1 <= other.ndim <= 2 or (stored and tensor.ndim > 2):
+        what = f"@ does not multiply {tensor.ndim} and {other.ndim} dimensions; call einsum"
         raise ArrayError(Problem("operands", what))
-    dense = _checked_operand(other, 1)
-    if dense.ndim not in (1, 2):
-        raise ArrayError(Problem("operands[1]", f"expected 1 or 2 dimensions, got {dense.ndim}; call einsum"))
-    product: Array = _einsum(_product_spec(tensor.ndim, dense.ndim), tensor, [dense], None, None, None)
-    return product
+    return _computed(_product_spec(tensor.ndim, other.ndim), [tensor, other], [0, 1] if stored else [0])
 
 
 def product_from_left(other: Any, tensor: Tensor) -> Array:
@@ -153,11 +154,32 @@ def _product_spec(ndim: int, dense: int) -> _Spec:
     return _Spec((letters, letters[-1] + more), 0, letters[:-1] + more)
 
 
+def _computed(
+    parsed: _Spec,
+    operands: list[Any],
+    at: list[int],
+    dtype: Any = None,
+    memory: int | None = None,
+    limits: Limits | None = None,
+) -> Any:
+    """`einsum` of checked operands. at: the indices of those that are stored."""
+    types = _types(parsed, operands, at, dtype)
+    named = any(operands[k]._metadata.labels is not None for k in at)
+    if named or len(at) > 1:
+        _sizes(parsed.operands, [x.shape for x in operands])
+        both = [(operands[k], parsed.operands[k]) for k in at]
+        metadata = shared_metadata(both, parsed.out, np.zeros((), types[1])[()])
+    if len(at) == 1:  # the result keeps the names of its only tensor
+        return _einsum(parsed, operands.pop(at[0]), operands, types, memory, limits)
+    made = _of_several(parsed, operands, at, types, memory, limits)
+    return Tensor._of(made._backing, metadata) if isinstance(made, Tensor) else made
+
+
 def _einsum(
-    parsed: _Spec, tensor: Tensor, dense: list[Array], dtype: Any, memory: int | None, limits: Limits | None
+    parsed: _Spec, tensor: Tensor, dense: list[Array], types: _Types, memory: int | None, limits: Limits | None
 ) -> Any:
     """`einsum` of one stored tensor and checked dense arrays."""
-    plan, inputs = _prepared(parsed, tensor, dense, dtype)
+    plan, inputs = _prepared(parsed, tensor, dense, types)
     if plan.is_tensor:
         return _as_tensor(parsed, tensor, inputs, plan)
     limits = tensor.limits if limits is None else limits
@@ -172,15 +194,21 @@ def _einsum(
 def planned(spec: str, tensor: Tensor, operands: Sequence[Any]) -> tuple[Plan, tuple[Any, ...]]:
     """The plan of `einsum(spec, tensor, *operands)` with dense operands, and the inputs of its leaf."""
     dense = [_checked_operand(x, k) for k, x in enumerate(operands, 1)]
-    return _prepared(_parse(spec, 1 + len(dense), 0), tensor, dense, None)
+    parsed = _parse(spec, 1 + len(dense), 0)
+    return _prepared(parsed, tensor, dense, _types(parsed, [tensor, *dense], [0], None))
 
 
-def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], dtype: Any) -> tuple[Plan, tuple[Any, ...]]:
-    stored = _checked_stored(tensor, "")
-    operands = tuple([(x.shape, x.dtype) for x in dense])
-    requested = None if dtype is None else checked_result(dtype)
-    plan = _planned(parsed, tensor.shape, stored, operands, requested)
+def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], types: _Types) -> tuple[Plan, tuple[Any, ...]]:
+    plan = _planned(parsed, tensor.shape, tuple([x.shape for x in dense]), types)
     return plan, (*map(native, dense), *plan.lanes)
+
+
+def _types(parsed: _Spec, operands: Sequence[Any], at: Sequence[int], dtype: Any) -> _Types:
+    """The types of the computation and of the result. Raises FormatError for a fill value that is not 0."""
+    kinds = [x.dtype for x in operands]
+    for k in at:
+        kinds[k] = _checked_stored(operands[k], f"operands[{k}]." if len(at) > 1 else "")
+    return product_types(tuple(kinds), None if dtype is None else checked_result(dtype), sums=parsed.sums)
 
 
 def _checked_stored(tensor: Tensor, path: str) -> np.dtype[Any]:
@@ -195,41 +223,39 @@ def _of_several(
     parsed: _Spec,
     operands: Sequence[Any],
     at: Sequence[int],
-    dense: list[Array],
-    dtype: Any,
+    types: _Types,
     memory: int | None,
     limits: Limits | None,
 ) -> Any:
     """`einsum` of several stored tensors, at the indices `at`, and dense arrays: in pairs until one tensor is left."""
-    arrays = iter(dense)
-    whole: list[Any] = [x if k in at else next(arrays) for k, x in enumerate(operands)]
-    for k in at:
-        kind = _checked_stored(whole[k], f"operands[{k}].")
-        whole[k] = whole[k] if whole[k].dtype == kind else whole[k].astype(kind)
-    _sizes(parsed.operands, [x.shape for x in whole])
-    natural = np.result_type(*(x.dtype for x in whole))
-    sums = not set("".join(parsed.operands)) <= set(parsed.out)
-    work = sum_type(natural) if sums else natural
-    left, allowed = [(whole[k], parsed.operands[k]) for k in at], checked_memory(memory)
+    work, result = types
+    left, allowed = [(_plain(operands[k], work), parsed.operands[k]) for k in at], checked_memory(memory)
     of_dense = [letters for k, letters in enumerate(parsed.operands) if k not in at]
     while len(left) > 1:
         (a, mine), (b, others), *rest = left
-        needed = set(parsed.out).union(*of_dense, *(letters for _, letters in rest))
-        a, mine = summed(a, mine, needed | set(others), work)
-        b, others = summed(b, others, needed | set(mine), work)
+        needed = set(parsed.out).union(NONE, *of_dense, *(letters for _, letters in rest))
+        a, mine = summed(a, mine, needed | set(others), work, allowed)
+        b, others = summed(b, others, needed | set(mine), work, allowed)
         if set(mine) == set(others):
             b = b.permute([others.index(x) for x in mine])
             product = combined(np.multiply, a, b, {"dtype": work}, allowed)
-            left = [summed(product, mine, needed, work), *rest]
+            left = [summed(product, mine, needed, work, allowed), *rest]
         else:
             left = [contracted(a, mine, b, others, needed, work, allowed), *rest]
     tensor, letters = left[0]
     if of_dense:
-        last = _Spec((letters, *of_dense), 0, parsed.out)
-        return _einsum(last, tensor, dense, work if dtype is None else dtype, memory, limits)
-    tensor, letters = summed(tensor, letters, set(parsed.out), work)
-    made = tensor if dtype is None and tensor.dtype == work else tensor.astype(checked_result(dtype or work))
-    return made.permute([letters.index(x) for x in parsed.out]) if letters else made.to_dense()[()]
+        dense = [x for k, x in enumerate(operands) if k not in at]
+        return _einsum(_Spec((letters, *of_dense), 0, parsed.out), tensor, dense, types, memory, limits)
+    tensor, letters = summed(tensor, letters, set(parsed.out), work, allowed)
+    made = tensor if tensor.dtype == result else tensor.astype(result)
+    return made.permute([letters.index(x) for x in parsed.out]) if parsed.out else made.to_dense().reshape(())[()]
+
+
+def _plain(tensor: Tensor, work: np.dtype[Any]) -> Tensor:
+    """The tensor without names and labels, with values of a type that numpy casts to the type `work`."""
+    kind = number_type(tensor.dtype, "values")
+    kind = kind if np.can_cast(kind, work, "same_kind") else work
+    return (tensor if tensor.dtype == kind else tensor.astype(kind))._labelled(None)
 
 
 class Plan(NamedTuple):
@@ -253,19 +279,11 @@ class Plan(NamedTuple):
 def _planned(
     parsed: _Spec,
     shape: tuple[int, ...],
-    stored: np.dtype[Any],
-    operands: tuple[tuple[tuple[int, ...], np.dtype[Any]], ...],
-    requested: np.dtype[Any] | None,
+    shapes: tuple[tuple[int, ...], ...],
+    types: _Types,
 ) -> Plan:
-    shapes = [x for x, _ in operands]
     sizes = _sizes(parsed.operands, [*shapes[: parsed.at], shape, *shapes[parsed.at :]])
-    natural = np.result_type(stored, *(dtype for _, dtype in operands))
-    work = sum_type(natural)
-    sums = not set("".join(parsed.operands)) <= set(parsed.out)
-    result = requested if requested is not None else work if sums else natural
-    if work.kind == "c" != result.kind:
-        raise OptionError(Problem("dtype", f"the products are complex, but {result} is not; pass a complex type"))
-    work = common_type(work, sum_type(result))
+    work, result = types
     is_tensor = parsed.out != "" and sorted(parsed.out) == sorted(parsed.stored)  # the result has each letter once
     made = tuple([sizes[c] for c in parsed.out])
     lanes = tuple([np.uint64(sizes[c]) for c in _lanes(parsed)])
@@ -358,9 +376,12 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
         lines = [f"if {' and '.join(f'{a} == {b}' for a, b in twice)}:", *(f"    {line}" for line in lines)]
     names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
     kept = frozenset(stored.index(letter) for letter in stored if at_positions or letter in parsed.out)
+    used = {stored.index(x) for letters in parsed.dense for x in letters if x in stored}
+    used |= set() if at_positions else kept
+    used |= set(range(len(stored))) if twice else set()
     around = f"total = {target}\nyield\n{target} = total" if local else "yield"
     totals = ("total",) if local and not inner else ()
-    return Leaf(names, "\n".join(lines), kept, around, totals, rows=stored.find(parsed.out[:1]))
+    return Leaf(names, "\n".join(lines), kept, frozenset(used), around, totals, stored.find(parsed.out[:1]))
 
 
 def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan) -> Tensor:

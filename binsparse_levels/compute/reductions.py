@@ -424,7 +424,8 @@ def _leaf(steps: tuple[tuple[str, np.dtype[Any]], ...], axes: tuple[int, ...], t
     names = tuple(f"out{k}" for k in range(len(steps)))
     totals = tuple(f"s{k}" for k in range(len(steps)))
     around = "\n".join([*before, "yield", *after])
-    return Leaf(names, "\n".join(lines), frozenset(axes), around, totals, rows=min(axes, default=-1))
+    kept = frozenset(axes)
+    return Leaf(names, "\n".join(lines), kept, kept, around, totals, min(axes, default=-1))
 
 
 @functools.lru_cache(1024)
@@ -434,7 +435,8 @@ def _distances(axes: tuple[int, ...], kind: str) -> Leaf:
     at = _cell(axes)
     around = f"m = mean{at}\ns = out{at}\nyield\nout{at} = s"
     entry = f"distance = value - m\ns += {square}"
-    return Leaf(("mean", "out"), entry, frozenset(axes), around, rows=min(axes, default=-1))
+    kept = frozenset(axes)
+    return Leaf(("mean", "out"), entry, kept, kept, around, rows=min(axes, default=-1))
 
 
 def _checked_chosen(how: str, extremes: Array, number: Any, cells: Cells) -> Array:

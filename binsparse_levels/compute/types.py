@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 
-from ..errors import ArrayError, Problem
+from ..errors import ArrayError, OptionError, Problem
 from ..formats.dtypes import is_of_ml_dtypes
+from ..levels.positions import Array
 from ..tensors.validation import checked_type
 
 # The types of dense operands.
@@ -22,7 +24,7 @@ def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     >>> str(sum_type(np.dtype("int8"))), str(sum_type(np.dtype("float32")))
     ('int64', 'float64')
     """
-    return np.dtype(_SUMS[dtype.kind])
+    return np.dtype(_SUMS.get(dtype.kind, np.float64))  # ml_dtypes have other kinds
 
 
 def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
@@ -34,6 +36,24 @@ def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     return b if {a.kind, b.kind} == {"i", "u"} else np.result_type(a, b)
 
 
+@functools.lru_cache(1024)
+def product_types(
+    operands: tuple[np.dtype[Any], ...], dtype: np.dtype[Any] | None, *, sums: bool
+) -> tuple[np.dtype[Any], np.dtype[Any]]:
+    """The types of the computation, to which operands are cast, and of the result of products. dtype: as requested.
+
+    Raises OptionError for a type to which `numpy.einsum` does not cast the operands.
+    """
+    natural = np.result_type(*operands)
+    if dtype is None:
+        return sum_type(natural), sum_type(natural) if sums else natural
+    integers = natural.kind in "iu" and dtype.kind in "iu"  # their sums are equal modulo 2**64
+    if not integers and not np.can_cast(natural, number_type(dtype, "dtype"), "same_kind"):
+        what = f"the products are {natural}, which is not cast to {dtype}; leave it out, and cast the result"
+        raise OptionError(Problem("dtype", what))
+    return sum_type(dtype), dtype
+
+
 def number_type(dtype: np.dtype[Any], path: str) -> np.dtype[Any]:
     """The type for arithmetic with values: float32 for floats of ml_dtypes, else unchanged. Raises ArrayError."""
     if is_of_ml_dtypes(dtype):
@@ -43,6 +63,14 @@ def number_type(dtype: np.dtype[Any], path: str) -> np.dtype[Any]:
     return dtype
 
 
+def as_words(values: Array) -> Array:
+    """Values that loops only copy, as unsigned integers of their size: numba does not have all types."""
+    size = values.dtype.itemsize
+    return values if size > 8 or values.dtype.kind == "b" else values.view(f"u{size}")
+
+
 def checked_result(dtype: Any) -> np.dtype[Any]:
     """The validated type of a result that the caller requests."""
-    return number_type(checked_type(dtype), "dtype")
+    checked = checked_type(dtype)
+    number_type(checked, "dtype")
+    return checked

@@ -253,7 +253,7 @@ def foreach(
     number_type(tensor.dtype, "values")
     _check_body(body, tensor.ndim)
     coords = "".join(f"np.int64(c{k}), " for k in range(tensor.ndim))
-    leaf = Leaf(("body", "state"), f"body(state, {coords}value)", frozenset())
+    leaf = Leaf(("body", "state"), f"body(state, {coords}value)", frozenset(), frozenset(range(tensor.ndim)))
     both = None if merge is None else lambda a, b: (merge(a[0], b[0]),)
     try:
         for walk in walks(tensor, allowed, 0):

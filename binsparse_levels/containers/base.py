@@ -5,6 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
+import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
@@ -128,6 +129,7 @@ class Storage:
 
 
 DEFAULT_STORAGE = Storage()
+in_turn = threading.RLock()  # to change an open object: the second of two threads finds what the first has written
 ORDERS = f"{RESERVED}orders"  # the key of a header that lists the groups with other orders of the tensor
 
 
@@ -143,6 +145,15 @@ def names_in(header: Any) -> set[str]:
     orders = header.get(ORDERS) if isinstance(header, dict) else None
     names |= {name for name in orders if isinstance(name, str)} if isinstance(orders, list) else set()
     return {name for name in names if "/" not in name}
+
+
+def sizes_in(header: Any) -> dict[str, int]:
+    """The sizes of the named dimensions of a tensor, from its parsed header, which may be faulty."""
+    inner = header.get("binsparse", header) if isinstance(header, dict) else {}
+    labels = header.get(f"{RESERVED}labels") if isinstance(header, dict) else None
+    dims = labels.get("dims") if isinstance(labels, dict) else None
+    shape = inner.get("shape") if isinstance(inner, dict) else None
+    return dict(zip(dims, shape, strict=False)) if isinstance(dims, list) and isinstance(shape, list) else {}
 
 
 def named_by(read_header: Callable[[], Any], members: Iterable[str]) -> set[str]:

@@ -17,7 +17,17 @@ from ..errors import ContainerError, PathExistsError, PathMissingError, Problem,
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..thresholds import THRESHOLDS
-from .base import DEFAULT_STORAGE, Storage, bounded_chunk, grown_chunk, named_by, names_in, wrap_errors
+from .base import (
+    DEFAULT_STORAGE,
+    Storage,
+    bounded_chunk,
+    grown_chunk,
+    in_turn,
+    named_by,
+    names_in,
+    sizes_in,
+    wrap_errors,
+)
 from .direct import DIRECT, parts_of, read_into
 from .hdf5_files import Disk, child_of
 from .hdf5_files import opened as opened
@@ -295,7 +305,9 @@ def _beneath(place: h5py.Group, overwrite: bool, limits: Limits, storage: Storag
     try:
         new = aside.create_group("new")
         yield HDF5Writer(new, storage)
-        with wrap_errors(name):
+        with wrap_errors(name), in_turn:
+            if has_attribute(place, ATTRIBUTE) and not there:
+                raise PathExistsError(Problem(name, "another thread has written a tensor into it; pass another group"))
             place.file.flush()  # the disk may be full
             for member in new:
                 if member not in old and place.id.links.exists(member.encode()):
@@ -402,6 +414,22 @@ def _marks(group: h5py.Group, among: Iterable[str]) -> Iterator[str]:
     return (name for name, key in keys if h5py.h5a.exists(group.id, key) or group.id.links.exists(key))
 
 
+def beside(path: str | h5py.Group, group: str | None) -> dict[str, Mapping[str, int]]:
+    """The sizes of the named dimensions of a NetCDF file and its tensors, except one at the root or directly below."""
+    with opened(path) as file, wrap_errors(str(path)):
+        place, root = walk(file, group), file.file
+        if not has_attribute(root, "_NCProperties") or place.name.rpartition("/")[0] or place == root:
+            return {}
+        found: dict[str, Mapping[str, int]] = {}
+        hard = [name for name in root if isinstance(root.get(name, getlink=True), h5py.HardLink)]
+        for name in hard:
+            if has_attribute(member := root[name], ATTRIBUTE) and member != place:
+                found[name] = sizes_in(HDF5Reader(member, DEFAULT_LIMITS).read_header())
+            elif has_attribute(member, "REFERENCE_LIST") or has_attribute(member, "CLASS"):
+                found[name] = {name: member.shape[0]}
+        return found
+
+
 def list_groups(path: str | h5py.Group, limits: Limits, claims: Mapping[str, Claims]) -> list[str]:
     """The groups with a header, and the paths that kinds with a mark claim, in a file or an open group.
 
@@ -422,5 +450,11 @@ def list_groups(path: str | h5py.Group, limits: Limits, claims: Mapping[str, Cla
 
 
 FUNCTIONS = Container(
-    reading=reading, writing=writing, opened=opened, list_groups=list_groups, mark=mark, others=others
+    reading=reading,
+    writing=writing,
+    opened=opened,
+    list_groups=list_groups,
+    mark=mark,
+    others=others,
+    beside=beside,
 )

@@ -33,6 +33,7 @@ class Container:
     mark: mark(file, group, among): the first of these names that is an attribute or a member of the group. It raises
         ContainerError for an array, and returns None for a missing group.
     others: others(path): the rest of the file, which a new tensor at its root would replace.
+    beside: beside(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this tensor.
     """
 
     reading: Reading
@@ -41,6 +42,7 @@ class Container:
     list_groups: Callable[[Any, Limits, Mapping[str, Claims]], list[str]] | None = None
     mark: Mark | None = None
     others: Others | None = None
+    beside: Callable[[Any, str | None], Mapping[str, Mapping[str, int]]] | None = None
 
 
 def claim_itself(group: Any) -> list[str]:

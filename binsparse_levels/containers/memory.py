@@ -14,7 +14,7 @@ from ..arrays import Array, LazyArray, Pieces, copy_if_writable, lazy
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from .base import Storage, names_in
+from .base import Storage, in_turn, names_in
 from .interface import Container
 from .npz import text_in
 from .replacing import Overwrite
@@ -100,16 +100,19 @@ def writing(
     writer = MemoryWriter()
     yield writer
     new = writer.collected
-    old = {name: mapping[name] for name in {*new, *_names(mapping)} if name in mapping}
-    try:
-        mapping.update(new)
-        for name in old.keys() - new.keys():
-            del mapping[name]
-    except BaseException:
-        for name in new.keys() - old.keys():
-            mapping.pop(name, None)
-        mapping.update(old)
-        raise
+    with in_turn:
+        if mapping and not overwrite:
+            raise PathExistsError(Problem("mapping", "another thread has filled it in the meantime; pass another"))
+        old = {name: mapping[name] for name in {*new, *_names(mapping)} if name in mapping}
+        try:
+            mapping.update(new)
+            for name in old.keys() - new.keys():
+                del mapping[name]
+        except BaseException:
+            for name in new.keys() - old.keys():
+                mapping.pop(name, None)
+            mapping.update(old)
+            raise
 
 
 def _names(mapping: Mapping[str, Any]) -> set[str]:

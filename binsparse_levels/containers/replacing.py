@@ -15,10 +15,11 @@ from typing import Any, Literal, TypeAlias
 
 from filelock import FileLock, Timeout
 
-from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
+from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem, warn
 from ..parallel import each
 from ..system import exchange, rename_new, to_disk
 from .base import UNWRITABLE, is_url, write_error
+from .direct import folders_below
 
 Overwrite: TypeAlias = bool | Literal["file"]  # replace the existing tensor, or the whole file
 Others: TypeAlias = Callable[[str], Collection[str]]  # the names of what a path contains except a tensor at its root
@@ -96,13 +97,19 @@ def keeps(path: str, group: str | None, overwrite: Overwrite, others: Others) ->
 
 
 def remove(path: str) -> None:
-    """Remove a file or a folder, ignoring errors. An interrupt is raised after the removal."""
+    """Remove a temporary file or folder, or warn that it could not. An interrupt is raised after the removal."""
     try:
-        if os.path.isdir(path) and not os.path.islink(path):
-            shutil.rmtree(path, ignore_errors=True)
-        else:
-            with contextlib.suppress(OSError):
-                os.unlink(path)
+        if not os.path.isdir(path) or os.path.islink(path):
+            os.unlink(path)
+            return
+        try:
+            shutil.rmtree(path)
+        except OSError:
+            shutil.rmtree(path, ignore_errors=True)  # the rest
+            raise
+    except OSError as error:
+        if os.path.lexists(path):
+            warn(f"{path}: cannot be removed: {error.strerror}; remove it", RuntimeWarning)
     except KeyboardInterrupt:
         remove(path)
         raise
@@ -116,7 +123,7 @@ def replacing(
 
     The replacement is atomic; for folders only if the system can exchange two folders. If the block fails, nothing
     changes. Everything is flushed to the disk before the rename, and the folder above after it. A file that another
-    program has created in the meantime is replaced only with `overwrite`.
+    program has created in the meantime is replaced only with `overwrite`. The target is locked during the replacement.
     overwrite, others: as for `refuse_existing`. keep: the file begins as a copy of the old one, which is locked during
     the block; a folder begins with hard links to the files of the old one, which must be replaced and not changed.
     """
@@ -141,17 +148,18 @@ def replacing(
             with contextlib.suppress(FileNotFoundError):  # another program may have removed it
                 shutil.copymode(target, part)
         _all_to_disk(part)
-        now = signature(target)
-        if before is None and (keep or not overwrite):
-            if not rename_new(part, target):
-                what = "another program has created it in the meantime, and it is kept; write to another path"
-                raise PathExistsError(Problem(path, what))
-        else:
-            if keep and now != before:
-                raise ContainerError(Problem(path, "another program has changed it in the meantime; try again"))
-            if now not in (None, before) and others is not None and overwrite is True:
-                _refuse_others(path, target, others)
-            (exchange_folders if folder and now is not None else os.replace)(part, target)
+        with hold_lock(target):
+            now = signature(target)
+            if before is None and (keep or not overwrite):
+                if not rename_new(part, target):
+                    what = "another program has created it in the meantime, and it is kept; write to another path"
+                    raise PathExistsError(Problem(path, what))
+            else:
+                if keep and now != before:
+                    raise ContainerError(Problem(path, "another program has changed it in the meantime; try again"))
+                if now not in (None, before) and others is not None and overwrite is True:
+                    _refuse_others(path, target, others)
+                (exchange_folders if folder and now is not None else os.replace)(part, target)
         to_disk(os.path.dirname(target))
 
 
@@ -202,8 +210,10 @@ def _reporting_path(part: str, target: str, path: str) -> Iterator[None]:
 
 def _all_to_disk(path: str) -> None:
     """Flush a file, or a folder with its content, in threads."""
-    there = [os.path.join(place, name) for place, _, names in os.walk(path) for name in ("", *names)]
-    each(to_disk, [x for x in there if not os.path.islink(x)] or [path], _FLUSH_THREADS)
+    there = [path]
+    if os.path.isdir(path):
+        there = [os.path.join(place, name) for place, names in folders_below(path) for name in ("", *names)]
+    each(to_disk, [x for x in there if not os.path.islink(x)], _FLUSH_THREADS)
 
 
 def write_text(path: str | os.PathLike[str], text: str, overwrite: bool) -> None:
@@ -297,7 +307,8 @@ def _clear_leftovers(target: str) -> None:
 
 def _age(path: str) -> float:
     """The seconds since a file, or a folder or any folder in it, has changed."""
-    found = [os.lstat(x) for x in (path, *(folder for folder, _, _ in os.walk(path)))]
+    folders = [folder for folder, _ in folders_below(path)] if os.path.isdir(path) else []
+    found = [os.lstat(x) for x in (path, *folders)]
     return time.time() - max(max(status.st_mtime, status.st_ctime) for status in found)
 
 
@@ -311,7 +322,7 @@ def signature(path: str) -> tuple[int, ...] | None:
 
 
 def exchange_folders(a: str, b: str) -> None:
-    """Exchange two folders: atomically on Linux, elsewhere by two renames."""
+    """Exchange two folders: atomically on Linux, elsewhere by three renames."""
     if exchange(a, b):
         return
     aside = f"{a}.old"
@@ -322,7 +333,8 @@ def exchange_folders(a: str, b: str) -> None:
         if not os.path.lexists(b):
             os.rename(aside, b)
         raise
-    remove(aside)
+    with contextlib.suppress(OSError):  # the old folder stays whole under the other name
+        os.rename(aside, a)
 
 
 _MAX_NAME_BYTES = 200  # of at most 255, so that affixes fit

@@ -26,7 +26,7 @@ from ..limits import Limits
 from ..thresholds import THRESHOLDS
 from .base import Storage, is_url, names_in, wrap_errors
 from .checksums import of_header
-from .direct import open_zip
+from .direct import folders_below, open_zip
 from .interface import Container, in_folder
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
@@ -40,6 +40,7 @@ from .zarr_reading import (
     COMPLETE,
     ROOT,
     ZarrReader,
+    beside,
     list_groups,
     mark,
     node_at,
@@ -50,7 +51,10 @@ from .zarr_reading import (
 )
 from .zarr_stores import NAMES, LinklessStore, check_store, folder_of, objects_in, opened, place_of, stored
 
-__all__ = ["AT", "ROOT", "ZarrWriter", "list_groups", "mark", "new_metadata", "opened", "others", "reading", "writing"]
+__all__ = [
+    "AT", "ROOT", "ZarrWriter", "beside", "list_groups", "mark", "new_metadata", "opened", "others", "reading",
+    "writing",
+]  # fmt: skip
 
 
 class ZarrWriter:
@@ -65,18 +69,20 @@ class ZarrWriter:
         self.group = group
         self._storage = storage
         self._ours = ours
-        self.made: dict[str, zarr.Array[Any]] = {}
+        self.made: dict[str, dict[str, Any]] = {}  # the metadata of the arrays
         self.groups: list[str] = []
 
-    def create(self, name: str, length: int, dtype: np.dtype[Any]) -> zarr.Array[Any]:
-        """An array without chunks."""
+    def create(self, name: str, length: int, dtype: np.dtype[Any]) -> dict[str, Any]:
+        """Make an array without chunks, and return its metadata."""
+        place, taken = self.group.store_path / name, "already exists, and is no array of a tensor"
         if name in self.group:
-            raise PathExistsError(Problem(f"{self.group.path}/{name}", "already exists, and is no array of a tensor"))
+            raise PathExistsError(Problem(place.path, taken))
         compression = self._storage.of("compression", name) or "blosc"
         layout = self._version_2 if self.group.metadata.zarr_format == 2 else self._version_3
         with wrap_errors(name):
-            self.made[name] = self.group.create_array(
-                name,
+            made = zarr.create_array(
+                MemoryStore(),
+                zarr_format=self.group.metadata.zarr_format,
                 shape=(length,),
                 dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr accepts only one of the C names of a type
                 fill_value=_sentinel(name, dtype) if self._ours else 0,
@@ -84,13 +90,20 @@ class ZarrWriter:
                 attributes={COMPLETE: True} if self._ours else {},
                 **layout(name, length, compression, dtype),
             )
+        stored = made.metadata.to_buffer_dict(default_buffer_prototype())
+        texts = {key: text.to_bytes() for key, text in stored.items()}
+        for key, text in texts.items():  # of two writers, one creates the array
+            if not objects_in(place.store).create((place / key).path, text):
+                raise PathExistsError(Problem(place.path, f"{taken}, or another program has begun to write it"))
+        kept = {key: json.loads(text) for key, text in texts.items()}
+        self.made[name] = kept[ROOT] if ROOT in kept else {**kept[".zarray"], "attributes": kept[".zattrs"]}
         return self.made[name]
 
     def write(self, name: str, pieces: Pieces) -> None:
-        created = self.create(name, pieces.length, pieces.dtype)
-        chunks = chunks_in(_metadata_of(created), created.path)
+        place = self.group.store_path / name
+        chunks = chunks_in(self.create(name, pieces.length, pieces.dtype), place.path)
         assert chunks is not None  # our own metadata is always supported
-        write_array(objects_in(created.store), chunks, pieces)
+        write_array(objects_in(place.store), chunks, pieces)
 
     def within(self, name: str) -> ZarrWriter:
         if name in self.group:
@@ -100,7 +113,11 @@ class ZarrWriter:
             return ZarrWriter(self.group.create_group(name), self._storage, ours=self._ours)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        _commit(self.group, header, self.made)
+        place, version = self.group.store_path, self.group.metadata.zarr_format
+        unconsolidate(place)
+        with wrap_errors(str(place)):
+            group = zarr.open_group(place, mode="a", zarr_format=version, use_consolidated=False)  # as it is now
+        _commit(group, header, self.made)
 
     def _version_2(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
         chunk = self._storage.of("chunks", name) or THRESHOLDS.zarr_shard
@@ -128,22 +145,14 @@ def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
 
 
 def _commit(
-    group: zarr.Group, header: Mapping[str, Any], arrays: Mapping[str, zarr.Array[Any]], *, sizes: bool = True
+    group: zarr.Group, header: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], *, sizes: bool = True
 ) -> None:
     """Write the header, the metadata of its arrays, and their sizes if they are stored already."""
-    nodes = {name: _metadata_of(array) for name, array in arrays.items()}
     sizes = sizes and group.store.supports_listing
-    taken = {name: stored_size(array.store_path) for name, array in arrays.items()} if sizes else {}
-    listed = {"header": of_header(header), "arrays": nodes, "bytes": taken}
+    taken = {name: stored_size(group.store_path / name) for name in nodes} if sizes else {}
+    listed = {"header": of_header(header), "arrays": dict(nodes), "bytes": taken}
     with wrap_errors(str(group.store_path)):
         group.update_attributes({ATTRIBUTE: dict(header), ARRAYS: listed})
-
-
-def _metadata_of(array: Any) -> dict[str, Any]:
-    """The metadata of an array, as JSON."""
-    texts = array.metadata.to_buffer_dict(default_buffer_prototype())
-    kept = {key: json.loads(text.to_bytes()) for key, text in texts.items()}
-    return dict(kept[ROOT] if ROOT in kept else {**kept[".zarray"], "attributes": kept[".zattrs"]})
 
 
 @contextlib.contextmanager
@@ -159,8 +168,8 @@ def writing(
 ) -> Iterator[ZarrWriter]:
     """A group of a new store, or of a copy of the store. It replaces the old store if the block succeeds.
 
-    Local folders and zip files are replaced. Other stores are written in place, the header last, and restored if that
-    fails. In these, and with a group, everything but the tensor is kept.
+    Local folders and zip files are replaced. Other stores are written in place, the header last. If that fails, the old
+    tensor is restored. In these, and with a group, everything but the tensor is kept.
     list_others: lists the members of a folder that are not part of the tensor. Raises PathExistsError, OptionError.
     """
     if isinstance(path, zarr.Group):
@@ -177,22 +186,24 @@ def writing(
         raise ContainerError(Problem(str(group), "no group has the name of a metadata file of Zarr"))
     more = ("shards",) if zarr_format == 3 else ()
     storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=CODECS)
+    if isinstance(path, StorePath) and type(path.store) is LocalStore:
+        path, group = path.store, f"{path.path}/{group or ''}".strip("/")
     if type(path) is LocalStore and not path.read_only:
         path = str(path.root)
 
-    def filling(place: StorePath) -> contextlib.AbstractContextManager[ZarrWriter]:
-        return _filling(place, str(path), group or "", bool(overwrite), limits, storage, zarr_format)
+    def filling(place: StorePath, made: list[StorePath]) -> contextlib.AbstractContextManager[ZarrWriter]:
+        return _filling(place, str(path), group or "", bool(overwrite), limits, storage, zarr_format, made)
 
     if not isinstance(path, str) or is_url(path):
         place = place_of(path)
-        with _restoring(place, str(path), group or "", limits), filling(place) as writer:
+        with _restoring(place, str(path), group or "", limits) as made, filling(place, made) as writer:
             yield writer
         return
     list_others = list_others or others
     keep = keeps(path, group, overwrite, list_others)
     if not path.lower().endswith(".zip"):
         with replacing_folder(path, overwrite, keep=keep, others=list_others) as part:
-            with filling(StorePath(LinklessStore(part))) as writer:
+            with filling(StorePath(LinklessStore(part)), []) as writer:
                 yield writer
             _unconsolidate_above(path)
         return
@@ -205,7 +216,7 @@ def writing(
                 with open_zip(part) as archive:
                     inner = folder_of(archive.namelist())
                     archive.extractall(folder)
-            with filling(StorePath(LinklessStore(os.path.join(folder, inner)))) as writer:
+            with filling(StorePath(LinklessStore(os.path.join(folder, inner))), []) as writer:
                 yield writer
             _zip(folder, part)
         finally:
@@ -214,17 +225,22 @@ def writing(
 
 @contextlib.contextmanager
 def _filling(
-    place: StorePath, called: str, group: str, overwrite: bool, limits: Limits, storage: Storage, zarr_format: int
+    place: StorePath,
+    called: str,
+    group: str,
+    overwrite: bool,
+    limits: Limits,
+    storage: Storage,
+    zarr_format: int,
+    made: list[StorePath],
 ) -> Iterator[ZarrWriter]:
-    """A group below a place, after its old tensor was removed. called: the path of the store."""
+    """A group below a place, after its old tensor was removed. called: the path of the store. made: new groups."""
     with _awaiting_writes(), wrap_errors(called):
-        _unconsolidate(place / group)
-        if node_at(place) is None:
-            zarr.create_group(place, zarr_format=zarr_format)  # type: ignore[arg-type]
-        root = zarr.open_group(place, mode="r+", use_consolidated=False)
-        if zarr_format == 2 != root.metadata.zarr_format:
-            raise OptionError(Problem("kind", f"{called} is of version {root.metadata.zarr_format} already"))
-        target = root.require_group(group) if group else root
+        version = (node_at(place) or {"zarr_format": zarr_format})["zarr_format"]
+        if zarr_format == 2 != version:
+            raise OptionError(Problem("kind", f"{called} is of version {version} already"))
+        made.extend(at for at in _down_to(place / group) if new_group(at, version))
+        target = zarr.open_group(place / group, mode="r+", use_consolidated=False)
         if ATTRIBUTE in target.attrs:
             if not overwrite:
                 raise PathExistsError(Problem(f"{called}:{group or '/'}", "has a tensor; pass overwrite=True"))
@@ -259,43 +275,75 @@ def _clear(group: zarr.Group, names: set[str]) -> None:
 
 
 @contextlib.contextmanager
-def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Iterator[None]:
-    """Restore the tensor in a group of a store if the block fails. Its bytes are kept in memory during the block."""
+def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Iterator[list[StorePath]]:
+    """Restore the tensor in a group of a store if the block fails. Its bytes are kept in memory during the block.
+
+    The block adds the groups that it makes to the list. What another program has written in the meantime is kept: only
+    missing keys are put back, and only groups without members are removed.
+    """
     store, target = place.store, place / group
+    made: list[StorePath] = []
     check_store(store)
-    above = target.path.split("/") if target.path else []
-    keys = [f"{'/'.join(above[:k])}/{name}".lstrip("/") for k in range(len(above) + 1) for name in NAMES]
 
-    async def kept(names: set[str]) -> dict[str, Any]:
-        arrays = [key for name in names async for key in store.list_prefix(f"{(target / name).path}/")]
-        return {key: await store.get(key, default_buffer_prototype()) for key in [*arrays, *keys]}
+    async def listed(at: StorePath) -> list[str]:
+        return [key async for key in store.list_prefix(f"{at.path}/".lstrip("/"))]
 
-    async def restore() -> list[str]:
-        lost = []
-        for key, value in before.items():
-            try:
-                await (store.delete(key) if value is None else store.set(key, value))
-            except Exception:
-                lost.append(key)
-        return lost
+    async def kept(names: set[str]) -> dict[str, bytes]:
+        keys = [key for name in names for key in await listed(target / name)]
+        found = {key: await store.get(key, default_buffer_prototype()) for key in keys}
+        return {key: buffer.to_bytes() for key, buffer in found.items() if buffer is not None}
 
     with wrap_errors(called):
+        node = node_at(target)
         before = sync(kept(_names(target, limits)))
+        attributes = ROOT if node is None or node["zarr_format"] == 3 else ".zattrs"  # the key of the header
+        text = stored(target, attributes)
+
+    def restore() -> None:
+        objects, root = objects_in(store), StorePath(store)
+        header = _header_in(text)
+        untouched = all(stored(root, key) in (None, value) for key, value in before.items())
+        now = stored(target, attributes)
+        if ATTRIBUTE in header and now is not None and ATTRIBUTE not in _header_in(now) and untouched:
+            for key, value in before.items():
+                objects.create(key, value)
+            merged = json.loads(now)
+            (merged.setdefault("attributes", {}) if attributes == ROOT else merged).update(header)
+            data = text if text is not None and json.loads(text) == merged else json.dumps(merged).encode()
+            objects.put_all([((target / attributes).path, lambda: [data])])
+        for at in reversed(made):
+            keys = sync(listed(at))
+            if {key.rpartition("/")[0] for key in keys} == {at.path} and not (node_at(at) or {}).get("attributes"):
+                for key in keys:
+                    sync(store.delete(key))
+
     try:
-        yield
+        yield made
     except BaseException as error:
-        if lost := sync(restore()):
-            what = f"{len(lost)} keys could not be restored, such as {lost[0]}; write it to another place"
+        try:
+            restore()
+        except Exception as failure:
+            what = f"the old tensor could not be restored: {failure!s:.200}; write it to another place"
             raise ContainerError(Problem(called, what)) from error
         raise
 
 
-def _unconsolidate(place: StorePath) -> None:
+def _header_in(text: bytes | None) -> dict[str, Any]:
+    """The attributes of a tensor in the stored attributes of a group, of version 3 or 2."""
+    stored = {} if text is None else json.loads(text)
+    stored = stored.get("attributes", {}) if "node_type" in stored else stored
+    return {key: stored[key] for key in (ATTRIBUTE, ARRAYS, AT) if key in stored}
+
+
+def _down_to(place: StorePath) -> list[StorePath]:
+    """The groups above a place, from the root of its store, and the place."""
+    names = place.path.split("/") if place.path else []
+    return [StorePath(place.store, "/".join(names[:k])) for k in range(len(names) + 1)]
+
+
+def unconsolidate(place: StorePath) -> None:
     """Remove consolidated metadata at a group or above it: they are out of date."""
-    path = ""
-    for part in ["", *place.path.split("/")]:
-        path = f"{path}/{part}".strip("/")
-        at = StorePath(place.store, path)
+    for at in _down_to(place):
         if (text := stored(at, ROOT)) is None:
             sync((at / ".zmetadata").delete())
         elif (node := json.loads(text)).pop("consolidated_metadata", None):
@@ -306,7 +354,7 @@ def _unconsolidate_above(path: str) -> None:
     """Do the same for the folders above a store, which may be groups of a larger one."""
     folder = os.path.dirname(real_path(path))
     while any(os.path.isfile(os.path.join(folder, key)) for key in (ROOT, ".zgroup")):
-        _unconsolidate(StorePath(LocalStore(folder)))
+        unconsolidate(StorePath(LocalStore(folder)))
         folder = os.path.dirname(folder)
 
 
@@ -326,12 +374,24 @@ def _awaiting_writes() -> Iterator[None]:
 
 def _zip(folder: str, target: str) -> None:
     """Store the files of a folder in a zip file, sorted and without times, so equal folders give equal bytes."""
-    files = sorted(os.path.join(place, name) for place, _, names in os.walk(folder) for name in names)
+    files = sorted(os.path.join(place, name) for place, names in folders_below(folder) for name in names)
     with zipfile.ZipFile(target, "w") as archive:
         for file in files:
             member = zipfile.ZipInfo(os.path.relpath(file, folder).replace(os.sep, "/"))
             with open(file, "rb") as source, archive.open(member, "w", force_zip64=True) as out:
                 shutil.copyfileobj(source, out)
+
+
+def new_group(place: StorePath, zarr_format: int) -> bool:
+    """Make an empty group. Returns False if there is one already. Raises PathExistsError for an array."""
+    key = ROOT if zarr_format == 3 else ".zgroup"
+    node = {"zarr_format": zarr_format} | ({"node_type": "group", "attributes": {}} if zarr_format == 3 else {})
+    check_store(place.store)
+    if (there := node_at(place)) is not None:
+        if there["node_type"] == "array":
+            raise PathExistsError(Problem(place.path, "is an array; choose another place"))
+        return False
+    return objects_in(place.store).create((place / key).path, json.dumps(node).encode())
 
 
 def new_metadata(
@@ -351,5 +411,11 @@ def new_metadata(
 
 
 FUNCTIONS = Container(
-    reading=in_folder(reading), writing=writing, opened=opened, list_groups=list_groups, mark=mark, others=others
+    reading=in_folder(reading),
+    writing=writing,
+    opened=opened,
+    list_groups=list_groups,
+    mark=mark,
+    others=others,
+    beside=beside,
 )

@@ -6,6 +6,7 @@ import contextlib
 import functools
 import json
 import math
+import os
 import re
 from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import zarr
 from zarr.abc.store import Store
-from zarr.storage import StorePath
+from zarr.storage import LocalStore, StorePath
 
 from ..arrays import Array, LazyArray, Size, lazy
 from ..errors import (
@@ -31,13 +32,14 @@ from ..formats.json import RESERVED, load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..parallel import each
 from ..thresholds import THRESHOLDS
-from .base import Storage, bounded_chunk, grown_chunk, named_by, wrap_errors
+from .base import Storage, bounded_chunk, grown_chunk, is_url, named_by, sizes_in, wrap_errors
 from .checksums import of_header
 from .direct import refuse_links
 from .interface import Claims, claimed
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
 from .objects.reading import ObjectArray, Objects
+from .replacing import real_path
 from .zarr_internals import sync
 from .zarr_stores import NAMES, LinklessStore, RemoteStore, is_local, objects_in, opened, stored
 
@@ -301,6 +303,23 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
             tensors = {name for name, x in nodes.items() if ATTRIBUTE in x.get("attributes", {})}
             ours = named_by(reader.read_header, tensors.union(x for x in nodes if nodes[x]["node_type"] == "array"))
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
+
+
+def beside(path: Any, group: str | None) -> dict[str, Mapping[str, int]]:
+    """The sizes of the named dimensions of the arrays and tensors in the group above a tensor, except its own."""
+    path = str(path.root) if isinstance(path, LocalStore) else path
+    if isinstance(path, str) and not group:  # it may be a group of a larger store
+        path, _, group = (path if is_url(path) else real_path(path)).rstrip("/").rpartition("/")
+    with opened(path or os.sep) as root, wrap_errors(str(path)):
+        above, _, name = (root / (group or "")).path.rpartition("/")
+        place = StorePath(root.store, above)
+        nodes = members(place) if name and node_at(place) is not None else {}
+    found: dict[str, Mapping[str, int]] = {}
+    for other in nodes.keys() - {name}:
+        node, attributes = nodes[other], nodes[other].get("attributes", {})
+        dims = node.get("dimension_names") or attributes.get("_ARRAY_DIMENSIONS") or ()
+        found[other] = sizes_in(attributes.get(ATTRIBUTE)) or dict(zip(dims, node.get("shape", ()), strict=False))
+    return found
 
 
 def list_groups(path: Any, limits: Limits, claims: Mapping[str, Claims]) -> list[str]:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
 import zipfile
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,9 +14,10 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
 from ..errors import ContainerError, OptionError, Problem, needing
+from ..parallel import Lock
 from . import remote
 from .base import is_url, wrap_errors
-from .direct import open_zip, refuse_links
+from .direct import folders_below, open_zip, refuse_links
 from .objects.folder import Folder
 from .objects.requests import Requests
 from .objects.stores import ArrayStore
@@ -121,8 +121,8 @@ class LinklessStore(LocalStore):
         return super().get_sync(key, *args, **kwargs)
 
     async def getsize_prefix(self, prefix: str) -> int:
-        places = os.walk(self.root / prefix)
-        return sum(os.lstat(os.path.join(place, name)).st_size for place, _, names in places for name in names)
+        places = folders_below(str(self.root / prefix))
+        return sum(os.lstat(os.path.join(place, name)).st_size for place, names in places for name in names)
 
 
 class _Zip(ZipStore):
@@ -130,7 +130,7 @@ class _Zip(ZipStore):
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         super().__init__(archive.filename or "", mode="r")
-        self._lock = threading.RLock()
+        self._lock: Any = Lock()
         self._zf = archive
         self._is_open = True
 

@@ -9,23 +9,26 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import lru_cache
-from typing import Any, Literal, TypeAlias
+from typing import Any
 
 import numpy as np
 
 from .. import kernels, parallel
-from ..errors import ArrayError, Problem
+from ..errors import ArrayError, OptionError, Problem
+from ..formats.dtypes import is_of_ml_dtypes
 from ..levels.base import CONTINUED, DENSE, SPARSE, Array
 from ..limits import Limits
+from ..thresholds import THRESHOLDS
 from . import sorting
 from .sorting import Entries
-from .tree import index_dtype
-
-Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]
+from .tree import Duplicates, check_dense, index_dtype
 
 _NOTHING = 2**64 - 1  # the position before position 0, and the payload of a cell without an entry
+_WORD_BYTES = 1, 2, 4, 8  # of values that are moved as words; of others their numbers are moved
+_BUCKET_BITS = 7  # of the number of buckets of fibers, which are brought together first
 # Values of these types are summed in the records. numpy sums others.
-_SUMMED = {np.dtype(code) for code in "?bhilqBHILQfdF"}
+_SUMMED = {np.dtype(code) for code in "?lqLQdF"}
+_WIDER = {"i": np.dtype(np.int64), "u": np.dtype(np.uint64), "f": np.dtype(np.float64)}
 
 
 @dataclass
@@ -89,7 +92,7 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     layout, low_bits = plan.layout, plan.layout.low_bits(entries.ordered_dims)
     in_order_below = entries.trusted and layout.words == 1 and low_bits == layout.ends[0]
     if in_order_below and codes == (DENSE, SPARSE):
-        return _emit_placed(plan, entries, pad, limits)
+        return _emit_placed(plan, entries, limits)
     summed = duplicates == "sum"
     payload = None if values is None else _Payload(values)
     words = payload.words() if payload else None
@@ -116,32 +119,50 @@ def emit(codes: tuple[int, ...], entries: Entries, pad: Any, duplicates: Duplica
     return writing.finish()
 
 
-def _emit_placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Chain:
+def _emit_placed(plan: _Plan, entries: Entries, limits: Limits) -> Chain:
     """`emit` for a matrix in which the entries of each fiber are in order already, so that no fiber is sorted."""
-    count, columns = entries.count, entries.columns
-    payload = None if entries.iso else _Payload(entries.values)
-    words = payload.words() if payload else None
+    count, columns, values = entries.count, entries.columns, entries.values
     chain = _allocate(plan, [count] * 2, limits)
-    chain.entries, out = count, payload.allocate(count, False, pad) if payload else None
+    chain.entries = count
     word = np.dtype(f"u{chain.pointers[0].dtype.itemsize}")
     pointers, indices = chain.pointers[1].view(word), chain.indices[1].view(word)
-    parts = parallel.shares(count, sorting.RECORD_BYTES, len(pointers))  # each part counts the entries of all fibers
-    others = np.zeros((len(parts) - 1, len(pointers) - 1), word)
-    cursors = [*others, pointers[1:]]  # the last entry of a fiber moves its cursor to the next pointer
-    parallel.each(lambda k: kernels.placing.count(columns[0], *parts[k], cursors[k]), range(len(parts)))
-    kernels.placing.to_cursors(others, cursors[-1])
-    parallel.each(
-        lambda k: kernels.placing.place(*columns, words, *parts[k], cursors[k], indices, out), range(len(parts))
-    )
-    if payload and out is not None:
-        chain.values = payload.values(out, pad)
+    by_number = values.dtype.itemsize not in _WORD_BYTES
+    payload = None
+    if not entries.iso:
+        bits = np.arange(count) if by_number else np.ascontiguousarray(values)
+        payload = kernels.readable(bits.view(f"u{bits.dtype.itemsize}"))
+    if pointers.nbytes + indices.nbytes + (0 if payload is None else payload.nbytes) > THRESHOLDS.cached_bytes:
+        # First bring entries of near fibers together: 80 ms → 45 ms (5 M entries, 10 in a fiber).
+        shift = max((plan.dims[0] - 1).bit_length() - _BUCKET_BITS, 0)
+        near, near_payload = tuple(map(np.empty_like, columns)), None if payload is None else np.empty_like(payload)
+        buckets = np.zeros(((plan.dims[0] - 1) >> shift) + 1, word)
+        _place(columns[0], shift, columns, payload, buckets, near, near_payload)
+        columns = tuple(map(kernels.readable, near))
+        payload = None if near_payload is None else kernels.readable(near_payload)
+    out = None if payload is None else np.empty_like(payload)
+    _place(columns[0], 0, columns[1:], payload, pointers[1:], (indices,), out)
+    if out is not None:
+        chain.values = values[out] if by_number else out.view(values.dtype)
     return chain
 
 
-def check_dense(n: int, entries: int, limits: Limits) -> None:
-    """Raise LimitError if dense levels have too many positions. Each position takes at least one word."""
-    if n > entries + 1:
-        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels")
+def _place(
+    column: Array,
+    shift: int,
+    columns: tuple[Array, ...],
+    payload: Array | None,
+    cursors: Array,
+    outs: tuple[Array, ...],
+    out: Array | None,
+) -> None:
+    """Write `columns` and `payload` in the order of `column` >> `shift`, stably. cursors: becomes the end of each."""
+    parts = parallel.shares(len(column), sorting.RECORD_BYTES, len(cursors))  # each part counts all fibers
+    others = np.zeros((len(parts) - 1, len(cursors)), cursors.dtype)
+    counts, bits = [*others, cursors], np.uint64(shift)
+    parallel.each(lambda k: kernels.placing.count(column, bits, *parts[k], counts[k]), range(len(parts)))
+    kernels.placing.to_cursors(others, cursors)
+    given = column, bits, columns, payload
+    parallel.each(lambda k: kernels.placing.place(*given, *parts[k], counts[k], outs, out), range(len(parts)))
 
 
 def sums(values: Array) -> bool:
@@ -149,8 +170,24 @@ def sums(values: Array) -> bool:
     return values.dtype in _SUMMED
 
 
+def wider(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """The type in which values of a smaller type are summed; None for other types."""
+    kind = "f" if is_of_ml_dtypes(dtype) else dtype.kind
+    return _WIDER.get(kind) if dtype.itemsize < 8 else None
+
+
+def narrowed(sums: Array, dtype: np.dtype[Any]) -> Array:
+    """Sums in the type of the summands. Raises OptionError for an integer that it cannot hold."""
+    with np.errstate(all="ignore"):
+        made = sums.astype(dtype)
+    if dtype.kind in "iu" and (wrong := made != sums).any():
+        what = f"the sum {sums[wrong.argmax()]} exceeds {dtype}, the type of the values"
+        raise OptionError(Problem("duplicates", f"{what}; give them a larger one, by dtype='int64' or astype('int64')"))
+    return made
+
+
 def add_groups(values: Array, new: Array) -> Array:
-    """The sum of each group of values. Each begins where `new` is true. Booleans are combined by or; integers wrap."""
+    """The sum of each group of values. Each begins where `new` is true. Booleans are combined by or."""
     if values.dtype.kind not in "biufc":
         raise ArrayError(
             Problem("values", f"values of type {values.dtype} cannot be summed; pass duplicates='first' or 'last'")
@@ -168,7 +205,7 @@ class _Payload:
     """The payload of the records: the value as a word, or the number of the entry if the value is larger."""
 
     def __init__(self, values: Array) -> None:
-        self._by_number = values.dtype.itemsize not in (1, 2, 4, 8)
+        self._by_number = values.dtype.itemsize not in _WORD_BYTES
         self._values = values
 
     def words(self) -> Array:

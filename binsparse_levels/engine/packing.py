@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import lru_cache
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -17,7 +18,7 @@ from .. import kernels
 from ..arrays import repeat_one
 from ..errors import ArrayError, Problem
 from ..formats.shapes import range_problems
-from ..levels import Level, Place, listing, places
+from ..levels import Level, Place, filled, full, listing, places
 from ..levels.base import CONTINUED, INTEGERS, SPARSE
 from ..levels.positions import (
     Array,
@@ -25,18 +26,19 @@ from ..levels.positions import (
     Window,
     as_array,
     cells,
+    count_owners,
     firsts,
     items_at,
     narrowest,
     repeat_to,
+    signed,
     words,
 )
 from ..limits import INT64_MAX, Limits
 from . import emission, sorting
-from .emission import Duplicates
 from .parts import listed
 from .sorting import Entries as Entries
-from .tree import Tree, index_dtype, same, shared_dtype
+from .tree import Duplicates, Tree, check_dense, index_dtype, same, shared_dtype
 
 _NUMBERS = np.dtype(np.int32), np.dtype(np.int64)
 _MAX_RAVEL_RANK = 64  # np.ravel_multi_index accepts fewer dimensions
@@ -55,7 +57,7 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
     """A tree of entries in any order. pad: the value of positions that a level stores without an entry.
 
     Raises ArrayError for coordinates out of range or repeated, FormatError for entries that a kind cannot store,
-    LimitError.
+    LimitError, OptionError for a sum that the type of the values cannot hold.
     """
     if entries.iso and duplicates == "last":
         duplicates = "first"  # the same for equal values
@@ -64,6 +66,11 @@ def pack_entries(levels: tuple[Level, ...], entries: Entries, pad: Any, duplicat
             return pack_entries(levels, entries, pad, "error", limits)
         except RepeatedError:
             entries = entries.expanded()
+    # Sums have 64 bits, as those of numpy.
+    if duplicates == "sum" and (wide := emission.wider(entries.values.dtype)) is not None:
+        summands = replace(entries, values=entries.values.astype(wide))
+        made = pack_entries(levels, summands, np.asarray(pad).astype(wide)[()], duplicates, limits)
+        return made.with_values(emission.narrowed(made.values, entries.values.dtype), False)
     by_kernels = entries.count and kernels.pays_off(entries.count) and sorting.layout(entries.dims)
     if not by_kernels or (duplicates == "sum" and not emission.sums(entries.values)):
         return build(levels, _sort_in_numpy(entries, duplicates), pad, limits)
@@ -120,7 +127,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
     dtype = index_dtype(entries.dims, entries.count) if dtype is None else dtype
     codes = [level.fused() for level in levels]
     if all(codes) and codes and codes[-1] and codes[-1][0] == SPARSE:
-        arrays, _ = _split(places(levels, entries.dims), entries.coords, dtype, limits)
+        arrays, _ = _split(places(levels, entries.dims), entries.coords, dtype, limits, entries.count)
         values = repeat_one(entries.values, entries.count) if entries.iso else entries.values
         return Tree(levels, entries.dims, arrays, values, entries.iso)
     coords: Sequence[Array] = entries.coords
@@ -132,7 +139,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
         level, below = place.level, place.depth + place.level.rank
         children = level.children(place.dims, n, 0)
         least = level.nbytes(place.dims, n, 0, root=not place.depth, itemsize=1)  # without entries
-        emission.check_dense(max(n, children or 0, (least or 0) // 8), entries.count, limits)
+        check_dense(max(n, children or 0, (least or 0) // 8), entries.count, limits)
         here, more = _as_stored(place, coords[place.depth : below], dtype), {}
         if level.shares:
             values = entries.values if entries.iso or order is None else entries.values[order]
@@ -153,7 +160,7 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
             again = np.argsort(as_array(parents), kind="stable")
             coords, parents = [x[again] for x in coords], as_array(parents)[again]
             order = again if order is None else order[again]
-    emission.check_dense(n, entries.count, limits)
+    check_dense(n, entries.count, limits)
     count = len(parents)
     # Values without an entry are padding, or in a gap. A scalar without an entry has the fill value.
     padded = any(level.padded for level in levels) or not any(level.gaps for level in levels)
@@ -180,11 +187,11 @@ def narrowed(place: Place, made: Mapping[str, Array], dtype: np.dtype[Any]) -> d
 
 
 def _split(
-    levels: Sequence[Place], coords: Sequence[Array], dtype: np.dtype[Any], limits: Limits
+    levels: Sequence[Place], coords: Sequence[Array], dtype: np.dtype[Any], limits: Limits, stored: int
 ) -> tuple[dict[str, Array], Array | None]:
     """The arrays of levels by name, of type `dtype`, and pointers to the entries of each position of the last level.
 
-    The pointers are None if each position has one entry.
+    The pointers are None if each position has one entry. stored: the number of entries of the whole tree.
 
     Precondition: the entries are sorted and unique, and there is at least one level; each has a fused pass.
     """
@@ -194,7 +201,7 @@ def _split(
     for place in levels:
         assert entries is not None
         below, n = place.depth + place.level.rank, len(entries) - 1
-        emission.check_dense(place.level.children(place.dims, n, count) or n, count, limits)
+        check_dense(place.level.children(place.dims, n, count) or n, stored, limits)
         here = _as_stored(place, coords[place.depth : below], dtype)
         made, entries = place.level.split(place.dims, entries, here, distinct=below == len(coords))
         arrays |= {spec.name: made[role] for role, spec in place.arrays.items()}
@@ -349,6 +356,8 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     """
     dtype = shared_dtype(tree.arrays, tree.dims, len(tree.values))
     ordered = ordered_dims(tuple(order)) if all(level.ordered for level in tree.levels) else 0
+    if ordered == len(tree.dims) and (last := _unchanged_levels(tree.levels, levels)):
+        return _change_upper_levels(tree, levels, last, limits, dtype)
     coords, positions = unpack_tree(tree, dtype)
     iso = tree.iso and bool(coords or len(positions))  # a scalar without an entry has no value
     if iso:
@@ -358,6 +367,42 @@ def convert_tree(tree: Tree, levels: tuple[Level, ...], order: Sequence[int], pa
     dims = tuple(tree.dims[k] for k in order)
     entries = Entries(dims, tuple(coords[k] for k in order), values, iso, tuple(order), ordered, True)
     return pack_ordered(levels, entries, pad, limits, dtype)
+
+
+@lru_cache(256)
+def _unchanged_levels(old: tuple[Level, ...], new: tuple[Level, ...]) -> int:
+    """The number of last levels, all sparse, that two chains of dense and sparse levels share below other levels."""
+    if not all(level.fused() for level in (*old, *new)):
+        return 0
+    pairs = zip(old[:0:-1], new[:0:-1], strict=False)
+    return sum(1 for _ in takewhile(lambda pair: pair[0] == pair[1] and not pair[0].padded, pairs))
+
+
+def _change_upper_levels(tree: Tree, levels: tuple[Level, ...], last: int, limits: Limits, dtype: Any) -> Tree:
+    """`convert_tree` if the `last` last levels do not change. Their arrays and the values are shared.
+
+    The fibers of the first of these levels are the entries of the levels above it.
+    """
+    old, new, first, count = tree.levels[:-last], levels[:-last], tree.places[-last], len(tree.values)
+    specs = [spec for place in tree.places[-last:] for spec in place.arrays.values()]
+    arrays = {spec.name: tree.arrays[spec.name].astype(dtype, copy=False) for spec in specs}
+    dims, name = tree.dims[: first.depth], first.arrays[first.pointer or ""].name
+    above = Tree(old, dims, tree.arrays, arrays[name][1:])
+    if all(level.padded for level in new):
+        coords, _ = unpack_tree(above, dtype)
+        check_dense(n := cells(dims), count, limits)
+        numbers = coords[0] if len(dims) == 1 else np.ravel_multi_index(coords, dims)
+        arrays[name] = count_owners(numbers, n, dtype, arrays[name])
+        return Tree(levels, tree.dims, arrays, tree.values, tree.iso)
+    fibers, pointers = filled(arrays[name])  # sparse levels store no empty fibers
+    if old == full(1):
+        coords = [fibers]
+    else:
+        coords, _ = unpack_tree(above, dtype)
+        coords = coords if len(fibers) == len(coords[0]) else [x[fibers] for x in coords]
+    made, begins = _split(places(new, dims), coords, dtype, limits, count)
+    arrays |= made | {name: pointers if begins is None else pointers[signed(begins)]}
+    return Tree(levels, tree.dims, arrays, tree.values, tree.iso)
 
 
 def pack_ordered(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits, dtype: Any = None) -> Tree:

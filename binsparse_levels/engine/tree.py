@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol, TypeAlias
 
 import numpy as np
 
@@ -13,8 +13,10 @@ from ..errors import ArrayError, Problem, raise_if
 from ..levels import Level, Place, places
 from ..levels.base import Counted, wrong_type
 from ..levels.positions import Array, Positions, as_array, as_pointers
-from ..limits import INT32_MAX
+from ..limits import INT32_MAX, Limits
 from ..thresholds import THRESHOLDS
+
+Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]  # what becomes of entries at the same coordinates
 
 
 class ArrayMetadata(Protocol):
@@ -75,7 +77,7 @@ class Tree:
 
     @cached_property
     def _steps(self) -> tuple[tuple[Place, dict[str, Array], int], ...]:
-        return tuple(walk(self.places, self.arrays))
+        return tuple(walk(self.places, self.arrays, len(self.values)))
 
     def reached(self) -> Positions:
         """The distinct positions of the last level that have an entry. Precondition: the levels are valid."""
@@ -159,14 +161,21 @@ class Tree:
             yield from error.problems
 
 
-def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple[Place, dict[str, Array], int]]:
-    """`Tree.walk` for places and arrays. Precondition: `length_problems` finds nothing."""
+def walk(
+    places: Iterable[Place], arrays: Mapping[str, Array], values: int | None = None
+) -> Iterator[tuple[Place, dict[str, Array], int]]:
+    """`Tree.walk` for places and arrays. values: their number, if known.
+
+    Precondition: `length_problems` finds nothing.
+    """
     n = 1
     for place in places:
         here = {role: arrays[spec.name] for role, spec in place.arrays.items()}
         children = known_children(place, here, n)
         yield place, here, n
         n = _size(place, here, n) if children is None else children
+    if values is not None:
+        raise_if(ArrayError, value_problems(n, values))
 
 
 def known_children(place: Place, arrays: Mapping[str, ArrayMetadata], n: int) -> int | None:
@@ -294,3 +303,9 @@ def shared_dtype(arrays: Mapping[str, ArrayMetadata], dims: Sequence[int], count
         if dtype.kind in "iu" and dtype.isnative and dtype.itemsize >= usual.itemsize:
             return dtype
     return usual
+
+
+def check_dense(n: int, entries: int, limits: Limits) -> None:
+    """Raise LimitError if dense levels have too many positions. Each position takes at least one word."""
+    if n > entries + 1:
+        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels")

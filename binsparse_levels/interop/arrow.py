@@ -10,8 +10,7 @@ import numpy as np
 from ..arrays import Array
 from ..building import columns as tables
 from ..building.columns import arrow as arrow_module
-from ..engine.emission import Duplicates
-from ..engine.tree import index_dtype
+from ..engine.tree import Duplicates, index_dtype
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
@@ -83,7 +82,8 @@ def from_table(
     if shape is None:
         shape = rows.sizes([int(x.max()) + 1 if len(x) else 0 for x in coords])
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
-    return pack(coords, stored, shape, format, map=map, limits=limits, **options)._labelled(rows.labels())
+    made = pack(coords, stored, shape, format, map=map, limits=limits, **options)
+    return made._labelled(rows.labels(made.shape))
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -165,6 +165,6 @@ def to_pandas(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str 
     [1.5, 2.5]
     """
     with needing("pandas"):
-        import pandas  # type: ignore[import-untyped]  # noqa: F401
+        import pandas  # noqa: F401
 
     return to_table(tensor, dims=dims, values=values).to_pandas(date_as_object=False)

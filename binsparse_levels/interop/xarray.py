@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import glob
 import os
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -18,12 +17,12 @@ from typing import Any
 
 import numpy as np
 from zarr import consolidate_metadata
-from zarr.errors import ContainsGroupError
 from zarr.storage import LocalStore
 
 from ..containers.base import is_url
 from ..containers.hdf5 import unused
 from ..containers.replacing import replacing, replacing_folder
+from ..containers.zarr import new_group
 from ..containers.zarr_stores import opened, place_of
 from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
@@ -31,6 +30,7 @@ from ..io import list_tensors, write
 from ..io import open as open_tensor
 from ..io.kinds import Location, StoreLike, resolved, split_place, target_at
 from ..limits import DEFAULT_LIMITS
+from ..tensors.contents import labels_of
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.packing import pack_dense
@@ -161,11 +161,8 @@ class BinsparseBackend(BackendEntrypoint):
         """Return True if a child of the root of a local Zarr store is a tensor, which the Zarr engine ignores."""
         if not isinstance(filename_or_obj, str | os.PathLike) or not os.path.isdir(filename_or_obj):
             return False
-        below = os.path.join(glob.escape(os.fspath(filename_or_obj)), "*")
-        metadata = [file for key in ("zarr.json", ".zattrs") for file in glob.iglob(os.path.join(below, key))]
-        with contextlib.suppress(OSError):
-            return any(b'"binsparse"' in Path(file).read_bytes() for file in metadata)
-        return False
+        below = (folder / key for folder in Path(filename_or_obj).iterdir() for key in ("zarr.json", ".zattrs"))
+        return any(b'"binsparse"' in file.read_bytes() for file in below if file.exists())
 
 
 @within_memory
@@ -302,10 +299,9 @@ def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None)
 
 def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
     """The labels of dimensions whose coordinates all have one."""
-    for dim, size in zip(tensor.dims or (), tensor.shape, strict=False):
-        labels = tensor.labels(dim)
-        if labels is not None and len(labels) == size:
-            yield dim, xr.Variable(dim, labels.astype(object) if labels.dtype.kind == "T" else labels)
+    for k, (dim, size) in enumerate(zip(tensor.dims or (), tensor.shape, strict=False)):
+        if (column := labels_of(tensor, k)) is not None and len(index := column.index()) == size:
+            yield dim, xr.Variable(dim, index)
 
 
 # Writing
@@ -319,6 +315,9 @@ def _check(dataset: Any) -> None:
 
 def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> list[str]:
     """The variables to write as tensors. Raises OptionError."""
+    if zoned := [str(name) for name, x in dataset.variables.items() if getattr(x.dtype, "tz", None) is not None]:
+        what = "xarray writes no times with a zone; convert them by tz_convert(None), or write one tensor with labels"
+        raise OptionError(Problem(zoned[0], what))
     unknown = [str(name) for name in formats if name not in dataset.data_vars]
     if unknown:
         known = ", ".join(map(str, dataset.data_vars))
@@ -398,10 +397,9 @@ def _open_target(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterat
             _consolidate(part)
     else:
         store = place_of(path)
-        try:
-            dense.to_zarr(store, mode="w" if overwrite else "w-", **zarr)
-        except (FileExistsError, ContainsGroupError):
-            raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True")) from None
+        if not (overwrite or new_group(store, zarr["zarr_format"])):
+            raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True"))
+        dense.to_zarr(store, mode="w" if overwrite else "a", **zarr)
         yield lambda name: Location(store / name, None, target.name, None)
         _consolidate(store)
 

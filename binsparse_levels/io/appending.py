@@ -8,16 +8,17 @@ import math
 import os
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
+from ..containers.interface import Container
 from ..containers.replacing import Overwrite, hold_lock
 from ..engine.joining import joined_trees
 from ..engine.tree import Tree, shared_dtype
-from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
+from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, within_memory
 from ..formats.index_map import IndexMap, parse_map
 from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress, reporter
@@ -25,7 +26,7 @@ from ..tensors.backing import packed
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.encoding import encode_pieces
 from ..tensors.foreign import as_tensor
-from ..tensors.labels import Column, Labels
+from ..tensors.labels import Column, Labels, repeated, same_labels
 from ..tensors.tensor import Tensor
 from ..thresholds import THRESHOLDS
 from . import reading
@@ -33,6 +34,8 @@ from .file_tensors import Loading
 from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place, target_at
 from .reading import check_lazy, read
 from .writing import write, write_pieces
+
+Existing: TypeAlias = Literal["skip", "repeat"]
 
 
 @within_memory
@@ -96,7 +99,13 @@ def concatenate(
 
 @within_memory
 def append(
-    path: StoreLike, tensor: Any, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS, **options: Any
+    path: StoreLike,
+    tensor: Any,
+    *,
+    axis: Dimension = 0,
+    existing: Existing | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
 ) -> None:
     """Append a tensor to the one at `path` along a dimension, in the format of the file, with its labels, as in
     `concatenate`.
@@ -107,8 +116,8 @@ def append(
 
     To merge entries at given coordinates into a tensor, use `write_from([tensor, table], …)`.
 
-    Appends to the same local path wait for each other, for at most a minute; then they raise ContainerError. Mappings,
-    other stores and file systems without locks are not protected.
+    Appends and other writes to the same local path wait for each other, for at most a minute; then they raise
+    ContainerError. Mappings, other stores and file systems without locks are not protected.
 
     Parameters
     ----------
@@ -116,12 +125,17 @@ def append(
     tensor : as for `write`, in any format.
     axis : the dimension, by number or name. A format can only grow along its outermost stored dimension: CSC along 1.
         With a map, it is the dimension of the outermost stored digit.
+    existing : for coordinates whose label is in the file already, or occurs twice in the tensor. By default, these are
+        an error, so that a job that runs again appends nothing twice. "skip" leaves the later ones out; "repeat"
+        appends them.
     limits : as for `read`.
     options : as for `write`; they replace the stored ones.
 
     Raises
     ------
-    FormatError : the file cannot grow along this axis.
+    FormatError : the file cannot grow along this axis; or the tensor is a variable of an xarray Dataset that has other
+        variables over this dimension.
+    ArrayError : a label is in the file already.
     OptionError : the file is one of another system.
     BinsparseError : as for `concatenate`.
 
@@ -133,6 +147,8 @@ def append(
     (5,)
     """
     tensor = as_tensor(tensor, copy=False)
+    if existing is not None:
+        check_choice("existing", existing, Existing)
     with _locked(path), resolved(path) as location:
         if location.kind.foreign:
             raise OptionError(Problem(str(path), "this kind of file cannot be appended to; convert it first"))
@@ -143,6 +159,10 @@ def append(
         if there.format.order and there.ndim == tensor.ndim and dimension_of(there, axis) != outer:
             what = f"its format {there.notation} grows along dimension {outer} alone"
             raise FormatError(Problem(name_of(path), f"{what}; pass axis={outer}, or convert the file"))
+        _refuse_dataset(location, there, name_of(path))
+        tensor = _unrepeated(there, tensor, existing, name_of(path))
+        if existing == "skip" and there.ndim == tensor.ndim and not tensor.shape[outer]:
+            return
         if there.map is None:
             more = tensor.without_map(there.format, limits=limits)
         else:
@@ -157,6 +177,41 @@ def append(
             write(target, whole, orders=orders, overwrite=True, limits=limits, **kept)
         else:
             write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
+
+
+def _refuse_dataset(location: Location, there: Tensor, name: str) -> None:
+    """Raise FormatError for a variable of a Dataset, if others have the dimension that would grow."""
+    functions = location.kind.functions
+    beside = functions.beside if isinstance(functions, Container) else None
+    if beside is None or there.dims is None or not there.format.order:
+        return
+    dim, size = there.dims[_grows_along(there)], there.shape[_grows_along(there)]
+    sizes = {x: known[dim] for x, known in beside(location.path, location.group).items() if dim in known}
+    if {*sizes.values()} == {size}:
+        what = f"is a variable of a Dataset with {', '.join(sorted(sizes)):.80}, which have its dimension {dim!r} too"
+        whole = f"xarray.concat([xarray.load_dataset(path, engine='binsparse'), more], {dim!r})"
+        raise FormatError(Problem(name, f"{what}; append to all by write_dataset(path, {whole}, overwrite=True)"))
+
+
+def _unrepeated(there: Tensor, tensor: Tensor, existing: Existing | None, name: str) -> Tensor:
+    """The tensor to append, without the coordinates whose labels are there already. Raises ArrayError for these unless
+    `existing`.
+    """
+    mine, its = there._metadata.labels, tensor._metadata.labels
+    if existing == "repeat" or mine is None or its is None or mine.dims != its.dims:
+        return tensor
+    axis = _grows_along(there)
+    dim = mine.dims[axis]
+    column, known = its.columns.get(dim), mine.columns.get(dim)
+    again = [] if column is None or known is None else repeated(column, known)
+    if column is None or not again:
+        return tensor
+    if existing is None:
+        what = f"the label {column.array()[again[0]]!s:.60} of dimension {dim!r} would be there twice"
+        raise ArrayError(Problem(name, f"{what}; pass existing='skip' to leave such coordinates out, or 'repeat'"))
+    kept = np.setdiff1d(np.arange(tensor.shape[axis]), again)
+    selected: Tensor = tensor[(*[slice(None)] * axis, kept)]
+    return selected
 
 
 def _independent(tensor: Tensor, source: StoreLike, target: StoreLike) -> Tensor:
@@ -281,7 +336,7 @@ def joined_labels(tensors: Sequence[Tensor], names: Sequence[str], outer: int) -
             if column.type != there[0].type:
                 what = f"has labels of type {column.type} in dimension {dim!r}, and {names[0]} of {there[0].type}"
                 raise ArrayError(Problem(name, f"{what}; cast one in its table"))
-            if k != outer and not np.array_equal(column.array(), there[0].array(), equal_nan=True):
+            if k != outer and not same_labels(column, there[0]):
                 what = f"has other labels of dimension {dim!r} than {names[0]}; select the same by sel"
                 raise ArrayError(Problem(name, what))
         if k == outer:

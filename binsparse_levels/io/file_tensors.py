@@ -11,8 +11,7 @@ import numpy as np
 from ..arrays import Array, LazyArray, Sliceable, cut, lazy, repeat_one
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
-from ..engine.emission import Duplicates
-from ..engine.tree import Tree, count_positions, length_problems, value_problems
+from ..engine.tree import Duplicates, Tree, count_positions, length_problems, value_problems
 from ..errors import ArrayError, BinsparseError, FormatError, Problem, raise_if, warn
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import parse_descriptor

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import Array, LazyArray
 from ..containers.interface import Claims, claim_itself
-from ..engine.emission import Duplicates
+from ..engine.tree import Duplicates
 from ..formats.format import FormatLike
 from ..formats.index_map import IndexMap
 from ..limits import Limits

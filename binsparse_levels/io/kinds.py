@@ -346,7 +346,9 @@ def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], An
             return [_STORE], path
         file, is_stream = closing.enter_context(remote.file_at(path)), True
     elif not is_stream and os.path.isdir(path):
-        return _kinds_marked(path, "folder", os.listdir(path)), path
+        with wrap_errors(name):
+            there = os.listdir(path)
+        return _kinds_marked(path, "folder", there), path
     head = _head(file, name)
     if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(file))

@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import File, LazyArray
-from ..containers.base import ORDERS, ArrayInfo, Reader, is_url
+from ..containers.base import ORDERS, ArrayInfo, Reader, is_url, wrap_errors
 from ..containers.interface import Container
-from ..engine.emission import Duplicates
 from ..engine.parts import check_in_parts
-from ..engine.tree import Tree
+from ..engine.tree import Duplicates, Tree
 from ..errors import ArrayError, Problem, raise_if, warn, within_memory
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
@@ -200,10 +199,11 @@ def _origin(location: Location, known: object) -> Origin | None:
     else:
         path = os.path.abspath(path)
         files = [path]
-        if os.path.isdir(path):
-            folder = os.path.join(path, location.group or "")
-            files = [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
-        token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in map(os.stat, files))
+        with wrap_errors(path):
+            if os.path.isdir(path):
+                folder = os.path.join(path, location.group or "")
+                files = [folder, *sorted(x.path for x in os.scandir(folder) if x.is_file())]
+            token = " ".join(f"{x.st_ino}-{x.st_size}-{x.st_mtime_ns}" for x in map(os.stat, files))
     return Origin(path if location.group is None else f"{path}:{location.group}", token)
 
 

@@ -15,7 +15,7 @@ from ..containers.base import DEFAULT_STORAGE, ORDERS, GroupWriter, Storage, Wri
 from ..containers.checksums import sealed, summed
 from ..containers.interface import Container
 from ..containers.replacing import Overwrite, refuse_existing
-from ..engine.emission import Duplicates
+from ..engine.tree import Duplicates
 from ..errors import ContainerError, DialectWarning, OptionError, Problem, within_memory
 from ..formats.descriptor import VERSION
 from ..formats.format import FormatLike
@@ -214,7 +214,7 @@ def _storage(path: StoreLike, options: Mapping[str, Any]) -> Storage:
     return Storage(**options)
 
 
-def check_absent(path: StoreLike, overwrite: Overwrite, kind: str | None = None) -> Location:
+def free_location(path: StoreLike, overwrite: Overwrite, kind: str | None = None) -> Location:
     """The location of a tensor to write. Raises PathExistsError for an existing file or folder, OptionError."""
     target = target_at(path, kind)
     if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
@@ -226,7 +226,7 @@ def check_absent(path: StoreLike, overwrite: Overwrite, kind: str | None = None)
 def check_target(path: StoreLike, *, overwrite: Overwrite, kind: str | None = None, **options: Any) -> None:
     """Raise the errors of `write_pieces` that are known before there are pieces."""
     _storage(path, options)
-    _of_pieces(check_absent(path, overwrite, kind))
+    _of_pieces(free_location(path, overwrite, kind))
 
 
 def _of_pieces(target: Location) -> Container:

@@ -7,7 +7,9 @@ come last. Coordinates and positions are unsigned, so a negative number is too l
 a signed counter costs a test for negative indices at every access.
 """
 
+import contextlib
 import importlib
+import threading
 from collections.abc import Sequence
 from types import ModuleType
 from typing import Any, TypeAlias
@@ -15,18 +17,25 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..system import LOCKS
 from ..thresholds import THRESHOLDS
 
 Array: TypeAlias = npt.NDArray[Any]
 
+_MODULES = "check", "dense", "emission", "fibers", "placing", "sorting"
 _handled = 0
+_loaded = False
+_thread: threading.Thread | None = None
+_importing = threading.RLock()
+LOCKS.append(_importing)
 
 
 def pays_off(count: int, cost: int = 1) -> bool:
     """Return True if kernels handle `count` entries.
 
     Numpy handles few entries, and the first entries of a process: most programs end before kernels save the time to
-    compile or load them. Results are the same.
+    load them. A thread loads them after half of these entries, and numpy goes on until it is done, so no call waits. A
+    call with more than all of these entries loads them itself. Results are the same.
 
     cost: the time of an entry without kernels, in units of about 40 ns.
     """
@@ -34,13 +43,44 @@ def pays_off(count: int, cost: int = 1) -> bool:
     if count * cost <= THRESHOLDS.numpy_entries:
         return False
     _handled += count * cost
-    return _handled > THRESHOLDS.first_entries
+    if _loaded or count * cost > THRESHOLDS.first_entries:
+        return True
+    if _handled > THRESHOLDS.first_entries // 2:
+        _load_in_thread()
+    return False
+
+
+def _load_in_thread() -> None:
+    """Start the thread that loads kernels, once. The interpreter waits at its end, since numba cannot be stopped."""
+    global _thread
+    if _thread is None:
+        _thread = threading.Thread(target=_load, name="binsparse_levels kernels")
+        with contextlib.suppress(RuntimeError):  # no thread starts at the end of the interpreter
+            _thread.start()
+
+
+def _load() -> None:
+    global _loaded
+    try:
+        with _importing:  # a fork waits: a child could never import what this thread imports at that time
+            for name in _MODULES:
+                if not threading.main_thread().is_alive():
+                    return
+                importlib.import_module(f"{__name__}.{name}")
+            # numba completes its own loading when it loads the first kernel.
+            module: Any = importlib.import_module(f"{__name__}.fibers")
+            item, pointers = np.zeros(1, np.uint64), np.arange(2, dtype=np.uint64)
+            module.fan_out(readable(item), readable(pointers), item.copy())
+    except Exception:
+        pass  # the call that uses kernels next raises it
+    _loaded = True
 
 
 def __getattr__(name: str) -> ModuleType:
     if name.startswith("__"):
         raise AttributeError(name)
-    return importlib.import_module(f"{__name__}.{name}")
+    with _importing:
+        return importlib.import_module(f"{__name__}.{name}")
 
 
 def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:

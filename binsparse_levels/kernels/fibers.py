@@ -101,14 +101,15 @@ def fill_gaps(pointers):
 
 
 @kernel
-def count_into_pointers(owners, pointers):
-    """pointers[p + 1] = the number of owners that are at most p.
+def count_into_pointers(owners, ends, pointers):
+    """pointers[p + 1] = the number of owners that are at most p, or the item of `ends` at the last of these.
 
+    ends: None, or an item for each owner.
     Precondition: `owners` never decreases, and `pointers` is zero.
     """
     one, i, n = u8(1), u8(0), u8(owners.size)
     while i < n:
-        pointers[u8(owners[i]) + one] = i + one
+        pointers[u8(owners[i]) + one] = i + one if ends is None else ends[i]
         i += one
     fill_gaps(pointers)
 

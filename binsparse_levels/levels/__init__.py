@@ -18,6 +18,7 @@ from .places import places as places
 from .registry import register as register
 from .run import Run as Run
 from .sparse import Sparse as Sparse
+from .sparse import filled as filled
 from .sparse import listing as listing
 
 OURS = tuple(LEVELS.values())  # the kinds of this package; other packages register more

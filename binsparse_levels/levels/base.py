@@ -248,16 +248,16 @@ class Level(ABC):
             children = int(as_array(reached).max(initial=-1)) + 1
         return children
 
-    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
+    def split(self, dims: Sequence[int], begins: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
         """`build` from pointers to the entries of each fiber. Returns arrays and pointers to the entries of each child.
 
-        The pointers are None if each child has one entry. distinct: no two entries of a fiber have the same
-        coordinates. A kind with a `fused` pass may override this method.
+        begins: the pointers. The result has None in place of pointers if each child has one entry. distinct: no two
+        entries of a fiber have the same coordinates. A kind with a `fused` pass may override this method.
         """
-        n = len(entries) - 1
-        parents = np.repeat(np.arange(n), np.diff(signed(entries))) if n != 1 else np.broadcast_to(0, len(coords[0]))
+        n = len(begins) - 1
+        parents = np.repeat(np.arange(n), np.diff(signed(begins))) if n != 1 else np.broadcast_to(0, len(coords[0]))
         made, child = self.build(dims, parents, coords, n)
-        return made, count_owners(as_array(child), self.size(made, dims, n), entries.dtype)
+        return made, count_owners(as_array(child), self.size(made, dims, n), begins.dtype)
 
     def locate(self, arrays: Arrays, dims: Sequence[int], positions: Array, coords: Sequence[Array]) -> Array:
         """For each (position, coordinates) the child position, or -1.

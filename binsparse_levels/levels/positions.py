@@ -130,20 +130,26 @@ def fitted(pointers: Array, dtype: np.dtype[Any]) -> Array:
     return pointers.astype(dtype, copy=False) if pointers[-1] <= np.iinfo(dtype).max else pointers
 
 
-def count_owners(owners: Array, n: int, dtype: np.dtype[Any]) -> Array:
+def count_owners(owners: Array, n: int, dtype: np.dtype[Any], below: Array | None = None) -> Array:
     """Pointers to the items of each of n owners. Precondition: the items are sorted by owner.
+
+    below: pointers to the children of each item. The result then points to the children of all items of an owner.
 
     >>> count_owners(np.array([0, 2, 2]), 3, np.dtype(int)).tolist()
     [0, 1, 1, 3]
+    >>> count_owners(np.array([0, 2, 2]), 3, np.dtype(int), np.array([0, 5, 6, 9])).tolist()
+    [0, 5, 5, 9]
     """
     pointers = np.zeros(n + 1, dtype)
     if len(owners) > THRESHOLDS.counted_entries * n:
         pointers[1:] = owners.searchsorted(np.arange(n, dtype=owners.dtype), "right")
     elif kernels.pays_off(len(owners)):
-        kernels.fibers.count_into_pointers(words(owners), slots(pointers))
+        ends = None if below is None else words(below[1:])
+        kernels.fibers.count_into_pointers(words(owners), ends, slots(pointers))
+        return pointers
     else:
         pointers[1:] = np.bincount(signed(owners), minlength=n).cumsum()  # faster than with out=
-    return pointers
+    return pointers if below is None else below[signed(pointers)]
 
 
 def firsts(columns: Sequence[Array]) -> Array:

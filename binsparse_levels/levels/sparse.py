@@ -22,13 +22,24 @@ from ..errors import Problem
 from ..limits import INT32_MAX
 from ..thresholds import THRESHOLDS
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import REMEDY, SHOWN, Lists, bisect, in_fiber, is_short, pointer_problems, pointers_to, refuse_outside
+from .pointers import (
+    REMEDY,
+    SHOWN,
+    Lists,
+    bisect,
+    in_fiber,
+    is_short,
+    pointer_problems,
+    pointers_to,
+    refuse_outside,
+)
 from .positions import (
     Array,
     Positions,
     Window,
     as_array,
     count_owners,
+    fitted,
     in_ranges,
     in_window,
     is_everything,
@@ -82,22 +93,22 @@ class Sparse(Lists):
             return _named(made["ptr"], columns), range(children)
         return made, repeat_to(np.arange(children), below, len(coords[0]))
 
-    def split(self, dims: Sequence[int], entries: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
+    def split(self, dims: Sequence[int], begins: Array, coords: Sequence[Array], *, distinct: bool) -> Split:
         count = len(coords[0])
         if distinct:  # the coordinates are the indices, without a copy
-            return _named(entries, coords), None
+            return _named(begins, coords), None
         if not kernels.pays_off(count):
             new = np.zeros(count, bool)
-            new[signed(entries[:-1][entries[1:] > entries[:-1]])] = True
+            new[signed(begins[:-1][begins[1:] > begins[:-1]])] = True
             for x in coords:
                 new[1:] |= x[1:] != x[:-1]
             (starts,) = new.nonzero()
-            below = np.append(starts, count).astype(entries.dtype)
-            pointers = np.append(0, new.cumsum())[signed(entries)].astype(entries.dtype)
+            below = np.append(starts, count).astype(begins.dtype)
+            pointers = np.append(0, new.cumsum())[signed(begins)].astype(begins.dtype)
             return _named(pointers, [x[starts] for x in coords]), below
-        pointers, below = np.empty(len(entries), entries.dtype), np.empty(count + 1, entries.dtype)
+        pointers, below = np.empty(len(begins), begins.dtype), np.empty(count + 1, begins.dtype)
         firsts = [np.empty(count, x.dtype) for x in coords]
-        arguments = words(entries), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
+        arguments = words(begins), tuple(map(words, coords)), slots(pointers), tuple(map(slots, firsts)), slots(below)
         children = int(kernels.fibers.split(*arguments))
         del arguments  # so that the arrays can be resized
         below.resize(children + 1, refcheck=False)
@@ -126,9 +137,10 @@ class Sparse(Lists):
         column = arrays["idx0"]
         if isinstance(positions, range) and positions.step == 1 and "ptr" in arrays and is_everything(window, dims):
             bounds = arrays["ptr"][positions.start : positions.stop + 1]
-            first, last = int(bounds[0]), int(bounds[-1])
-            if not 0 <= first <= last <= column.shape[0]:
-                refuse_outside(bounds[:1], bounds[-1:], len(column))
+            first, last, total = int(bounds[0]), int(bounds[-1]), column.shape[0]
+            least = total if positions.stop == len(arrays["ptr"]) - 1 else first
+            if not 0 <= first <= last <= total or last < least or (first and not positions.start):
+                refuse_outside(positions, len(arrays["ptr"]) - 1, bounds[:-1], bounds[1:], total)
             part = {"ptr": bounds - bounds[0]}
             for role, x in arrays.items():
                 if role != "ptr":
@@ -246,6 +258,19 @@ def _named(pointers: Array, columns: Sequence[Array]) -> dict[str, Array]:
 def listing(rank: int) -> tuple[Level, ...]:
     """Levels that list the coordinates of entries and store nothing else; none for a scalar."""
     return (Sparse(rank),) if rank else ()
+
+
+def filled(pointers: Array) -> tuple[Array, Array]:
+    """The fibers that have children, and pointers to the children of these fibers.
+
+    >>> [x.tolist() for x in filled(np.array([0, 0, 2, 2, 5]))]
+    [[1, 3], [0, 2, 5]]
+    """
+    ends = fitted(np.array([0, len(pointers)]), pointers.dtype)
+    made, begins = Sparse().split((), ends, [pointers], distinct=False)  # each distinct pointer is a child
+    assert begins is not None
+    begins -= begins.dtype.type(1)
+    return begins[1:-1], made["idx0"]
 
 
 def _unsigned(array: Array, narrow: bool) -> Array:

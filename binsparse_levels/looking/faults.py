@@ -21,6 +21,7 @@ from ..io.kinds import resolved
 from ..io.orders import order_names, within
 from ..limits import Limits
 from ..tensors.backing import TreeBacking
+from ..tensors.labels import repeated
 from ..tensors.tensor import Tensor
 from ..tensors.views import around
 from ..thresholds import THRESHOLDS
@@ -31,9 +32,10 @@ def all_faults(place: StoreLike, known: Sequence[Problem], limits: Limits) -> tu
     found = list(known)
     with _noting(found), open_tensor(place, limits=limits) as tensor:
         found.extend(faults_of(tensor))
-        for name in tensor.dims or ():
+        labels = tensor._metadata.labels
+        for column in labels.columns.values() if labels else ():
             with _noting(found):
-                tensor.labels(name)
+                column.loaded()
     return tuple(dict.fromkeys(found))
 
 
@@ -49,6 +51,17 @@ def order_faults(place: StoreLike, tensor: Tensor, lenient: bool, limits: Limits
                     pair = [x.convert(coordinates(x.ndim)).drop_fill() for x in pair]
                 if not pair[0].equals(pair[1]):
                     found.append(Problem(name, "has other entries than the tensor; write the tensor again"))
+    return tuple(found)
+
+
+def notes_on(tensor: Tensor) -> tuple[Problem, ...]:
+    """List what is no fault, but may be a mistake: labels that several coordinates have."""
+    columns = {} if tensor._metadata.labels is None else tensor._metadata.labels.columns
+    found = []
+    for name, column in columns.items():
+        if again := repeated(column):
+            what = f"{len(again)} repeat an earlier one, first {column.array()[again[0]]!s:.60} at {again[0]}"
+            found.append(Problem(f"labels of {name}", f"{what}; append refuses such labels without existing='repeat'"))
     return tuple(found)
 
 

@@ -136,7 +136,7 @@ class Sweep:
         ['tensor,format,bits', 'a,CSR,96.0', 'a,COO,64.0']
         """
         with needing("pandas"):
-            import pandas  # type: ignore[import-untyped]
+            import pandas
 
         numbers = dict.fromkeys([*self.names, *(name for row in self.rows for name in row._numbers)])
         columns = ["tensor", "format", "threads", "entries", *numbers, "refused", "warning"]

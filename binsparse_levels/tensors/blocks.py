@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 
 from .. import kernels
-from ..engine.emission import check_dense
-from ..engine.tree import Tree, index_dtype
+from ..engine.tree import Tree, check_dense, index_dtype
 from ..formats.format import Format, parse_format
 from ..formats.index_map import IndexMap
 from ..levels.positions import Array

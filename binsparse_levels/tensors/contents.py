@@ -180,7 +180,8 @@ class Contents:
     def labels(self, dimension: Dimension) -> Array | None:
         """The labels of a dimension by coordinate, as a numpy array; None if it has no labels.
 
-        Coordinates after the last label have none. Results of `with_map` and of several index arrays have no names.
+        Times with a zone are pandas.Timestamp objects. The last coordinates of a dimension that grew may have no label.
+        Results of `with_map` and of several index arrays have no names.
 
         Parameters
         ----------
@@ -203,7 +204,9 @@ class Contents:
         (('user', 'item'), (10, 2), ['ink', 'pen'])
         """
         column = labels_of(self, dimension_of(self, dimension))
-        return None if column is None else column.array()
+        if column is None or column.zone is None:
+            return None if column is None else column.array()
+        return column.index().to_numpy(object)  # type: ignore[no-any-return]
 
     def with_labels(
         self, labels: Mapping[Dimension, npt.ArrayLike | None] | None = None, *, dims: Sequence[str] | None = None
@@ -212,8 +215,8 @@ class Contents:
 
         Parameters
         ----------
-        labels : an array of strings, numbers, booleans or times by dimension; others keep their labels. None instead
-            of an array removes the labels of a dimension.
+        labels : an array of strings, numbers, booleans or times, with a label for each coordinate, by dimension; others
+            keep their labels. None instead of an array removes the labels of a dimension.
         dims : the names of all dimensions. By default they are unchanged, or `dim_0` and so on.
 
         Returns
@@ -222,7 +225,7 @@ class Contents:
 
         Raises
         ------
-        ArrayError : there are more labels than coordinates, or this type is not one of labels.
+        ArrayError : the labels are not as many as the coordinates, or of a type that labels cannot have.
         OptionError, IndexError : the names do not fit, or no dimension has this name.
 
         >>> from binsparse_levels import pack_dense

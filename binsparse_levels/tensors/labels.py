@@ -6,6 +6,8 @@ The labels of a dimension are one array by coordinate, such as `labels_1`. Text 
 
 from __future__ import annotations
 
+import datetime
+import functools
 import itertools
 import re
 from collections.abc import Iterator, Mapping, Sequence
@@ -19,6 +21,7 @@ from ..errors import ArrayError, DescriptorError, Problem, raise_if
 from ..formats.dtypes import INTEGERS
 from ..formats.json import RESERVED
 from ..thresholds import THRESHOLDS
+from .lookup import Lookup, index_of, pandas_module
 from .validation import checked_array
 
 KEY = f"{RESERVED}labels"
@@ -47,6 +50,8 @@ class Column:
     def picked(self, index: slice | Array, size: int) -> Column:
         """The labels at these coordinates of a dimension of this size. Nothing is read."""
         at: Any = range(size) if self.at is None else self.at
+        if isinstance(index, slice) and range(len(at))[index] == range(len(at)):
+            return self  # with its look-up
         picks = isinstance(index, np.ndarray) and isinstance(at, range)
         return replace(self, at=at.start + at.step * index if picks else at[index])
 
@@ -81,14 +86,37 @@ class Column:
         return Column(self.type, text, ends)
 
     def array(self) -> Array:
-        """The labels as a numpy array; text has numpy's StringDType."""
+        """The labels as a numpy array; text has numpy's StringDType, and times with a zone are in UTC."""
         loaded = self.loaded()
         if loaded.offsets is None:
             time = TIMES.fullmatch(self.type)
             return loaded.items[:].view(f"M8[{time[1]}]") if time else loaded.items[:].astype(self.type, copy=False)
-        text, ends = loaded.items[:].tobytes(), loaded.offsets[:].tolist()
-        texts = [text[a:b].decode() for a, b in itertools.pairwise(ends)]
-        return np.array(texts, np.dtypes.StringDType())
+        array = np.empty(len(loaded), np.dtypes.StringDType())
+        for start in range(0, len(array), THRESHOLDS.checked_labels):  # few Python texts at a time
+            ends = loaded.offsets[start : start + THRESHOLDS.checked_labels + 1].tolist()
+            text, first = loaded.items[ends[0] : ends[-1]].tobytes(), ends[0]
+            texts = [text[a - first : b - first].decode() for a, b in itertools.pairwise(ends)]
+            array[start : start + len(texts)] = texts
+        return array
+
+    @property
+    def zone(self) -> str | None:
+        """The zone of times."""
+        time = TIMES.fullmatch(self.type)
+        return time[2] if time else None
+
+    def index(self) -> Any:
+        """The labels as a pandas.Index. Raises ArrayError, PackageMissingError."""
+        return index_of(self.array(), self.zone)
+
+    @functools.cached_property
+    def lookup(self) -> Lookup:
+        """The labels, read once, to find some."""
+        loaded = self.loaded()
+        array = loaded.array()
+        if self.type == TEXT and not np.all(loaded.items[:]):  # numpy ignores what follows a null character
+            array = array.astype(object)
+        return Lookup(array, self.zone)
 
 
 def _faults(text: Array, offsets: Array) -> Iterator[Problem]:
@@ -164,9 +192,11 @@ class Labels:
 
 def column_of(labels: Any, name: str, size: int) -> Column:
     """The stored form of labels, an array of strings, numbers, booleans or times. Raises ArrayError."""
-    array = np.array(checked_array(labels, name))
-    if array.ndim != 1 or len(array) > size:
-        raise ArrayError(Problem(name, f"expected at most {size} labels in one dimension, got shape {array.shape}"))
+    array, zone = np.array(checked_array(labels, name)), None
+    if array.shape != (size,):
+        raise ArrayError(Problem(name, f"expected {size} labels, one of each coordinate, got shape {array.shape}"))
+    if _has_zone(labels, array):
+        array, zone = _in_utc(labels, array, name)
     type = TEXT if array.dtype.kind in "UTO" else array.dtype.name
     if type == TEXT:
         try:
@@ -178,7 +208,52 @@ def column_of(labels: Any, name: str, size: int) -> Column:
         return Column(TEXT, np.frombuffer(b"".join(texts), np.uint8), np.cumsum([0, *map(len, texts)]))
     if not (type in _PLAIN or type == "bool" or TIMES.fullmatch(type)):
         raise ArrayError(Problem(name, f"labels cannot have the type {type}; cast them"))
-    return Column(type, array.astype(array.dtype.newbyteorder("=")).view(stored_type(type)))
+    stored = array.astype(array.dtype.newbyteorder("=")).view(stored_type(type))
+    return Column(type if zone is None else f"{type[:-1]}, {zone}]", stored)
+
+
+def _has_zone(labels: Any, array: Array) -> bool:
+    """True for times with a zone, of pandas, Arrow, polars or Python."""
+    type = getattr(labels, "dtype", getattr(labels, "type", None))
+    objects = array if array.dtype.kind == "O" else ()
+    zones = [(type, "tz"), (type, "time_zone"), *((x, "tzinfo") for x in objects)]
+    return any(getattr(x, name, None) is not None for x, name in zones)
+
+
+def _in_utc(labels: Any, array: Array, name: str) -> tuple[Array, str]:
+    """Times in UTC, and their zone. Raises ArrayError, PackageMissingError."""
+    pandas = pandas_module()
+    if array.dtype.kind == "M":  # numpy loses the zone of Arrow and polars
+        labels = labels.to_pandas()
+    try:
+        index = pandas.DatetimeIndex(labels if isinstance(labels, pandas.Index | pandas.Series) else array)
+    except (TypeError, ValueError) as error:
+        raise ArrayError(Problem(name, f"pandas has no index of them: {error}; convert them to one zone")) from error
+    offset = None if index.tz is None else index.tz.utcoffset(None)  # of a fixed zone
+    zone = (str(index.tz) if offset is None else str(datetime.timezone(offset))).removeprefix("UTC") or "UTC"
+    if index.tz is None or not TIMES.fullmatch(f"datetime64[s, {zone}]"):
+        raise ArrayError(Problem(name, "the zone of its times has no name; convert them by pandas to a named zone"))
+    return index.tz_convert(None).to_numpy(), zone
+
+
+def same_labels(a: Column, b: Column) -> bool:
+    """Return True if all labels are equal, as pandas compares them: NaN and NaT equal themselves, and 1 equals 1.0."""
+    if a is b:
+        return True
+    if _family(a.type) != _family(b.type):
+        return False
+    mine, other = a.loaded(), b.loaded()
+    if mine.offsets is not None and other.offsets is not None:
+        return np.array_equal(mine.offsets[:], other.offsets[:]) and np.array_equal(mine.items[:], other.items[:])
+    times = TIMES.fullmatch(a.type), TIMES.fullmatch(b.type)
+    one, two = (x.items[:].view(f"M8[{t[1]}]") if t else x.items[:] for x, t in zip((mine, other), times, strict=True))
+    return np.array_equal(one, two, equal_nan=True)
+
+
+def _family(type: str) -> str:
+    """The types whose labels may be equal: times with a zone are no times without one."""
+    time = TIMES.fullmatch(type)
+    return ("zone" if time[2] else "time") if time else type if type in (TEXT, "bool") else "number"
 
 
 def stored_type(type: str) -> np.dtype[Any]:
@@ -217,3 +292,22 @@ def parse_labels(header: Any, shape: Sequence[int], stored: Any) -> Labels:
         if len(column) > size:
             raise ArrayError(Problem(f"labels_{k}", f"expected at most {size} labels, got {len(column)}"))
     return Labels(tuple(dims), columns, values)
+
+
+def repeated(column: Column, known: Column | None = None) -> list[int]:
+    """The coordinates whose label an earlier one has, or another column, which is not a view and is read in parts.
+
+    A missing label (NaN or NaT) repeats none. Raises ArrayError.
+    """
+    labels, seen = column.array(), set()
+    listed = labels.tolist()
+    if known is not None and known.type == column.type:
+        wanted = set(listed)
+        for start in range(0, len(known), THRESHOLDS.checked_labels):
+            seen |= wanted.intersection(known.part(start, start + THRESHOLDS.checked_labels).array().tolist())
+    again = []
+    for k in np.flatnonzero(labels == labels).tolist():
+        if listed[k] in seen:
+            again.append(k)
+        seen.add(listed[k])
+    return again

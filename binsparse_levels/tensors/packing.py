@@ -9,8 +9,8 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engine.dense import gather_tree
-from ..engine.emission import Duplicates
 from ..engine.packing import RepeatedError, pack_entries, repeated
+from ..engine.tree import Duplicates
 from ..errors import ArrayError, FormatError, Problem, check_choice, raise_if, within_memory
 from ..formats.dtypes import sound_booleans
 from ..formats.format import FormatLike, with_map
@@ -62,7 +62,8 @@ def pack(
     shape : the sizes of the dimensions.
     format : of the stored tensor. `LEVELS through MAP` includes its map.
     duplicates : treatment of repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
-        input order. The sum of booleans is True if any of them is; integers wrap as in numpy.
+        input order. The sum of booleans is True if any of them is. Other sums have 64 bits, as in numpy; an integer
+        that the type of the values cannot hold is an error.
     fill_value, structure, attributes, limits : as for Tensor.
     map : an index map or its notation, through which the tensor is stored.
     dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
@@ -76,6 +77,7 @@ def pack(
     ArrayError : coordinates are out of range or repeated, or arrays have a wrong type or length.
     FormatError : the format cannot represent the tensor.
     LimitError : the arrays would be too large.
+    OptionError : an option is unknown, or a sum of duplicates needs a larger type.
 
     >>> from binsparse_levels import pack
     >>> pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()

@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import datetime
 import difflib
-import math
-from bisect import bisect_left, bisect_right
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, TypeVar
 
@@ -14,21 +11,25 @@ import numpy as np
 
 from ..engine.blocks import read_slab, slab_ranges
 from ..engine.views import broadcast, parse_key, pick
-from ..errors import LabelError, LimitError, OptionError, Problem
+from ..errors import BinsparseError, LabelError, LimitError, OptionError, Problem
 from ..formats.format import coordinates
 from ..levels.positions import Array, match
 from ..limits import as_integer
 from .backing import packed
 from .changing import with_entries
 from .contents import Contents, dimension_of, labels_of
-from .labels import Column
+from .lookup import FAILURES, plain
 from .views import selected
 
 T = TypeVar("T", bound=Contents)
 
 _MAX_COMPARED = 2**14  # labels whose spelling is compared with an unknown label
 _MAX_SUGGESTED = 3  # labels in an error
-_NUMBERS = (bool, int, float, np.bool_, np.integer, np.floating)
+_OPTIONS = {  # of xarray's sel
+    "method": "find the nearest label in tensor.labels(dimension), such as by numpy.searchsorted, and pass it",
+    "tolerance": "find the nearest label in tensor.labels(dimension), and pass it",
+    "drop": "omit it, as the result has no label of a dimension that is selected by one label",
+}
 
 
 def select(tensor: Contents, key: Any) -> Any:
@@ -38,10 +39,12 @@ def select(tensor: Contents, key: Any) -> Any:
         return _cell(tensor, key)
     indices, array_first = parse_key(key, shape)
     kinds = list(map(type, indices))
-    arrays = kinds.count(np.ndarray)
-    if arrays and slice not in kinds:
-        return values_at(tensor, broadcast(indices, shape))
-    if arrays > 1 or (arrays and indices[kinds.index(np.ndarray)].ndim > 1):
+    arrays = [index for index in indices if isinstance(index, np.ndarray)]
+    if arrays and slice not in kinds and max(x.ndim for x in arrays) == 1:
+        points = broadcast(indices, shape)
+        _hold(tensor, points[0].size * tensor.dtype.itemsize)
+        return values_at(tensor, points)
+    if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
         return _gather(tensor, indices, array_first)
     if slice in kinds or (not indices and key != ()):
         return view(tensor, indices, array_first)
@@ -72,11 +75,21 @@ def values_at(tensor: Contents, coords: Sequence[Array]) -> Array:
     return tensor._backing.values_at(flat, tensor._pad()).reshape(coords[0].shape)
 
 
+def _hold(tensor: Contents, size: int) -> None:
+    """Raise LimitError if a selection by index arrays takes more than the limit `dense_bytes`."""
+    if size > (most := tensor.limits.dense_bytes):
+        what = f"index arrays of {size} bytes for all cells, more than the limit dense_bytes={most}"
+        raise LimitError(Problem("key", f"{what}; select in parts, or one dimension after the other: t[rows][:, cols]"))
+
+
 def _gather(tensor: T, indices: Sequence[Any], array_first: bool) -> T:
-    """The entries at several index arrays and slices, as a list of coordinates."""
+    """The entries at index arrays and slices: a view for an open mesh, else a list of coordinates."""
     named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
     points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
-    shape = points[0].shape
+    shape, first = points[0].shape, 0 if array_first else named[0]
+    if (axes := _mesh(indices, len(shape))) is not None:
+        return _outer(tensor, indices, axes, first)
+    _hold(tensor, points[0].size * 8 * len(named))
     part = view(tensor, [index if isinstance(index, slice) else slice(None) for index in indices])
     there, whole = [], [slice(None)] * part.ndim
     for k, point in zip(named, points, strict=True):  # each dimension alone first, which reads less
@@ -87,10 +100,47 @@ def _gather(tensor: T, indices: Sequence[Any], array_first: bool) -> T:
     entries, at = match([coords[k] for k in named], there)
     columns = [coords[k][entries] for k in range(len(indices)) if k not in named]
     sizes = [part.shape[k] for k in range(len(indices)) if k not in named]
-    first = 0 if array_first else named[0]
     columns[first:first] = np.unravel_index(at, shape) if at.size else [at] * len(shape)
     sizes[first:first] = shape
     return with_entries(part, columns, values[entries], coordinates(len(sizes)), shape=sizes, labels=None)
+
+
+def _mesh(indices: Sequence[Any], rank: int) -> list[int] | None:
+    """The dimension that is selected by each axis of an open mesh of this rank, such as that of `numpy.ix_`.
+
+    None if arrays share an axis, or if there are more axes than arrays: then the arrays list cells.
+    """
+    axes: list[int | None] = [None] * rank
+    single = []
+    for k, index in enumerate(indices):
+        if isinstance(index, np.ndarray):
+            varying = [rank - index.ndim + axis for axis, size in enumerate(index.shape) if size != 1]
+            if len(varying) > 1 or (varying and axes[varying[0]] is not None):
+                return None
+            if varying:
+                axes[varying[0]] = k
+            else:
+                single.append(k)
+    if len(single) != axes.count(None):
+        return None
+    return [single.pop(0) if k is None else k for k in axes]
+
+
+def _outer(tensor: T, indices: Sequence[Any], axes: Sequence[int], first: int) -> T:
+    """A view of the cells at the coordinates of each dimension, with the axes of a mesh from dimension `first` on."""
+    left = [k for k, index in enumerate(indices) if not isinstance(index, int)]
+    for k in reversed(range(len(indices))):  # one array at a time; an integer removes its dimension
+        index = indices[k].ravel() if isinstance(indices[k], np.ndarray) else indices[k]
+        tensor = view(tensor, [*[slice(None)] * k, index, *[slice(None)] * (tensor.ndim - k - 1)])
+    rest = [k for k in left if k not in axes]
+    return permuted(tensor, [left.index(k) for k in (*rest[:first], *axes, *rest[first:])])
+
+
+def permuted(tensor: T, order: Sequence[int]) -> T:
+    """The same entries, where dimension k is dimension order[k] of these."""
+    labels = tensor._metadata.labels
+    kept = None if labels is None else labels.permuted(order)
+    return tensor._of(tensor._backing.permuted(order), replace(tensor._metadata, labels=kept))
 
 
 def slabs(tensor: T, dimension: int, max_bytes: Any) -> Iterator[tuple[range, T]]:
@@ -130,147 +180,91 @@ def slabs(tensor: T, dimension: int, max_bytes: Any) -> Iterator[tuple[range, T]
 
 def sel(tensor: Contents, labels: Mapping[Any, Any]) -> Any:
     """`Tensor.sel`."""
-    at = {dimension_of(tensor, key): (key, label) for key, label in labels.items()}
-    if len(at) < len(labels):
-        raise OptionError(Problem("sel", f"{list(labels)!r:.60} has a dimension twice; name each once"))
+    for option in _OPTIONS.keys() & labels.keys() - {*(tensor.dims or ())}:
+        raise OptionError(Problem(option, f"sel has no such option; {_OPTIONS[option]}"))
+
+    def index(k: int, key: Any, name: str) -> int | slice | Array:
+        column = labels_of(tensor, k)
+        lookup = None if column is None else column.lookup
+        try:
+            return _index(key if lookup is None else lookup.find(key), tensor.shape[k])
+        except BinsparseError:
+            raise
+        except FAILURES as error:
+            known = range(tensor.shape[k]) if lookup is None else lookup.labels
+            raise LabelError(Problem(name, _failure(known, key, error))) from error
+
+    return _along(tensor, labels, index)
+
+
+def isel(tensor: Contents, indices: Mapping[Any, Any]) -> Any:
+    """`Tensor.isel`."""
+
+    def index(k: int, key: Any, name: str) -> int | slice | Array:
+        try:
+            return _index(key, tensor.shape[k])
+        except (TypeError, ValueError) as error:
+            raise IndexError(f"{name}: {error}") from error
+
+    return _along(tensor, indices, index)
+
+
+def _along(tensor: Contents, keys: Mapping[Any, Any], index: Callable[[int, Any, str], Any]) -> Any:
+    """The cells at a key for some dimensions, each of which selects alone. index: of a dimension, its key and name."""
+    at = {dimension_of(tensor, name): (key, str(name)) for name, key in keys.items()}
+    if len(at) < len(keys):
+        raise OptionError(Problem("sel", f"{list(keys)!r:.60} has a dimension twice; name each once"))
     if not at:
         return select(tensor, ...)
+    for key, name in at.values():
+        if getattr(key, "dims", ()) not in ((), (name,)):
+            raise OptionError(Problem(name, f"does not take the dimensions {key.dims} of a DataArray; pass its values"))
+    indices = {k: index(k, key, name) for k, (key, name) in at.items()}
     for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
-        name, label = at[k]
-        index = _index(labels_of(tensor, k), tensor.shape[k], label, str(name))
         whole = [slice(None)] * (tensor.ndim - 1)
-        alone = isinstance(index, int) and not whole
-        tensor = select(tensor, index) if alone else view(tensor, [*whole[:k], index, *whole[k:]])
+        alone = isinstance(indices[k], int) and not whole
+        tensor = select(tensor, indices[k]) if alone else view(tensor, [*whole[:k], indices[k], *whole[k:]])
     return tensor
 
 
-def _index(column: Column | None, size: int, label: Any, name: str) -> int | slice | Array:
-    """The coordinates of a label, of several labels, or of a slice with both its ends."""
-    known = None if column is None else column.array()
-    if isinstance(label, slice):
-        return _range(known, size, label, name)
-    label = np.asarray(label)[()] if getattr(label, "ndim", 1) == 0 else label  # an array of one label
-    several = hasattr(label, "__iter__") and not isinstance(label, str | bytes)
-    labels = (label.to_pylist() if hasattr(label, "to_pylist") else list(label)) if several else [label]
-    coords = _coordinates(known, size, labels)
-    for one, found in zip(labels, coords, strict=True):
-        if not len(found):
-            raise LabelError(Problem(name, f"no label {_shown(one)}{_suggestion(known, size, one)}"))
-    if several:
-        return np.concatenate([np.empty(0, np.int64), *coords])
-    return int(coords[0][0]) if len(coords[0]) == 1 else coords[0]
+def _index(key: Any, size: int) -> int | slice | Array:
+    """The coordinates at an index along a dimension. Raises IndexError, TypeError, ValueError."""
+    if not isinstance(key, slice):
+        key = plain(key)
+        if isinstance(key, np.ndarray):
+            empty = not key.size and key.dtype.kind == "f"  # an empty list has no type
+            (coords,), _ = parse_key((key.astype(np.int64) if empty else key,), (size,))
+            return coords  # type: ignore[no-any-return]
+        if (key := as_integer(key)) is None:
+            raise TypeError("expected an integer, a slice, a list of integers or a mask")
+    chosen = range(size)[key]
+    if isinstance(chosen, int):
+        return chosen
+    return slice(chosen.start, chosen.stop if chosen.stop >= 0 else None, chosen.step) if chosen else slice(0, 0)
 
 
-def _coordinates(known: Array | None, size: int, labels: Sequence[Any]) -> list[Array]:
-    """The coordinates that have each label."""
-    if known is None:
-        numbers = map(as_integer, labels)
-        return [np.array([] if x is None or not 0 <= x < size else [x], np.int64) for x in numbers]
-    ascending = bool((known[:-1] <= known[1:]).all())
-    order = np.arange(len(known)) if ascending else np.argsort(known, kind="stable")
-    order = order[: np.count_nonzero(known == known)]  # NaN and NaT are last, and equal no label
-    coords = []
-    for label in labels:
-        nearest = _nearest(label, known.dtype)
-        if nearest is None or nearest[1]:
-            coords.append(order[:0])
-        else:  # numpy's searchsorted does not find long strings
-            ends = [side(order, nearest[0], key=known.__getitem__) for side in (bisect_left, bisect_right)]
-            coords.append(order[slice(*ends)])
-    return coords
+def _failure(known: Any, key: Any, error: Exception) -> str:
+    if isinstance(key, slice):
+        what = f"no range from {_shown(key.start)} to {_shown(key.stop)}"
+        remedy = "unless labels ascend or descend, each end must be a label of one coordinate, or of adjacent ones"
+        return f"{what}: {remedy}" if isinstance(error, KeyError) else f"{what}: {error}"
+    if isinstance(error, KeyError) and not isinstance(key, str) and np.ndim(key):
+        key = error.args[0]
+    return f"no label {_shown(key)}" + (_suggestion(known, key) if isinstance(error, KeyError) else f": {error}")
 
 
-def _range(known: Array | None, size: int, labels: slice, name: str) -> slice | Array:
-    """The coordinates with labels from one label to another, inclusive."""
-    if labels.step is not None:
-        raise OptionError(Problem(name, "a slice of labels has no step; slice the result"))
-    dtype = np.dtype(np.int64) if known is None else known.dtype
-    first, last = _end(labels.start, dtype, name), _end(labels.stop, dtype, name, upper=True)
-    if known is None:  # coordinates are their own labels
-        begin = 0 if first is None else first[0] + (first[1] < 0)
-        end = size if last is None else last[0] + (last[1] <= 0)
-        return slice(max(int(begin), 0), max(int(end), 0))
-    inside = np.ones(len(known), bool)
-    if first is not None:
-        inside &= known > first[0] if first[1] < 0 else known >= first[0]
-    if last is not None:
-        inside &= known < last[0] if last[1] > 0 else known <= last[0]
-    coords = np.flatnonzero(inside)
-    if not len(coords):
-        return slice(0, 0)
-    contiguous = coords[-1] - coords[0] < len(coords)
-    return slice(int(coords[0]), int(coords[-1]) + 1) if contiguous else coords
-
-
-def _end(label: Any, dtype: np.dtype[Any], name: str, *, upper: bool = False) -> tuple[Any, int] | None:
-    """The end of a slice as `_nearest` returns it; None if the slice has none. A string for times is a period."""
-    if label is None:
-        return None
-    if dtype.kind == "M" and upper and isinstance(label, str) and (begin := _as_time(label)) is not None:
-        unit: Any = np.datetime_data(begin.dtype)[0]
-        item, order = _nearest_time(begin + np.timedelta64(1, unit), dtype)
-        return item, order or 1  # the period has ended there
-    if (nearest := _nearest(label, dtype)) is None:
-        raise LabelError(Problem(name, f"{_shown(label)} is not of the type of its labels, {dtype}"))
-    return nearest
-
-
-def _nearest(label: Any, dtype: np.dtype[Any]) -> tuple[Any, int] | None:
-    """The item of a type that is nearest to a label; None for a label of another type.
-
-    The number is -1 if the item is less than the label, 0 if they are equal, and 1 if the item is greater.
-    """
-    if dtype.kind == "T":
-        return (label, 0) if isinstance(label, str) and label.encode(errors="ignore").decode() == label else None
-    if dtype.kind == "M":
-        return None if (time := _as_time(label)) is None else _nearest_time(time, dtype)
-    if not isinstance(label, _NUMBERS) or label != label:
-        return None
-    number: Any = label.item() if isinstance(label, np.generic) else label
-    if dtype.kind == "f":
-        most = float(np.finfo(dtype).max)
-        item = dtype.type(number if abs(number) == math.inf else min(max(number, -most), most))
-    else:
-        least, most = (0, 1) if dtype.kind == "b" else (np.iinfo(dtype).min, np.iinfo(dtype).max)
-        item = dtype.type(min(max(number, least), most))
-    return item, (item.item() > number) - (item.item() < number)
-
-
-def _nearest_time(time: Any, dtype: np.dtype[Any]) -> tuple[Any, int]:
-    item = time.astype(dtype)
-    if item.astype(time.dtype) == time:
-        return item, 0
-    if np.promote_types(time.dtype, dtype) != dtype:
-        return item, -1  # the beginning of its day, of its second …
-    later = time.astype(np.int64) > 0  # later than all times of the type
-    return np.int64(2**63 - 1 if later else 1 - 2**63).view(dtype), -1 if later else 1
-
-
-def _as_time(label: Any) -> Any:
-    """A string, a date or a time as a numpy.datetime64, in UTC if it has a zone; None for anything else."""
-    try:
-        if hasattr(label, "to_datetime64"):  # pandas has nanoseconds
-            label = label.to_datetime64()
-        elif isinstance(label, datetime.datetime) and label.tzinfo is not None:
-            label = label.astimezone(datetime.UTC).replace(tzinfo=None)
-        time = np.datetime64(label)
-    except (TypeError, ValueError, OverflowError):
-        return None
-    return time if time == time else None
-
-
-def _suggestion(known: Array | None, size: int, label: Any) -> str:
+def _suggestion(known: Any, label: Any) -> str:
     """The labels that are spelled similarly, or the first and the last label."""
-    labels: Any = range(size) if known is None else known
-    if not len(labels):
+    if not len(known):
         return "; there are none"
-    if known is not None and known.dtype.kind == "T" and _nearest(label, known.dtype):  # a typo changes one half only
+    texts = isinstance(known, np.ndarray) and known.dtype.kind == "T" and isinstance(label, str)
+    if texts and label.encode(errors="ignore").decode() == label:  # a typo changes one half only
         folded, half = np.strings.lower(known), len(label) // 2
         first, last = label[: len(label) - half].lower(), label[len(label) - half :].lower()
         alike = known[np.strings.startswith(folded, first) | np.strings.endswith(folded, last or first)]
         if near := difflib.get_close_matches(label, alike[:_MAX_COMPARED].tolist(), _MAX_SUGGESTED):
             return f"; did you mean {' or '.join(map(_shown, near))}?"
-    return f"; there are {len(labels):,}, from {_shown(labels[0])} to {_shown(labels[-1])}"
+    return f"; there are {len(known):,}, from {_shown(known[0])} to {_shown(known[-1])}"
 
 
 def _shown(label: Any) -> str:

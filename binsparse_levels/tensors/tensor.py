@@ -20,6 +20,7 @@ from .backing import Check, TreeBacking
 from .changing import Converting
 from .contents import Dimension, Metadata, dimension_of, labels_of
 from .encoding import encode_tensor
+from .labels import same_labels
 from .validation import checked_fill, checked_format, checked_json, tree_of, writable
 
 
@@ -90,14 +91,15 @@ class Tensor(Converting):
     def __getitem__(self, key: Any) -> Any:
         """Select by integers, slices, an ellipsis, arrays of integers and masks, with numpy's rules.
 
-        An integer for every dimension returns a numpy scalar. Integers and arrays for all dimensions return an array of
-        values. Several arrays together with a slice, or an array of several dimensions, return a list of coordinates in
-        memory. Every other key returns a view, which reads nothing until it is used. A view has no structure. It keeps
-        the attributes, and the names and labels of its dimensions.
+        An integer for every dimension returns a numpy scalar. Integers and arrays of one dimension for all dimensions
+        return an array of values. Several arrays together with a slice, or an array of several dimensions, return a
+        list of coordinates in memory. Every other key, also `numpy.ix_`, returns a view, which reads nothing until it
+        is used. A view has no structure. It keeps the attributes, and the names and labels of its dimensions.
 
         Raises
         ------
         IndexError : numpy would refuse the key, or the key adds a dimension.
+        LimitError : arrays that are no mesh select more than `dense_bytes`.
 
         >>> from binsparse_levels import pack_dense
         >>> tensor = pack_dense([[0, 2, 0], [3, 0, 4]], "CSR")
@@ -110,15 +112,19 @@ class Tensor(Converting):
         return map(self.__getitem__, range(len(self)))
 
     def sel(self, labels: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
-        """Select by label, with xarray's conventions; otherwise like indexing.
+        """Select by label, as `xarray.DataArray.sel` does; otherwise like indexing.
 
-        A label removes its dimension, and several labels keep their order. A slice includes both its ends, and selects
-        the labels between them in any order; in a slice of times, "2026-03" is the whole month. A label of several
-        coordinates selects them all. Coordinates without labels are their own labels.
+        A label removes its dimension, unless several coordinates have it. Several labels keep their order. A slice goes
+        from the coordinate of its first label to that of its last, inclusive; labels that are not there can be ends if
+        the labels ascend or descend. A string for times is a period: "2026-03" is the whole month. Along a dimension
+        without labels, `sel` is `isel`.
+
+        Texts and integers are found without pandas; ranges and other labels need it.
 
         Parameters
         ----------
-        labels, named : the labels by name of the dimension; `labels` also accepts its number.
+        labels, named : the labels by name of the dimension; `labels` also accepts its number. An array of booleans is
+            a mask of the coordinates.
 
         Returns
         -------
@@ -126,7 +132,8 @@ class Tensor(Converting):
 
         Raises
         ------
-        LabelError : no coordinate has the label. It is also a KeyError.
+        LabelError : no coordinate has the label, or xarray also refuses the key. It is also a KeyError.
+        OptionError : an option of xarray that is not supported here, such as `method`; or pandas is missing.
         IndexError : no dimension has this name.
         ArrayError : the labels are damaged.
 
@@ -140,7 +147,9 @@ class Tensor(Converting):
         return selecting.sel(self, {**(labels or {}), **named})
 
     def isel(self, indices: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
-        """Select by coordinate along dimensions given by name. Other dimensions are not cut.
+        """Select by coordinate along dimensions given by name, as `xarray.DataArray.isel` does.
+
+        Each array selects along its own dimension. Other dimensions are not cut.
 
         Parameters
         ----------
@@ -159,10 +168,7 @@ class Tensor(Converting):
         >>> tensor.isel(day=0).to_dense().tolist()
         [0, 3]
         """
-        key: list[Any] = [slice(None)] * self.ndim
-        for name, index in {**(indices or {}), **named}.items():
-            key[dimension_of(self, name)] = index
-        return self[tuple(key)]
+        return selecting.isel(self, {**(indices or {}), **named})
 
     def permute(self, axes: Sequence[Dimension]) -> Tensor:
         """The same entries with the dimensions in another order. The arrays are shared.
@@ -182,10 +188,8 @@ class Tensor(Converting):
         >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
         (5, 2, 3)
         """
-        labels = self._metadata.labels
         order = checked_axes([dimension_of(self, x) if isinstance(x, str) else x for x in axes], self.ndim)
-        kept = None if labels is None else labels.permuted(order)
-        return self._of(self._backing.permuted(order), replace(self._metadata, labels=kept))
+        return selecting.permuted(self, order)
 
     @property
     def T(self) -> Tensor:
@@ -328,7 +332,7 @@ class Tensor(Converting):
                 return (
                     all(map(np.array_equal, mine, others))
                     and _alike(values, other_values)
-                    and all(x is None or y is None or _alike(x.array(), y.array()) for x, y in labels)
+                    and all(x is None or y is None or same_labels(x, y) for x, y in labels)
                 )
         except TypeError:  # numpy does not compare some types
             return False

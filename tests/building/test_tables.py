@@ -171,6 +171,38 @@ def test_columns_of_folders_counts_and_sql(tmp_path):
     assert float(bl.read(tmp_path / "c.h5").values.sum()) == float(np.sum(few["v"]))
 
 
+@pytest.mark.parametrize("pattern", ["", "/*", "/*/*.parquet"])
+def test_rows_of_a_folder_that_cannot_be_listed_are_not_left_out(tmp_path, monkeypatch, pattern):
+    for k in range(2):
+        (tmp_path / f"rows/{k}").mkdir(parents=True)
+        pq.write_table(pa.table({"i": [k], "j": [0], "v": [1.0]}), tmp_path / f"rows/{k}/a.parquet")
+    given = {"columns": ["i", "j", "v"]}
+    bl.build(f"{tmp_path}/rows{pattern}", tmp_path / "a.zarr", (2, 1), "CSR", **given)
+    assert bl.read(tmp_path / "a.zarr").number_of_stored_values == 2
+
+    def failing(real):
+        def listed(path="."):
+            if str(path).rstrip("/").endswith("rows/1"):
+                raise OSError(5, "Input/output error", str(path))
+            return real(path)
+
+        return listed
+
+    monkeypatch.setattr(os, "scandir", failing(os.scandir))
+    monkeypatch.setattr(os, "listdir", failing(os.listdir))
+    with pytest.raises(bl.ContainerError, match="Input/output"):
+        bl.build(f"{tmp_path}/rows{pattern}", tmp_path / "b.zarr", (2, 1), "CSR", **given)
+
+
+@pytest.mark.parametrize("target", ["nothing", "."])
+def test_rows_behind_a_link_that_leads_nowhere_are_not_left_out(tmp_path, target):
+    (tmp_path / "rows").mkdir()
+    pq.write_table(pa.table({"i": [0], "j": [0], "v": [1.0]}), tmp_path / "rows/a.parquet")
+    os.symlink(target, tmp_path / "rows/link")  # or in a circle
+    with pytest.raises(bl.ContainerError, match=r"No such file|Too many levels"):
+        bl.build(f"{tmp_path}/rows", tmp_path / "b.zarr", (2, 1), "CSR", columns=["i", "j", "v"])
+
+
 def test_columns_that_are_refused(tmp_path):
     table = pa.table({"f": [0.0, 1.0], "i": [0, 1], "l": [[1], [2]], "v": ["a", "b"]})
     pq.write_table(table, tmp_path / "t.parquet")

@@ -21,6 +21,8 @@ from binsparse_levels import (
     FormatError,
     LimitError,
     OptionError,
+    build,
+    from_table,
     pack,
     parse_map,
     read,
@@ -579,3 +581,28 @@ def test_sizes_that_an_iterator_tells(tmp_path, size, format):
         write_from(chunked(coords, values, [20] * 20), tmp_path / "a.h5", (None, 70), format, **options)
     shape = (int(coords[0].max()) + 1, 70)
     alike(read(tmp_path / "a.h5"), pack(coords, values, shape, format, duplicates="sum"))
+
+
+@pytest.mark.parametrize("size", [1000, 30])
+def test_a_sum_that_the_type_cannot_hold(tmp_path, size):
+    """It is an error at every door, in one part or many, and leaves nothing; `dtype` widens the sums."""
+    coords, values = [np.arange(300) % 60, np.zeros(300, int)], np.full(300, 100, "u1")
+    frame = pandas.DataFrame({"i": coords[0], "j": coords[1], "v": values})
+    frame.to_parquet(tmp_path / "table.parquet")
+    given, more = ((60, 1), "CSR"), {"duplicates": "sum", "memory": 1}
+    with rows(size):
+        for call in (
+            lambda **dtype: write_from(chunked(coords, values, [50] * 6), tmp_path / "a.h5", *given, **more, **dtype),
+            lambda **dtype: build(
+                tmp_path / "table.parquet", tmp_path / "a.zarr", *given, columns=["i", "j", "v"], **more, **dtype
+            ),
+        ):
+            with pytest.raises(OptionError, match=r"the sum 500 exceeds uint8.*dtype="):
+                call()
+            assert os.listdir(tmp_path) == ["table.parquet"]
+            call(dtype="int64")
+            (made,) = set(os.listdir(tmp_path)) - {"table.parquet"}
+            assert read(tmp_path / made).to_dense().tolist() == [[500]] * 60
+            os.rename(tmp_path / made, tmp_path.parent / f"{size}{made}")
+    with pytest.raises(OptionError, match="the sum 500 exceeds uint8"):
+        from_table(frame, ["i", "j"], "v", "CSR", duplicates="sum")

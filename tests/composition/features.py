@@ -160,7 +160,7 @@ def draw_map(draw, shape):
     return "none", None
 
 
-NOON = datetime.datetime(2026, 2, 28, 12)
+NOON = datetime.datetime(2026, 2, 28, 12, tzinfo=datetime.UTC)
 # Labels in ascending order, and Arrow's type of them.
 LABELS = {
     "text": (["", "a", "aé", "日本"], pyarrow.string()),

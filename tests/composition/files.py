@@ -129,7 +129,7 @@ def doubled(tensor, model):
 @way("append", pads=True)
 def appended(tensor, model, draw, folder):
     place = stored(tensor, draw, folder)
-    bl.append(place, tensor, axis=grown(tensor))
+    bl.append(place, tensor, axis=grown(tensor), existing=draw(st.sampled_from([None, "repeat"])))
     return draw_reader(draw)(place), doubled(tensor, model)
 
 

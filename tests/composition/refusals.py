@@ -125,6 +125,10 @@ REFUSALS = (
         lambda model, tensor: model.structure is not None,
     ),
     Refusal(
+        "appended", "`append`", bl.ArrayError, "would be there twice", "labels that the file has already",
+        "`existing=\"skip\"` or `\"repeat\"`", lambda model, tensor: model.labels is not None,
+    ),
+    Refusal(
         PARTS, "`append`, `concatenate`", bl.ArrayError, "and others follow", "labels for the first coordinates only",
         "labels of all coordinates", lambda model, tensor: model.labels is not None,
     ),

@@ -7,6 +7,7 @@ None after it has compared numbers. The model's metadata stay, but for what the 
 from __future__ import annotations
 
 import copy
+import datetime
 import inspect
 import pickle
 import types
@@ -128,21 +129,22 @@ def by_number(tensor, model, draw, folder):
 
 @way("Tensor.sel", drops="structure")
 def by_label(tensor, model, draw, folder):
-    """Labels, lists and slices of labels; each dimension is named, or counted where none has a name."""
+    """Labels, arrays and slices of labels; each dimension is named, or counted where none has a name."""
     asked, key, lacking = {}, [], None
     for k, size in enumerate(model.shape):
         name = k if model.dims is None else draw(st.sampled_from([k, model.dims[k]]))
-        labels = model.labels[model.dims[k]] if model.dims else None
-        labels = list(range(size)) if labels is None else labels
+        known = model.labels[model.dims[k]] if model.dims else None
+        labels = list(range(size)) if known is None else known if len(set(known)) == len(known) else []
         how = draw(st.sampled_from(["all", "label", "list", "slice", "lacking"]))
         some = draw(st.lists(st.sampled_from(labels), max_size=3)) if labels else []
         places = [labels.index(x) for x in some]
         if how == "list":
-            asked[name], index = some, np.array(places, int)
+            asked[name], index = np.array(some, object if known else int), np.array(places, int)
         elif how == "slice" and some:
-            asked[name], index = slice(some[0], some[-1]), slice(places[0], places[-1] + 1)
+            asked[name], index = slice(some[0], some[-1]), slice(places[0], places[-1] + (known is not None))
         elif how == "label" and some:
-            asked[name], index = some[0], places[0]
+            label = np.datetime64(some[0]) if type(some[0]) is datetime.date else some[0]  # pandas finds no date
+            asked[name], index = label, places[0]
         else:
             index = slice(None)
             if how == "lacking":

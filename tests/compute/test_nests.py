@@ -33,7 +33,7 @@ class Roundabout(Sparse):
 
 def test_a_loop_is_cut_only_between_first_coordinates():
     space = {"u8": int}
-    leaf = Leaf(("out",), "out[c0] += value", frozenset((0,)))
+    leaf = Leaf(("out",), "out[c0] += value", frozenset((0,)), frozenset((0,)))
 
     def text(level):
         wraps = tuple(Wrap(k + 1, f"c{k} = x{k}\nyield") for k in range(level.rank))

@@ -108,7 +108,8 @@ def test_zarr_as_zarr_reads_and_writes_it(folder, length, dtype, compression, sh
         patch.setattr(zarr_reading, "chunks_in", lambda metadata, path: None)
         storage = Storage(compression, 7, shards, checksum)
         with zarr_container.writing(str(folder / "theirs.zarr"), None, "file", LIMITS, storage) as writer:
-            writer.create("values", length, array.dtype)[...] = array
+            writer.create("values", length, array.dtype)
+            writer.group["values"][...] = array
             writer.write_header({})
         same(loaded(place, zarr_container), array)
     same(loaded(folder / "theirs.zarr", zarr_container), array)

@@ -1,7 +1,10 @@
 """Atomic replacement of files and folders, and the removal of leftovers."""
 
 import ctypes
+import errno
+import itertools
 import os
+import warnings
 
 import pytest
 from helpers.places import vector
@@ -47,7 +50,7 @@ def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeyp
     assert flushed[-1] == str(tmp_path)
 
 
-@pytest.mark.parametrize("n", [1, 2, 3])
+@pytest.mark.parametrize("n", [1, 2, 3, 4])
 def test_folders_are_exchanged_without_the_call_for_it(tmp_path, monkeypatch, n):
     write(tmp_path / "a.zarr", vector(1))
     calls, real = [], os.rename
@@ -61,13 +64,55 @@ def test_folders_are_exchanged_without_the_call_for_it(tmp_path, monkeypatch, n)
 
     monkeypatch.setattr(ctypes, "CDLL", lambda *args, **kwargs: object())
     monkeypatch.setattr(os, "rename", rename)
-    if n == 3:  # there are two
+    if n > 2:  # of three, the last only renames the old folder
         write(tmp_path / "a.zarr", vector(2), overwrite=True)
     else:
         with pytest.raises(ContainerError, match="Input/output"):
             write(tmp_path / "a.zarr", vector(2), overwrite=True)
-    assert read(tmp_path / "a.zarr").values[0] == (2 if n == 3 else 1)
-    assert os.listdir(tmp_path) == ["a.zarr"]
+    assert read(tmp_path / "a.zarr").values[0] == (2 if n > 2 else 1)
+    for left in {*os.listdir(tmp_path)} - {"a.zarr"}:  # it may be restored, so it is whole
+        assert n == 3
+        assert read(tmp_path / left).values[0] == 1
+
+
+@pytest.mark.sampled(5)
+@pytest.mark.parametrize("name", ["a.zarr.zip", "a.zarr", "a.zarr:g", "a.zarr.zip:g", "a.bspnpy"])
+def test_whichever_folder_cannot_be_listed_the_old_or_the_new_tensor_is_there(tmp_path, monkeypatch, name):
+    place, real = f"{tmp_path}/{name}", os.scandir
+    write(place, vector(1))
+    for n in itertools.count():
+        calls, written = itertools.count(), True
+
+        def scandir(path=".", n=n, calls=calls):
+            if next(calls) == n:
+                raise OSError(errno.EMFILE, os.strerror(errno.EMFILE), str(path))
+            return real(path)
+
+        with monkeypatch.context() as patch, warnings.catch_warnings():
+            patch.setattr(os, "scandir", scandir)
+            warnings.simplefilter("ignore")  # of what cannot be removed
+            try:
+                write(place, vector(2 + n), overwrite=True)
+            except ContainerError:
+                written = False
+        assert read(place).values[0] == (2 + n if written else 1)
+        if next(calls) <= n:  # so many folders are not listed
+            break
+        write(place, vector(1), overwrite=True)
+    assert n > 1
+
+
+def test_what_cannot_be_removed_is_named(tmp_path, monkeypatch):
+    write(tmp_path / "a.zarr", vector(1))
+
+    def rmtree(path, ignore_errors=False):
+        if not ignore_errors:
+            raise OSError(errno.EACCES, "Permission denied", path)
+
+    monkeypatch.setattr(replacing.shutil, "rmtree", rmtree)
+    with pytest.warns(RuntimeWarning, match=r"\.part: cannot be removed: Permission denied"):
+        write(tmp_path / "a.zarr", vector(2), overwrite=True)
+    assert read(tmp_path / "a.zarr").values[0] == 2
 
 
 def test_a_folder_of_others_is_not_replaced_however_it_is_spelled(tmp_path):

@@ -1,20 +1,25 @@
 """Nothing that was not asked to go is lost, in every container; nothing that appeared meanwhile is replaced."""
 
+import concurrent.futures
 import itertools
 import os
 import signal
 import subprocess
 import sys
+import threading
+import warnings
 import zipfile
 
 import h5py
 import numpy as np
+import obstore
 import pytest
 import zarr
 from helpers.disks import full_disk
 from helpers.places import CONTAINERS
 from hypothesis import given
 from hypothesis import strategies as st
+from zarr.storage import LocalStore, MemoryStore, ObjectStore, StorePath
 
 from binsparse_levels import (
     BinsparseError,
@@ -151,6 +156,119 @@ def test_what_appeared_meanwhile_is_kept(tmp_path, name, group):
         concatenate([source, source], f"{place}{group}", progress=progress, **how)
     assert read(place).values[0] == 9
     assert sorted(os.listdir(tmp_path)) == sorted(["source.h5", NAMES[name]])
+
+
+OPEN = {
+    "a mapping": lambda folder: {},
+    "a store": lambda folder: MemoryStore(),
+    "a place in a store": lambda folder: StorePath(MemoryStore(), "p/q"),
+    "a bucket": lambda folder: ObjectStore(obstore.store.MemoryStore()),
+    "a local store": lambda folder: LocalStore(folder / "s.zarr"),
+    "a place in a folder": lambda folder: StorePath(LocalStore(folder / "s.zarr"), "p/q"),
+    "a group of Zarr": lambda folder: zarr.create_group(MemoryStore()),
+    "a group of Zarr 2": lambda folder: zarr.create_group(MemoryStore(), zarr_format=2),
+    "a group of HDF5": lambda folder: h5py.File(folder / "f.h5", "w").create_group("g"),
+}
+
+
+@pytest.mark.parametrize("name", OPEN)
+def test_of_two_writers_to_an_open_place_one_fails(tmp_path, name):
+    source, place, done = f"{tmp_path}/source.h5", OPEN[name](tmp_path), []
+    write(source, small())
+
+    def attempt(call):
+        try:
+            call()
+            done.append(True)
+        except ContainerError:
+            done.append(False)
+
+    def progress(*_):
+        if not done:
+            attempt(lambda: write(place, small(9.0)))
+
+    attempt(lambda: concatenate([source, source], place, progress=progress))
+    assert sorted(done) == [False, True]
+    assert read(place).values.tolist() == ([9, 2] if done[0] else [1, 2, 1, 2])
+
+
+@pytest.mark.parametrize("name", [*OPEN, "b.h5:g", "b.zarr:g", "b.zarr", "b.h5ad:layers/x", "b.mtx"])
+def test_of_two_threads_that_write_one_new_place_one_fails(tmp_path, name):
+    for n in range(3):
+        folder = tmp_path / str(n)
+        folder.mkdir()
+        place, ready = OPEN[name](folder) if name in OPEN else f"{folder}/{name}", threading.Barrier(2)
+
+        def attempt(value, place=place, ready=ready):
+            ready.wait()
+            try:
+                write(place, small(value))
+            except ContainerError:
+                return 0
+            return value
+
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            *_, last = done = sorted(pool.map(attempt, (3.0, 9.0)))
+        assert done == [0, last]
+        assert read(place).values[0] == last > 0
+
+
+def an_attribute(store):
+    zarr.open_group(store, mode="r+").attrs["title"] = "mine"
+    return lambda: zarr.open_group(store, mode="r").attrs["title"] == "mine"
+
+
+def a_tensor_beside(store):
+    write(StorePath(store, "other/x"), small(7.0))
+    return lambda: read(StorePath(store, "other/x")).equals(small(7.0))
+
+
+def consolidated_metadata(store):
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # they are not part of version 3
+        zarr.consolidate_metadata(store)
+    return lambda: zarr.open_group(store, use_consolidated=True) is not None
+
+
+def an_attribute_of_the_group(store):
+    zarr.open_group(store, path="p/q", mode="a").attrs["title"] = "mine"
+    return lambda: zarr.open_group(store, path="p/q", mode="r").attrs["title"] == "mine"
+
+
+def a_tensor_within(store):
+    write(StorePath(store, "p/q/r"), small(7.0))
+    return lambda: read(StorePath(store, "p/q/r")).equals(small(7.0))
+
+
+def another_header(store):
+    zarr.open_group(store, path="p/q", mode="a").attrs["binsparse"] = "of another program"
+    return lambda: zarr.open_group(store, path="p/q", mode="r").attrs["binsparse"] == "of another program"
+
+
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize(
+    "commit",
+    [an_attribute, a_tensor_beside, consolidated_metadata, an_attribute_of_the_group, a_tensor_within, another_header],
+)
+def test_a_write_that_fails_undoes_nothing_of_another_program(tmp_path, commit, old):
+    source, store, kept = f"{tmp_path}/source.h5", MemoryStore(), []
+    write(source, small())
+    zarr.create_group(store)
+    if old:
+        write(StorePath(store, "p/q"), small(5.0))
+
+    def progress(*_):
+        if not kept:
+            kept.append(commit(store))
+            raise OSError(28, "No space left on device")
+
+    with pytest.raises((OSError, ContainerError)):
+        concatenate([source, source], StorePath(store, "p/q"), progress=progress, overwrite=old)
+    assert kept[0]()
+    if commit is not another_header:
+        if not old:
+            write(StorePath(store, "p/q"), small(5.0))
+        assert read(StorePath(store, "p/q")).equals(small(5.0))
 
 
 @pytest.mark.sampled(5)

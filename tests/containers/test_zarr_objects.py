@@ -1,5 +1,6 @@
 """Zarr in object stores: what is asked of the server, what is kept, and what a missing or changed object gives."""
 
+import concurrent.futures
 import functools
 import http.server
 import itertools
@@ -49,6 +50,28 @@ def memory():
 def asked(seen, name=""):
     assert not [request for request in seen if "list-type" in request.path], "the server had to list"
     return [request for request in seen if f"/{name}" in request.path]
+
+
+@pytest.mark.parametrize("what", ["a tensor", "a Dataset"])
+def test_of_two_writers_to_a_bucket_one_fails(s3, what):
+    def attempt(value, url, ready):
+        tensor = bl.pack_dense(np.full((3, 4), value), "CSR")
+        ready.wait()
+        try:
+            if what == "a tensor":
+                bl.write(url, tensor)
+            else:
+                bl.write_dataset(url, bl.to_xarray(tensor).to_dataset(name="a"))
+        except ContainerError:
+            return 0
+        return value
+
+    for n in range(3):
+        url, ready = f"{s3}/{n}.zarr", threading.Barrier(2)
+        with concurrent.futures.ThreadPoolExecutor(2) as pool:
+            *_, last = done = sorted(pool.map(attempt, (3.0, 9.0), [url] * 2, [ready] * 2))
+        assert done == [0, last]
+        assert bl.read(url if what == "a tensor" else f"{url}:a").values[0] == last > 0
 
 
 @pytest.mark.slow

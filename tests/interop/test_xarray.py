@@ -8,6 +8,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import zarr
 
 import binsparse_levels as bl
 from binsparse_levels import BinsparseError, FormatError, OptionError
@@ -385,6 +386,51 @@ def test_what_cannot_be_written_is_told(tmp_path):
     assert (path / "important").exists()
 
 
+WAYS = {
+    "group": lambda path: f"{path}:r",
+    "folder": lambda path: path / "r",
+    "open group": lambda path: zarr.open_group(path, mode="r+")["r"],
+    "place": lambda path: zarr.storage.StorePath(zarr.storage.LocalStore(path), "r"),
+    "store": lambda path: zarr.storage.LocalStore(path / "r"),
+}
+
+
+@pytest.mark.parametrize("coordinates", [True, False])
+@pytest.mark.parametrize(("name", "way"), [("a.nc", "group"), ("zarr2", "group"), *(("a.zarr", way) for way in WAYS)])
+def test_a_variable_does_not_outgrow_its_dataset(tmp_path, name, way, coordinates):
+    rng, path = np.random.default_rng(0), tmp_path / ("a.zarr" if name == "zarr2" else name)
+
+    def days(first, count):
+        time = {"time": pd.date_range("2024-01-01", periods=first + count)[first:]} if coordinates else {}
+        return xr.Dataset({x: (("time", "x"), coo(rng, (count, 6), 5)) for x in "rs"}, time)
+
+    before, more, kind = days(0, 3), days(3, 2), "zarr2" if name == "zarr2" else None
+    wide = before.assign(alone=(("k", "x"), coo(rng, (2, 6), 5)))
+    bl.write_dataset(path, wide, {"r": "CSR", "s": "CSC", "alone": "CSR"}, kind=kind)
+    with pytest.raises(FormatError, match=r"is a variable of a Dataset with .*'time' too; append to all by write_data"):
+        bl.append(WAYS[way](path), more.r.data)
+    with opened(path) as dataset:
+        assert dataset.identical(wide)
+    bl.append(f"{path}:alone", bl.from_sparse(coo(rng, (1, 6), 5)).convert("CSR"))
+    with opened(path) as dataset:
+        assert dataset.sizes["k"] == 3
+        there = dataset.drop_vars("alone").load()
+    bl.write_dataset(path, xr.concat([there, more], "time"), {"r": "CSR"}, overwrite=True, kind=kind)
+    with opened(path) as dataset:
+        assert dataset.identical(xr.concat([before, more], "time"))
+
+
+def test_tensors_that_grow_each_for_itself_are_no_dataset(tmp_path):
+    for name, size in (("2024", 3), ("2025", 2)):
+        bl.write(f"{tmp_path}/a.zarr:{name}", pack_days(size))
+    bl.append(f"{tmp_path}/a.zarr:2025", pack_days(1))
+    assert bl.read(f"{tmp_path}/a.zarr:2025").shape == (3, 4)
+
+
+def pack_days(size):
+    return bl.pack_dense(np.ones((size, 4)), "CSR").with_labels({}, dims=["day", "item"])
+
+
 def test_a_dataset_does_not_replace_a_file_that_is_open_for_writing(tmp_path):
     h5py = pytest.importorskip("h5py")
     path = tmp_path / "a.nc"
@@ -395,3 +441,16 @@ def test_a_dataset_does_not_replace_a_file_that_is_open_for_writing(tmp_path):
         file["results"] = [1, 2, 3]
     with h5py.File(path) as file:
         assert file["results"][:].tolist() == [1, 2, 3]
+
+
+def test_times_with_a_zone(tmp_path):
+    """They are an index of xarray, which cannot write them."""
+    hours = pd.date_range("2026-03-28", periods=8, freq="6h", tz="Europe/Zurich")
+    array = bl.to_xarray(bl.pack_dense(range(8), "CVEC", dims=["t"], labels={"t": hours}))
+    assert array.indexes["t"].equals(hours)
+    assert array.sel(t="2026-03-29").shape == (4,)
+    with pytest.raises(
+        bl.OptionError, match=r"t: xarray writes no times with a zone; convert them by tz_convert\(None\)"
+    ):
+        bl.write_dataset(tmp_path / "a.nc", array.to_dataset(name="a"))
+    assert not list(tmp_path.iterdir())

@@ -554,6 +554,31 @@ def test_what_does_not_fit_is_refused_and_the_file_stays(copied, tensor, place, 
     assert os.listdir(os.path.dirname(copied)) == [os.path.basename(copied)]
 
 
+@pytest.mark.parametrize("place", ["obsp/e", "varp/e"])
+@pytest.mark.parametrize("dimension", [0, 1])
+@pytest.mark.parametrize("how", ["labels", "attributes"])
+def test_rows_and_columns_of_pairs_are_in_the_order_of_the_file(copied, tmp_path, place, dimension, how):
+    names = CELLS if place.startswith("obsp") else GENES
+    both = [names, names]
+    both[dimension] = names[::-1]
+    square = pack([[0], [1]], [5.0], (len(names),) * 2, "CSR")
+    named = square.with_labels(dict(zip("ab", both, strict=True)), dims=["a", "b"])
+    if how == "attributes":
+        named = square.with_attributes({"row_names": both[0], "column_names": both[1]})
+    for target in (copied, tmp_path / "new.h5ad"):
+        with pytest.raises(FormatError, match=f"rows and columns are both of {place[:3]}, and have other names"):
+            write(f"{target}:{place}", named, kind="anndata")
+    alone = square.with_labels({"ab"[dimension]: names[::-1]}, dims=["a", "b"])
+    with pytest.raises(FormatError, match=f"the names of {place[:3]} in the file differ"):
+        write(f"{copied}:{place}", alone, kind="anndata")
+    if how == "labels":
+        write(f"{copied}:{place}", named.sel(a=names, b=names), kind="anndata")
+        found = getattr(loaded(copied), place[:4])["e"]
+        at = [0, 1]
+        at[dimension] = len(names) - 1 - at[dimension]
+        assert found[tuple(at)] == 5
+
+
 def test_a_failing_write_leaves_the_file(copied, monkeypatch):
     before = content(copied)
     for writer in (hdf5.HDF5Writer, zarr_container.ZarrWriter):

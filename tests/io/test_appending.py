@@ -168,7 +168,41 @@ def test_labels_that_do_not_fit_are_not_joined(tmp_path):
     append(some, parts[1])
     assert read(some).labels("k").tolist() == [0]
     with pytest.raises(ArrayError, match="dict: has 1 labels for 4 coordinates of dimension 'k', and others follow"):
-        append(some, parts[0])
+        append(some, parts[0], existing="repeat")
+
+
+@given(data=st.data())
+def test_a_label_that_is_there_is_not_appended_again(tmp_path_factory, data):
+    """A job that runs again: an error, or what is new alone, or all; as a list of rows with a set of labels."""
+    kind = data.draw(st.sampled_from(sorted(LABELS)))
+    first, more = (data.draw(st.lists(LABELS[kind], min_size=1, max_size=4)) for _ in range(2))
+    rows = [[k + 1.0, 0.0] for k in range(len(first) + len(more))]
+    outer = data.draw(st.sampled_from(["CSR", "CSC"])) == "CSC"  # it grows along this dimension
+
+    def made(labels, rows):
+        cells = np.array(rows).T if outer else np.array(rows)
+        column = labels_column(kind, labels)
+        return pack_dense(cells, "CSC" if outer else "CSR")._labelled(Labels(("t", "x"), {"tx"[outer]: column}))
+
+    place = {} if data.draw(st.booleans()) else f"{tmp_path_factory.mktemp('again')}/a.h5"
+    write(place, made(first, rows[: len(first)]))
+    before, tensor = read(place), made(more, rows[len(first) :])
+    seen, fresh = {x for x in first if x == x}, []
+    for k, label in enumerate(more):
+        if label not in seen:
+            fresh.append(k)
+        if label == label:  # a missing label repeats none
+            seen.add(label)
+    if len(fresh) < len(more):
+        with pytest.raises(ArrayError, match="would be there twice; pass existing='skip'"):
+            append(place, tensor, axis=int(outer))
+        assert read(place).equals(before)
+    existing = data.draw(st.sampled_from(["skip", "repeat"]))
+    append(place, tensor, axis=int(outer), existing=existing)
+    kept = fresh if existing == "skip" else range(len(more))
+    whole = made([*first, *(more[k] for k in kept)], [*rows[: len(first)], *(rows[len(first) + k] for k in kept)])
+    assert told(read(place)) == told(whole)
+    np.testing.assert_array_equal(read(place).to_dense(), whole.to_dense())
 
 
 PLACES = {
@@ -186,19 +220,20 @@ LABELS = {
 }  # fmt: skip
 
 
+def labels_column(type, items):
+    if type != "text":
+        return Column(type, np.array(items, stored_type(type)))
+    octets = [text.encode() for text in items]
+    return Column(type, np.frombuffer(b"".join(octets), np.uint8), np.cumsum([0, *map(len, octets)]))
+
+
 @st.composite
 def labels_of(draw, shape):
     """Names of the dimensions, and labels of some."""
     columns = {}
     for k, size in enumerate(shape):
         if (type := draw(st.sampled_from([None, *LABELS]))) is not None:
-            items = draw(st.lists(LABELS[type], min_size=size, max_size=size))
-            if type == "text":
-                octets = [text.encode() for text in items]
-                ends = np.cumsum([0, *map(len, octets)])
-                columns[f"d{k}"] = Column(type, np.frombuffer(b"".join(octets), np.uint8), ends)
-            else:
-                columns[f"d{k}"] = Column(type, np.array(items, stored_type(type)))
+            columns[f"d{k}"] = labels_column(type, draw(st.lists(LABELS[type], min_size=size, max_size=size)))
     return Labels(tuple(f"d{k}" for k in range(len(shape))), columns)
 
 
@@ -274,7 +309,7 @@ def test_what_is_appended_to_stays_stored_as_it_was(tmp_path_factory, data):
     place, options = data.draw(stored_somehow(first, folder))
     before = described(place)
     with blocks_of(data.draw(st.sampled_from([2, 3, 1000]))):
-        append(place, second, axis=whole.format.order[0])
+        append(place, second, axis=whole.format.order[0], existing="repeat")
         agree(before, described(place))
         found = read(place)
         assert found.equals(whole)
@@ -283,7 +318,7 @@ def test_what_is_appended_to_stays_stored_as_it_was(tmp_path_factory, data):
         target = {} if isinstance(place, dict) else f"{folder}/c{place.removeprefix(str(folder) + '/')}"
         other = f"{folder}/other.h5"
         write(other, second)
-        append(place, second, axis=whole.format.order[0])
+        append(place, second, axis=whole.format.order[0], existing="repeat")
         concatenate([place, other], target, **({"kind": "zarr2"} if options["kind"] else {}))
         agree(described(place), described(target))
         outer, last = whole.format.order[0], read(target)

@@ -157,11 +157,17 @@ def _change(header: dict[str, Any], path: list[str], value: Any) -> None:
         header[key] = value
 
 
+def stored_labels(tensor: Tensor) -> dict[str, Any]:
+    """The labels of each dimension by name, with times in UTC, as files have them."""
+    known = tensor._metadata.labels
+    dims = () if known is None else known.dims
+    return {dim: known.columns[dim].array() if dim in known.columns else None for dim in dims}
+
+
 def expected(tensor: Tensor) -> dict[str, Any]:
     """What a reader shall find: a list (coordinates …, value) for each entry, the structure expanded."""
     coords, values = expanded(tensor).unpack()
     fill = [] if tensor.fill_value is None else [_number(tensor.fill_value.tolist())]
-    labels = {dim: tensor.labels(dim) for dim in tensor.dims or ()}
     places = zip(*(x.tolist() for x in coords), strict=True) if coords else [()] * len(values)
     return {
         "shape": list(tensor.shape),
@@ -169,7 +175,7 @@ def expected(tensor: Tensor) -> dict[str, Any]:
         "fill_value": fill[0] if fill else None,
         "labels": {
             dim: None if x is None else (x.view(np.int64) if x.dtype.kind == "M" else x).tolist()
-            for dim, x in labels.items()
+            for dim, x in stored_labels(tensor).items()
         },
     }
 

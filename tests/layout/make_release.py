@@ -16,6 +16,7 @@ from conformance import (
     labelled,
     matrix,
     of_format,
+    stored_labels,
     symmetric,
     vector,
 )
@@ -57,7 +58,6 @@ def cases():
 def described(tensor):
     """What the manifest says of a tensor. Values are texts, so that every number is kept."""
     coords, values = tensor.unpack()
-    labels = {dim: tensor.labels(dim) for dim in tensor.dims or ()}
     return {
         "shape": list(tensor.shape),
         "format": str(tensor.format),
@@ -71,7 +71,7 @@ def described(tensor):
         "attributes": dict(tensor.attributes),
         "labels": {
             dim: None if x is None else ["text" if x.dtype.kind == "T" else x.dtype.name, *map(str, x)]
-            for dim, x in labels.items()
+            for dim, x in stored_labels(tensor).items()
         },
         "types": {name: array.dtype.name for name, array in tensor.arrays.items()},
     }

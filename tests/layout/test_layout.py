@@ -47,7 +47,7 @@ def same(found, tensor):
     assert repr(found["fill_value"]) == repr(fill)
     assert list(found["labels"]) == list(tensor.dims or ())
     for name, labels in found["labels"].items():
-        given = tensor.labels(name)
+        given = conformance.stored_labels(tensor)[name]
         given = given if given is None or given.dtype.kind != "M" else given.view(np.int64)
         assert labels == (None if given is None else given.tolist())
 

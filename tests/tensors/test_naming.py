@@ -1,15 +1,22 @@
-"""Selection by label, for what the law of composition does not draw: types, duplicates, order, many labels."""
+"""Names and labels; selection by label against xarray: types, duplicates, order, kinds of keys."""
 
 import datetime
+import sys
 
+import dateutil.tz
 import numpy as np
+import pandas as pd
 import pyarrow as pa
 import pytest
+import xarray as xr
 from hypothesis import given
 from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
 
 import binsparse_levels as bl
+from binsparse_levels.tensors.contents import labels_of
 
+NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 DAYS = [datetime.date(2026, 1, 5), datetime.date(2026, 2, 1), datetime.date(2026, 2, 28), datetime.date(2026, 3, 30)]
 TYPES = {
     "text": (pa.string(), ["", "a", "aé", "b", "日本", "日本語", "𝄞" * 9, "x" * 300]),
@@ -20,7 +27,6 @@ TYPES = {
     "date": (pa.date32(), DAYS),
     "time": (pa.timestamp("ms"), [datetime.datetime(2026, 1, 1, h) for h in range(4)]),
 }
-OTHERS = ["nobody", None, -5, 256, 0.25, np.nan, 2**70, b"a", datetime.date(1999, 1, 1), (1, 2)]
 
 
 def pack_of(size):
@@ -36,43 +42,20 @@ def labelled(labels, kind=None, size=None):
     return pack_of(size)._labelled(named._metadata.labels)
 
 
-@given(st.data(), st.sampled_from(sorted(TYPES)))
-def test_labels_of_every_type(data, name):
-    """The oracle is a loop over Python's values."""
-    kind, values = TYPES[name]
-    labels = data.draw(st.lists(st.sampled_from(values), unique=True, min_size=1))
-    tensor = labelled(labels, kind, len(labels) + data.draw(st.integers(0, 1)))
-    for label in labels:
-        assert tensor.sel(x=label) == labels.index(label) + 1
-    some = data.draw(st.lists(st.sampled_from(labels), max_size=4))
-    assert tensor.sel(x=some).to_dense().tolist() == [labels.index(x) + 1 for x in some]
-    for kind_of_several in (tuple, iter, dict.fromkeys, lambda x: np.array(x, object), lambda x: pa.array(x, kind)):
-        assert tensor.sel(x=kind_of_several(labels)).to_dense().tolist() == list(range(1, len(labels) + 1))
-    for other in OTHERS:
-        if other not in labels:
-            with pytest.raises(KeyError, match="no label"):
-                tensor.sel(x=other)
-    first, last = data.draw(st.sampled_from(values)), data.draw(st.sampled_from(values))
-    got = labelled(labels, kind).sel(x=slice(first, last))
-    assert got.to_dense().tolist() == [k + 1 for k, x in enumerate(labels) if first <= x <= last]
-    if got.shape[0] != len(labels):
-        assert got.labels("x").astype(object).tolist() == [x for x in labels if first <= x <= last]
-
-
 @pytest.mark.parametrize("name", TYPES)
 def test_labels_of_arrays(name, tmp_path):
     """They are those that a table gives, in memory and in a file, and stay with other values."""
     kind, values = TYPES[name]
     expected, given = labelled(values, kind), labelled(values, kind).labels("x")
-    for array in (given, given.tolist() if name not in ("date", "time", "uint8") else given, given[:-1]):
+    for array in (given, given.tolist() if name not in ("date", "time", "uint8") else given):
         tensor = pack_of(len(values)).with_labels({"x": array}, dims=["x"])
         bl.write(tmp_path / "a.h5", tensor, overwrite=True)
         read, opened = bl.read(tmp_path / "a.h5"), bl.open(tmp_path / "a.h5")
         for one in (tensor, read, opened, tensor.with_values(tensor.values * 2)):
             assert one.dims == ("x",)
-            assert one.labels("x").tolist() == given[: len(array)].tolist()
+            assert one.labels("x").tolist() == given.tolist()
             assert one.labels("x").dtype == given.dtype
-        assert tensor.equals(expected) == (len(array) == len(given))
+        assert tensor.equals(expected)
         assert tensor.equals(pack_of(len(values)))
         assert tensor.with_labels(dims=["y"]).labels("y") is not None
         assert tensor.with_labels({0: None}).labels("x") is None
@@ -84,22 +67,30 @@ def test_equal_labels():
     assert first.equals(first.with_labels(dims=["x"]))
     assert not first.equals(second)
     assert not first.equals(first.with_labels({0: ["a", "b"]}))
-    assert not first.equals(first.with_labels({0: [np.nan]}))
 
 
 @pytest.mark.parametrize(
     ("labels", "dims", "error", "message"),
     [
-        ({"x": ["a", "b", "c"]}, ["x"], bl.ArrayError, "x: expected at most 2 labels"),
-        ({"x": ["a", 1.5, None]}, ["x"], bl.ArrayError, "x: expected at most 2 labels"),
+        ({"x": ["a", "b", "c"]}, ["x"], bl.ArrayError, r"x: expected 2 labels, .* got shape \(3,\)"),
+        ({"x": ["a"]}, ["x"], bl.ArrayError, r"x: expected 2 labels, .* got shape \(1,\)"),
+        ({"x": ["a", 1.5, None]}, ["x"], bl.ArrayError, "x: expected 2 labels"),
+        ({"x": pd.array(["a", None], "string")}, ["x"], bl.ArrayError, "pass labels of one type"),
         ({"x": np.array(["a", None])}, ["x"], bl.ArrayError, "pass labels of one type"),
-        ({"x": ["\ud800"]}, ["x"], bl.ArrayError, "pass labels of one type"),
+        ({"x": ["\ud800", "a"]}, ["x"], bl.ArrayError, "pass labels of one type"),
         ({"x": ["a", 1]}, ["x"], bl.ArrayError, "pass labels of one type"),
         ({"x": DAYS[:2]}, ["x"], bl.ArrayError, "datetime64; pass labels of one type"),
         ({"x": np.ma.array([1, 2], mask=[0, 1])}, ["x"], bl.ArrayError, "x: 1 item is masked"),
         ({"x": [["a"], ["b", "c"]]}, ["x"], bl.ArrayError, "x: numpy cannot make an array of it"),
-        ({0: [1j]}, None, bl.ArrayError, "dim_0: labels cannot have the type complex128"),
-        ({0: [["a"]]}, None, bl.ArrayError, "in one dimension"),
+        ({0: [1j, 2]}, None, bl.ArrayError, "dim_0: labels cannot have the type complex128"),
+        ({0: [["a"]]}, None, bl.ArrayError, r"got shape \(1, 1\)"),
+        (
+            {0: pd.DatetimeIndex(["2026", "2027"], tz=dateutil.tz.gettz("Asia/Tokyo"))},
+            None,
+            bl.ArrayError,
+            "has no name",
+        ),
+        ({0: [NOON, NOON.replace(tzinfo=None)]}, None, bl.ArrayError, "convert them to one zone"),
         ({"y": ["a"]}, ["x"], IndexError, "no dimension has the name 'y'; they are x"),
         (None, ["x", "y"], bl.OptionError, "expected 1 different names"),
         (None, [3], bl.OptionError, "expected 1 different names"),
@@ -123,115 +114,198 @@ def test_an_array_without_dimensions_is_a_label(name):
         assert tensor.sel(x=np.array(label, tensor.labels("x").dtype)) == k + 1
 
 
-@pytest.mark.parametrize(
-    ("given", "cells"),
-    [
-        (slice("2026-02", "2026-03"), [2, 3, 4]), (slice(None, "2026-01"), [1]), (slice("2026-02-02", None), [3, 4]),
-        (slice("2026", "2026"), [1, 2, 3, 4]), (slice("2027", None), []), (slice(DAYS[1], DAYS[2]), [2, 3]),
-        (slice(np.datetime64("2026-02-01"), np.datetime64("2026-02-01")), [2]), (slice(DAYS[2], DAYS[1]), []),
-        (slice("2026-02-01T01", "2026-03-30T05"), [3, 4]), (slice("1000", "9999-12-31"), [1, 2, 3, 4]),
-    ],
-)  # fmt: skip
-def test_a_text_in_a_slice_is_a_period(given, cells):
-    assert labelled(DAYS).sel(x=given).to_dense().tolist() == cells
-
-
-NUMBERS = {
-    "bool": (pa.bool_(), st.booleans()),
-    "uint8": (pa.uint8(), st.integers(0, 255)),
-    "int64": (pa.int64(), st.integers(-(2**63), 2**63 - 1)),
-    "float32": (pa.float32(), st.floats(width=32, allow_nan=False)),
-    "float64": (pa.float64(), st.floats(allow_nan=False)),
+# Labels by type, as Arrow and xarray have them. Summer time begins in Zurich on the 29th of March 2026.
+HOURS = st.integers(0, 200) | st.integers(0, 60).map(lambda day: 24 * day)
+DRAWN = {
+    "text": st.text(st.sampled_from("abB\0é日"), max_size=3),
+    "bool": st.booleans(),
+    "uint8": st.integers(0, 6) | st.just(255),
+    "int64": st.integers(-3, 4) | st.sampled_from([2**53 + 1, -(2**63), 2**63 - 1]),
+    "uint64": st.integers(0, 3) | st.sampled_from([2**63, 2**64 - 1]),
+    "float32": st.sampled_from([-1.5, 0.0, 0.1, 0.25, 2.0, 3e38, -np.inf, np.nan]),
+    "float64": st.sampled_from([-1.5, 0.0, 0.1, 0.25, 2.0, 1e300, np.inf, np.nan]),
+    "time": HOURS,
+    "zone": HOURS,
 }
+OTHERS = st.sampled_from([
+    "nobody", "", "1", "0.1", "2026", "2026-03-29T02:30", "2026-03-29T03", "2026-04", None, -1, 3, 2.5,
+    2**70, True, False, np.float32(0.1), np.nan, b"a", (1, 2), {1: 2}, {1}, DAYS[3], datetime.time(0), pd.NaT,
+    datetime.timedelta(1), np.datetime64("2026-03-29"), np.datetime64("NaT"), pd.Timestamp("2026-03-29"),
+    pd.Timestamp("2026-03-29", tz="UTC"),
+])  # fmt: skip
 
 
-@given(st.data(), st.sampled_from(sorted(NUMBERS)))
-def test_slices_of_numbers_end_anywhere(data, name):
-    """Python compares its numbers exactly."""
-    kind, some = NUMBERS[name]
-    labels = data.draw(st.lists(some, unique=True, min_size=1))
-    between = st.sampled_from(labels).flatmap(lambda x: st.sampled_from([x, np.nextafter(x, np.inf), -x, x / 2]))
-    end = between | st.sampled_from([0.1, np.inf, -np.inf, 10**400, -(10**400), np.float32(0.1)]) | st.integers()
-    first, last = data.draw(st.none() | end), data.draw(st.none() | end)
-    got = labelled(labels, kind).sel(x=slice(first, last)).to_dense().tolist()
-    below, above = (x.item() if isinstance(x, np.generic) else x for x in (first, last))
-    expected = [k + 1 for k, x in enumerate(labels) if (below is None or below <= x) and (above is None or x <= above)]
-    assert got == expected
+@st.composite
+def coordinates(draw, kind):
+    """Labels in any order, perhaps repeated, as `with_labels` and as xarray takes them."""
+    labels = draw(st.lists(DRAWN[kind], min_size=1, max_size=7, unique=draw(st.booleans())))
+    if order := draw(st.sampled_from([0, 1, -1])):
+        labels = sorted(labels)[::order]
+    if kind == "text":
+        return labels, np.array(labels, object)
+    if kind in ("time", "zone"):
+        unit = draw(st.sampled_from(["D", "s", "ms", "us", "ns"]))
+        labels = (np.datetime64("2026-03-25") + np.array(labels, "m8[h]")).astype(f"M8[{unit}]")
+        if kind == "time" and draw(st.integers(0, 5)) == 5:
+            labels[0] = "NaT"
+        if kind == "zone":
+            zone = draw(st.sampled_from(["UTC", "Europe/Zurich", "Asia/Tokyo", "+02:00"]))
+            labels = pd.DatetimeIndex(labels).tz_localize("UTC").tz_convert(zone)
+        return labels, labels
+    return np.array(labels, kind), np.array(labels, kind)
 
 
-UNITS = {"D": 86_400 * 10**9, "h": 3_600 * 10**9, "s": 10**9, "ms": 10**6, "us": 10**3, "ns": 1}  # in nanoseconds
+def forms(time):
+    """A time as people write it, and times near it."""
+    time = pd.Timestamp(time)
+    if time is pd.NaT:
+        return st.just(time)
+    text, naive = str(time), time.tz_localize(None)
+    zoned = time.tz_convert("Asia/Tokyo") if time.tz else time.tz_localize("UTC")
+    texts = [text, *(naive.isoformat()[:k] for k in (4, 7, 10, 13, 16, 19))]
+    numpys = [naive.to_numpy(), naive.to_numpy().astype("M8[D]"), naive.to_numpy().astype("M8[M]")]
+    times = [time, naive, zoned, time + pd.Timedelta(5, "h"), time.to_pydatetime(), time.date(), time.time()]
+    return st.sampled_from([*texts, *numpys, *times])
 
 
-@given(st.data(), st.sampled_from(["D", "s", "ms", "us", "ns"]))
-def test_slices_of_times_end_anywhere(data, unit):
-    """Between two days, and beyond the three centuries that have nanoseconds."""
-    some = st.integers(-(2**31), 2**31 - 1)
-    labels = data.draw(st.lists(some, unique=True, min_size=1))
-    ends = []
-    for _ in range(2):
-        its = data.draw(st.sampled_from(sorted(UNITS)))
-        near = data.draw(st.sampled_from(labels)) * UNITS[unit] // UNITS[its] + data.draw(st.integers(-1, 1))
-        number = near if -(2**63) < near < 2**63 and data.draw(st.booleans()) else data.draw(some)
-        ends.append((number * UNITS[its], np.datetime64(number, its)))
-    (least, first), (greatest, last) = ends
-    kind = pa.date32() if unit == "D" else pa.timestamp(unit)
-    got = labelled(labels, kind).sel(x=slice(first, last)).to_dense().tolist()
-    assert got == [k + 1 for k, x in enumerate(labels) if least <= x * UNITS[unit] <= greatest]
-    if least in [x * UNITS[unit] for x in labels]:
-        assert labelled(labels, kind).sel(x=first) == [x * UNITS[unit] for x in labels].index(least) + 1
+@st.composite
+def label_keys(draw, kind, labels):
+    """Labels that are there, that could be, and that cannot; alone, in lists and arrays, as ends of slices; masks."""
+    there = st.sampled_from(list(labels))
+    one = there.flatmap(forms) if kind in ("time", "zone") else there | DRAWN[kind]
+    one = draw(st.sampled_from([one, one, one | OTHERS]))
+    how = draw(st.sampled_from(["one", "list", "own", "array", "slice", "slice", "mask"]))
+    if how == "slice":
+        end = st.none() | one
+        return slice(draw(end), draw(end), draw(st.sampled_from([None, None, None, 2, -1])))
+    if how == "mask":
+        return draw(arrays(bool, len(labels) - draw(st.sampled_from([0, 0, 0, 1]))))
+    if how == "array":
+        some = draw(st.lists(there, max_size=3))
+        return np.array(some, object if kind in ("text", "zone") else draw(st.sampled_from([object, labels.dtype])))
+    return draw(one if how == "one" else st.lists(one if how == "list" else there, max_size=4))
+
+
+def exact(key):
+    """A key of which xarray drops no null character."""
+    texts = isinstance(key, str) or (isinstance(key, list) and key and all(isinstance(x, str) for x in key))
+    return np.array(key, object) if texts else key
+
+
+@pytest.mark.parametrize("kind", [*DRAWN, "none"])
+@pytest.mark.filterwarnings("ignore")
+@given(data=st.data())
+def test_sel_selects_what_xarray_selects(kind, data):
+    labels, theirs = (range(5), None) if kind == "none" else data.draw(coordinates(kind))
+    size = len(labels)
+    tensor = bl.pack([range(size), [0] * size], range(1, size + 1), (size, 1), "CSR", dims=["x", "y"])
+    peer = xr.DataArray(np.arange(1, size + 1), dims=["x"])
+    if theirs is not None:
+        tensor, peer = tensor.with_labels({"x": labels}), peer.assign_coords(x=theirs)
+    if data.draw(st.booleans()):
+        bl.write(files := {}, tensor)
+        tensor = bl.open(files)
+    view = data.draw(
+        st.sampled_from([slice(None), slice(1, None), slice(None, None, -1), slice(None, None, 2), [0, -1]])
+    )
+    tensor, peer = tensor[view, :], peer.isel(x=view)
+    if theirs is None:
+        end = st.none() | st.integers(-7, 7)
+        some = st.integers(-7, 7) | st.lists(st.integers(-4, 4), max_size=3) | st.builds(slice, end, end, end)
+        key = data.draw(some | st.sampled_from(["a", 1.0, slice("a", None), [0.5], [[1]], (0, 1), np.array(1)]))
+    elif peer.size:
+        key = data.draw(label_keys(kind, peer.indexes["x"] if kind == "zone" else peer.x.values))
     else:
-        with pytest.raises(KeyError, match="no label"):
-            labelled(labels, kind).sel(x=first)
+        key = "nobody"
+    try:
+        expected = peer.sel(x=exact(key)).values.tolist()
+    except Exception:  # xarray lets errors of pandas and numpy pass
+        with pytest.raises(bl.LabelError):
+            tensor.sel(x=key)
+    else:
+        assert tensor.sel(x=key).to_dense()[..., 0].tolist() == expected
 
 
-def test_times_of_datetime_and_pandas():
-    pandas = pytest.importorskip("pandas")
-    zone, west = (datetime.timezone(datetime.timedelta(hours=h)) for h in (2, -2))
-    noon = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
-    tensor = labelled([noon, noon + datetime.timedelta(hours=1)], pa.timestamp("ns", "Europe/Zurich"))
-    assert tensor.sel(x=noon.astimezone(zone)) == 1
-    assert tensor.sel(x=pandas.Timestamp(noon).tz_convert(zone)) == 1
-    hours = pandas.date_range(noon, periods=2, freq="h")
-    for several in (hours, hours.to_series(), hours.tz_convert(None).to_numpy()):
-        assert tensor.sel(x=several).to_dense().tolist() == [1, 2]
-    for never in (datetime.datetime.min.replace(tzinfo=zone), datetime.datetime.max.replace(tzinfo=west)):
-        with pytest.raises(bl.LabelError, match="no label"):
-            tensor.sel(x=never)
-    after = pandas.Timestamp(noon) + pandas.Timedelta(1, "ns")
-    assert tensor.sel(x=slice(after, None)).to_dense().tolist() == [2]
+INDICES = (
+    st.integers(-3, 2)
+    | st.lists(st.integers(-3, 2), max_size=3)
+    | st.builds(slice, *[st.none() | st.integers(-5, 5)] * 2, st.sampled_from([None, 1, 2, -1]))
+    | arrays(bool, 3)
+    | st.sampled_from(["a", 1.5, [0.5], [[1]], (0, 1), None, slice("a", None), np.array(1), np.uint8([1])])
+)
 
 
-def test_a_label_of_several_coordinates_selects_them_all(tmp_path):
-    """from_table refuses them, but files of others have them."""
-    anndata = pytest.importorskip("anndata")
-    cells = anndata.AnnData(np.eye(3), var={"gene": [1, 2, 3]})
-    cells.var.index = ["A", "B", "A"]
-    cells.write_h5ad(tmp_path / "a.h5ad")
-    for tensor in (bl.open(tmp_path / "a.h5ad"), bl.read(tmp_path / "a.h5ad")):
-        assert tensor.sel(var="A").to_dense().tolist() == [[1, 0], [0, 0], [0, 1]]
-        assert tensor.sel(var=["B", "A"], obs="0").to_dense().tolist() == [0, 1, 0]
-        assert tensor.sel({1: "B"}).shape == (3,)
+@given(st.dictionaries(st.sampled_from("xyz"), INDICES))
+def test_isel_selects_what_xarray_selects(indices):
+    """Each array selects along its own dimension."""
+    cells = np.arange(1, 28).reshape(3, 3, 3)
+    tensor, peer = bl.pack_dense(cells, "CSF", dims=["x", "y", "z"]), xr.DataArray(cells, dims=["x", "y", "z"])
+    try:
+        expected = peer.isel(indices).values
+    except Exception:
+        with pytest.raises(IndexError):
+            tensor.isel(indices)
+    else:
+        got = tensor.isel(indices)
+        assert (got.to_dense() if isinstance(got, bl.Tensor) else got).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("missing", [np.nan, np.datetime64("NaT")])
-@pytest.mark.parametrize("before", [0, 1, 3])
-def test_a_label_does_not_select_coordinates_without_a_value(missing, before):
-    some = np.arange(before).astype("M8[D]" if isinstance(missing, np.datetime64) else float)
-    labels = np.insert(some, [0, before], missing)
-    tensor = pack_of(len(labels)).with_labels({0: labels})
-    for k, label in enumerate(labels[1:-1], 2):
-        assert tensor.sel({0: label}) == k
-        assert tensor.sel({0: [label]}).to_dense().tolist() == [k]
-        assert tensor.sel({0: slice(label, label)}).to_dense().tolist() == [k]
-    for other in (missing, np.datetime64("2030-01-01"), 7.5):
-        with pytest.raises(bl.LabelError, match="no label"):
-            tensor.sel({0: other})
+def test_sel_finds_categories_in_their_order():
+    sizes = pd.Categorical(["high", "low", "mid"], ["low", "mid", "high"])
+    tensor = bl.from_table(pd.DataFrame({"size": sizes, "n": [3, 1, 2]}), ["size"], "n", "CVEC")
+    assert tensor.sel(size=slice("low", "mid")).to_dense().tolist() == [1, 2]
+    assert tensor.sel(size=slice("mid", None)).to_dense().tolist() == [2, 3]
+    with pytest.raises(bl.LabelError, match="no range from 'mid' to 'n': unless labels ascend or descend"):
+        tensor.sel(size=slice("mid", "n"))
 
 
-def test_texts_keep_null_characters():
-    tensor = pack_of(3).with_labels({0: ["a\0", "a", "\0"]})
-    assert tensor.labels(0).tolist() == ["a\0", "a", "\0"]
-    assert [tensor.sel({0: x}) for x in ("a\0", "a", "\0")] == [1, 2, 3]
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr", "a.npz", "a.nc", "a.bspnpy"])
+@pytest.mark.parametrize("zone", ["Europe/Zurich", "+02:00", "UTC"])
+def test_a_zone_stays_with_its_times(tmp_path, name, zone):
+    hours = pd.date_range("2026-03-28", periods=8, freq="6h", tz="UTC").tz_convert(zone)
+    tensor = bl.from_table(pd.DataFrame({"t": hours, "i": 0, "n": range(8)}), ["t", "i"], "n", "CSR")
+    bl.write(tmp_path / name, tensor)
+    opened = bl.open(tmp_path / name)
+    table = bl.from_table(bl.to_table(opened), ["t", "i"], "n", "CSR")
+    given = [hours, list(hours), hours.to_pydatetime().tolist(), pa.array(hours), opened.labels("t")]
+    named = [bl.pack_dense(np.ones((8, 1)), "CSR", dims=["t", "i"], labels={"t": x}) for x in given]
+    for one in (tensor, opened, bl.read(tmp_path / name), opened[::-1][::-1], table, *named):
+        assert one.labels("t").tolist() == list(hours)
+        assert one.labels("t")[0].utcoffset() == hours[0].utcoffset()
+        assert one.sel(t="2026-03-29").shape == (hours.strftime("%d").tolist().count("29"), 1)
+    assert bl.to_xarray(opened).indexes["t"].tz.utcoffset(None) == hours.tz.utcoffset(None)
+
+
+@pytest.mark.parametrize("shape", [2, (3,), (4,)])
+def test_tables_have_no_more_labels_than_coordinates(shape):
+    """They may have fewer: the dimension of a stream grows."""
+    table, labels = pa.table({"x": ["a"], "n": [1]}), {"x": ["a", "b", "c"]}
+    calls = [
+        lambda: bl.from_table(table, ["x"], "n", "CVEC", shape=shape, labels=labels),
+        lambda: bl.write_from([table], {}, shape, "CVEC", dims=["x"], values="n", labels=labels),
+    ]
+    for call in calls:
+        if shape == 2:
+            with pytest.raises(bl.ArrayError, match=r"labels.x: 3 labels for 2 coordinates; pass a larger shape"):
+                call()
+        else:
+            call()
+
+
+def test_texts_and_integers_need_no_pandas(monkeypatch):
+    monkeypatch.setitem(sys.modules, "pandas", None)
+    tensor = pack_of(3).with_labels({0: ["b", "a", "c"]})
+    assert (tensor.sel({0: "a"}), tensor.sel({0: ["c", "b"]}).to_dense().tolist()) == (2, [3, 1])
+    assert pack_of(2).with_labels({0: [7, 5]}).sel({0: 5}) == 2
+    with pytest.raises(bl.OptionError, match=r"pip install 'binsparse-levels\[pandas\]'"):
+        tensor.sel({0: slice("a", "b")})
+
+
+def test_labels_are_read_and_sorted_once(tmp_path):
+    bl.write(tmp_path / "a.h5", pack_of(3).with_labels({"x": ["b", "a", "c"]}, dims=["x"]))
+    opened = bl.open(tmp_path / "a.h5")
+    assert opened.sel(x="a") == 2
+    assert labels_of(opened[:], 0).lookup is labels_of(opened, 0).lookup
 
 
 @pytest.mark.parametrize(
@@ -242,7 +316,10 @@ def test_texts_keep_null_characters():
         ({"x": 3}, bl.LabelError, "no label 3; there are 2, from 'pen' to 'ink'"),
         ({"x": "\ud800"}, bl.LabelError, "no label"),
         ({"x": ["ink", ["pen"]]}, bl.LabelError, "no label"),
-        ({"x": slice(None, None, 2)}, bl.OptionError, "no step"),
+        ({"x": {"pen"}}, bl.LabelError, "no label"),
+        ({"x": slice(3, None)}, bl.LabelError, "no range from 3 to None: the labels are texts"),
+        ({"x": xr.DataArray(["pen"], dims=["point"])}, bl.OptionError, "pass its values"),
+        ({"x": "pen", "method": "nearest"}, bl.OptionError, r"method: sel has no such option; .* tensor.labels"),
         ({"y": 3}, IndexError, "no dimension has the name 'y'; they are x"),
         ({0: "pen", "x": "ink"}, bl.OptionError, "has a dimension twice"),
     ],
@@ -252,14 +329,15 @@ def test_what_is_not_selected(given, error, message):
         labelled(["pen", "ink"]).sel(given)
 
 
+def test_an_hour_that_clocks_show_twice_is_no_label():
+    hours = pd.date_range("2026-10-24", periods=8, freq="6h", tz="Europe/Zurich")
+    with pytest.raises(bl.LabelError, match="no label '2026-10-25T02:30'"):
+        pack_of(8).with_labels({0: hours}).sel({0: "2026-10-25T02:30"})
+
+
 def test_an_error_shows_times_as_text():
     with pytest.raises(bl.LabelError, match="no label 'noon'; there are 1, from '2026-01-01T00:00:00"):
         labelled(TYPES["time"][1][:1], pa.timestamp("ns")).sel(x="noon")
-
-
-def test_slices_of_other_types_are_refused():
-    with pytest.raises(bl.LabelError, match="'x' is not of the type of its labels, datetime64"):
-        labelled(DAYS).sel(x=slice("x", None))
 
 
 def test_dimensions_have_names_wherever_they_are_asked_for():

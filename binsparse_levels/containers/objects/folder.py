@@ -5,14 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import uuid
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 
 from ...errors import PathMissingError
 from ...parallel import each
-from ...system import to_disk
+from ...system import rename_new, to_disk
 from ..base import wrap_errors, write_error
 from ..direct import open_file, read_into, refuse_links
 from ..replacing import remove
@@ -53,8 +53,18 @@ class Folder:
     def put_all(self, objects: Sequence[Object]) -> None:
         each(lambda item: self.put(item[0], item[1](), flush=False), objects)
 
-    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
-        """Write an object. flush: to the disk, before it gets its name."""
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a new object. Returns False, without any change, if it exists."""
+        return bool(self.put(key, [data], flush=False, rename=rename_new))
+
+    def put(
+        self,
+        key: str,
+        pieces: Iterable[Any],
+        flush: bool = True,
+        rename: Callable[[str, str], bool | None] = os.replace,
+    ) -> bool | None:
+        """Write an object, and return what `rename` returns. flush: to the disk, before it gets its name."""
         path = self._path(key)
         part = self._part(path)
         try:
@@ -63,7 +73,7 @@ class Folder:
                 file.writelines(pieces)
             if flush:
                 to_disk(part)
-            os.replace(part, path)
+            return rename(part, path)
         except OSError as error:
             raise write_error(path, error) from error
         finally:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection
@@ -13,6 +12,7 @@ import numpy as np
 from ...arrays import Array, LazyArray, Size
 from ...errors import IncompleteError, LimitError, Problem
 from ...limits import Limits
+from ...parallel import Lock
 from ...thresholds import THRESHOLDS
 from ..base import bounded_chunk, wrap_errors
 from .chunks import ABSENT, Chunks
@@ -33,7 +33,7 @@ class Cache:
     def __init__(self) -> None:
         self._items: OrderedDict[tuple[int, str, int], Array] = OrderedDict()
         self._size = 0
-        self._lock = threading.RLock()  # an owner may be deleted while this thread holds it
+        self._lock = Lock()  # reentrant: an owner may be deleted while this thread holds it
 
     def get(self, key: tuple[int, str, int]) -> Array | None:
         with self._lock:

@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 from zarr.abc.store import RangeByteRequest, SuffixByteRequest
 from zarr.abc.store import Store as ZarrStore
+from zarr.storage import ObjectStore
 
 from ...parallel import each
 from ...thresholds import THRESHOLDS
-from ..base import wrap_errors
+from ..base import in_turn, wrap_errors
 from ..zarr_internals import default_buffer_prototype, sync
 from .codecs import Bytes
 from .stores import Object, Part, Use
@@ -41,6 +42,27 @@ class Requests:
         made = each(lambda item: (item[0], bytes_of(b"".join(item[1]()))), objects)
         with wrap_errors(str(self._store)):
             _gathered(self._store.set(key, data) for key, data in made)
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a new object. Returns False, without any change, if it exists.
+
+        In a store without such a request, only threads of this process are kept from doing the same.
+        """
+        with wrap_errors(str(self._store)):
+            if isinstance(self._store, ObjectStore):
+                from obstore import put
+                from obstore.exceptions import AlreadyExistsError
+
+                try:
+                    put(self._store.store, key, data, mode="create")
+                except AlreadyExistsError:
+                    return False
+                return True
+            with in_turn:
+                new = not sync(self._store.exists(key))
+                if new:
+                    sync(self._store.set(key, default_buffer_prototype().buffer.from_bytes(data)))
+                return new
 
     async def _get(self, run: list[Part]) -> Bytes | None:
         """The bytes of a run of parts; None for a missing object."""

@@ -50,11 +50,14 @@ class ArrayStore(Protocol):
     def put_all(self, objects: Sequence[Object]) -> None:
         """Write whole objects."""
 
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a new object. Returns False, without any change, if it exists."""
+
 
 class WorkStore(Protocol):
     """The objects of a build."""
 
-    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> None:
+    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> object:
         """Write an object. flush: to the disk, before it gets its name."""
 
     def get(self, key: str) -> bytes: ...

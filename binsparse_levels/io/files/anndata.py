@@ -259,8 +259,11 @@ def write(
         raise FormatError(Problem("shape", f"expected a square matrix, got {shape}"))
     names: dict[str, list[str]] = {}
     for k, axis in enumerate(axes[: tensor.ndim]):
-        if axis is not None:
-            names[axis] = to_write(tensor, k) or names.get(axis, [])
+        if axis is not None and (texts := to_write(tensor, k)) != names.setdefault(axis, texts) and texts:
+            if names[axis]:
+                what = f"rows and columns are both of {axis}, and have other names; bring both into one order by sel"
+                raise FormatError(Problem(place, what))
+            names[axis] = texts
     arrays, attributes = ({}, _CELLS) if is_column else _matrix(tensor)
     storage.check_names(arrays)
     with wrap_errors(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
@@ -319,11 +322,12 @@ def _root(
         return
     import zarr
 
-    from ...containers.zarr import FUNCTIONS, ZarrWriter, writing  # not needed for HDF5
+    from ...containers.zarr import FUNCTIONS, ZarrWriter, unconsolidate, writing  # not needed for HDF5
 
     with writing(path, group, overwrite, limits, storage, list_others=partial(_others, FUNCTIONS)) as store:
         root = store.group
         yield root, lambda place: ZarrWriter(place, storage, ours=False)
+        unconsolidate(root.store_path)  # above it
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # zarr warns that it is not part of the specification of version 3
             zarr.consolidate_metadata(root.store, path=root.path)
