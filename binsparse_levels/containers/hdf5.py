@@ -405,13 +405,14 @@ def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str
     """The first of these names that an attribute or a member of a group has; None for a missing group."""
     with opened(path) as file, contextlib.suppress(PathMissingError), wrap_errors(file.file.filename):
         place = walk(file, group)
-        return next(_marks(place, among), None)
+        for name in among:
+            if _is_marked(place, name.encode()):
+                return name
     return None
 
 
-def _marks(group: h5py.Group, among: Iterable[str]) -> Iterator[str]:
-    keys = ((name, name.encode()) for name in among)
-    return (name for name, key in keys if h5py.h5a.exists(group.id, key) or group.id.links.exists(key))
+def _is_marked(group: h5py.Group, key: bytes) -> bool:
+    return bool(h5py.h5a.exists(group.id, key) or group.id.links.exists(key))
 
 
 def beside(path: str | h5py.Group, group: str | None) -> dict[str, Mapping[str, int]]:
@@ -440,8 +441,8 @@ def list_groups(path: str | h5py.Group, limits: Limits, claims: Mapping[str, Cla
     def look(name: str, item: Any) -> None:
         with wrap_errors(name):
             if isinstance(item, h5py.Group):
-                names.update(claimed(item, name, [claims[mark] for mark in _marks(item, claims)]))
-                names.update([name] if has_attribute(item, ATTRIBUTE) else ())
+                there = [claims[mark] for mark in claims if _is_marked(item, mark.encode())]
+                names.update(claimed(item, name, there), [name] if has_attribute(item, ATTRIBUTE) else ())
 
     with opened(path) as file, wrap_errors(str(path)):
         look("", file)
@@ -450,11 +451,5 @@ def list_groups(path: str | h5py.Group, limits: Limits, claims: Mapping[str, Cla
 
 
 FUNCTIONS = Container(
-    reading=reading,
-    writing=writing,
-    opened=opened,
-    list_groups=list_groups,
-    mark=mark,
-    others=others,
-    beside=beside,
+    reading=reading, writing=writing, opened=opened, list_groups=list_groups, mark=mark, others=others, beside=beside
 )

@@ -86,10 +86,5 @@ class NetCDFWriter(HDF5Writer):
         super().clear(limits)
 
 
-FUNCTIONS = Container(
-    reading=reading,
-    writing=functools.partial(hdf5.writing, by=NetCDFWriter, **OPTIONS),
-    list_groups=list_groups,
-    others=others,
-    beside=beside,
-)
+writing = functools.partial(hdf5.writing, by=NetCDFWriter, **OPTIONS)
+FUNCTIONS = Container(reading=reading, writing=writing, list_groups=list_groups, others=others, beside=beside)

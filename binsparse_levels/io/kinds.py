@@ -194,7 +194,7 @@ class Location:
         """
         reader: Any
         container, field, marked = self.kind.functions, self.kind.inner, None
-        if not isinstance(container, Container) or container.mark is None:
+        if not field or not isinstance(container, Container) or container.mark is None:
             return replace(self, group=group)
         parts = list(filter(None, (group or "").split("/")))
         for k in range(len(parts), -1, -1):
