@@ -410,7 +410,7 @@ def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str
     return None
 
 
-def beside(path: str | h5py.Group, group: str | None) -> dict[str, Mapping[str, int]]:
+def neighbours(path: str | h5py.Group, group: str | None) -> dict[str, Mapping[str, int]]:
     """The sizes of the named dimensions of a NetCDF file and its tensors, except one at the root or directly below."""
     with opened(path) as file, wrap_errors(str(path)):
         place, root = walk(file, group), file.file

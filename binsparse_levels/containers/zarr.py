@@ -39,9 +39,9 @@ from .zarr_reading import (
     COMPLETE,
     ROOT,
     ZarrReader,
-    beside,
     list_groups,
     mark,
+    neighbours,
     node_at,
     others,
     reading,
@@ -51,7 +51,16 @@ from .zarr_reading import (
 from .zarr_stores import NAMES, Folder, check_store, folder_of, objects_in, opened, place_of, stored
 
 __all__ = [
-    "AT", "ROOT", "ZarrWriter", "beside", "list_groups", "mark", "new_metadata", "opened", "others", "reading",
+    "AT",
+    "ROOT",
+    "ZarrWriter",
+    "list_groups",
+    "mark",
+    "neighbours",
+    "new_metadata",
+    "opened",
+    "others",
+    "reading",
     "writing",
 ]  # fmt: skip
 

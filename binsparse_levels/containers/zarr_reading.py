@@ -304,7 +304,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 
-def beside(path: Any, group: str | None) -> dict[str, Mapping[str, int]]:
+def neighbours(path: Any, group: str | None) -> dict[str, Mapping[str, int]]:
     """The sizes of the named dimensions of the arrays and tensors in the group above a tensor, except its own."""
     path = str(path.root) if isinstance(path, LocalStore) else path
     if isinstance(path, str) and not group:  # it may be a group of a larger store

@@ -180,11 +180,11 @@ def append(
 
 def _refuse_dataset(location: Location, there: Tensor, name: str) -> None:
     """Raise FormatError for a variable of a Dataset, if others have the dimension that would grow."""
-    beside = location.kind.part("beside")
-    if beside is None or there.dims is None or not there.format.order:
+    neighbours = location.kind.part("neighbours")
+    if neighbours is None or there.dims is None or not there.format.order:
         return
     dim, size = there.dims[_grows_along(there)], there.shape[_grows_along(there)]
-    sizes = {x: known[dim] for x, known in beside(location.path, location.group).items() if dim in known}
+    sizes = {x: known[dim] for x, known in neighbours(location.path, location.group).items() if dim in known}
     if {*sizes.values()} == {size}:
         what = f"is a variable of a Dataset with {', '.join(sorted(sizes)):.80}, which have its dimension {dim!r} too"
         whole = f"xarray.concat([xarray.load_dataset(path, engine='binsparse'), more], {dim!r})"

@@ -78,7 +78,7 @@ class Kind(NamedTuple):
         - list_groups(file, limits, claims): the groups with tensors
         - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that marks a group
         - claims(group): True if a group with such a mark contains a tensor of this kind
-        - beside(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this tensor
+        - neighbours(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this tensor
         - others(path): the rest of a container, which `write` does not replace
         - write_all(path, tensors, …): writes tensors by name, for a `named` kind
         """
