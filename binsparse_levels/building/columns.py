@@ -16,14 +16,16 @@ import numpy as np
 from .. import parallel
 from ..arrays import Array
 from ..containers.base import wrap_errors
-from ..errors import ArrayError, OptionError, Problem, needing
+from ..errors import ArrayError, ContainerError, LimitError, OptionError, Problem, check_choice, needing
 from ..io.files.text_tables import warn_of_end
+from ..limits import INT64_MAX
 from ..tensors.labels import TEXT, TIMES, Column, Labels, stored_type
 
 Nulls: TypeAlias = Literal["error", "drop"]
 
 FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
 REMEDY = "fill them, or pass nulls='drop'"  # of nulls
+_COORDINATE, _VALUE = "^(0|-?[1-9][0-9]{0,17})$", "^-?[0-9]+$"  # integers in a CSV file
 _BATCH_ROWS = 2**20  # rows whose labels are numbered together
 
 
@@ -32,6 +34,25 @@ def arrow() -> Any:
     with needing("tables"):
         import pyarrow
     return pyarrow
+
+
+@contextlib.contextmanager
+def wrap_tables(place: str = "table") -> Iterator[None]:
+    """A block that raises errors of Arrow and DuckDB as ArrayError, LimitError or ContainerError."""
+    try:
+        yield
+    except Exception as error:
+        library, name = type(error).__module__.partition(".")[0], type(error).__name__
+        streamed = isinstance(error, OSError) and error.errno is None  # a failed query of a relation, read by Arrow
+        if isinstance(error, MemoryError) or not (streamed or library in ("pyarrow", "duckdb", "_duckdb")):
+            raise
+        if name == "OutOfMemoryException":
+            raise LimitError(Problem("memory", f"duckdb has too little: {error:.300}; pass more")) from error
+        said = str(error).partition("\n\n")[0]
+        if name in ("IOException", "HTTPException"):
+            raise ContainerError(Problem(place, f"cannot be read or written: {said:.600}")) from error
+        remedy = "cast the column, such as to int64, float64 or text, or correct the row"
+        raise ArrayError(Problem(place, f"{said:.600}; {remedy}")) from error
 
 
 def check_names(there: Sequence[str], names: Sequence[str]) -> None:
@@ -75,7 +96,17 @@ def coordinates_of(column: Any, name: str) -> Array:
     if found.dtype.kind not in "iu":
         what = f"contains {column.type}, but coordinates are integers; cast it in the table, such as by SQL"
         raise ArrayError(Problem(f"columns.{name}", what))
+    if found.dtype.itemsize == 8:
+        check_largest(int(found.max()), name)
+        found = found.view(np.int64)  # numpy has no integers for those of int64 and uint64 together
     return found
+
+
+def check_largest(coordinate: int, name: str) -> None:
+    """Raise ArrayError if the largest integer in a column is too large for a coordinate."""
+    if coordinate >= INT64_MAX:
+        what = f"contains {coordinate}, and coordinates are less than {INT64_MAX}; cast it to text, for labels"
+        raise ArrayError(Problem(f"columns.{name}", what))
 
 
 def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
@@ -88,7 +119,7 @@ def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
 def entries_of(
     table: Any,
     columns: Sequence[str | None],
-    nulls: Nulls | None,
+    nulls: Nulls,
     place: str = "table",
     *,
     count: Callable[[str], int] | None = None,
@@ -96,16 +127,15 @@ def entries_of(
 ) -> tuple[list[Array], Array]:
     """The coordinates and the values in an Arrow table. If the last of `columns` is None, each value is 1.
 
-    nulls: None if the caller has no such option. place: the name of the source in SQL, for messages. count: returns
-    the number of nulls in a column of the whole source. coordinates: returns those of a column. Raises ArrayError for
-    columns without numbers, and for nulls.
+    place: the name of the source in SQL, for messages. count: returns the number of nulls in a column of the whole
+    source. coordinates: returns those of a column. Raises ArrayError for columns without numbers, and for nulls.
     """
     *dims, values = columns
     if nulls == "drop":
         table = table.drop_null()
     for name in names_in(columns):
         if there := table.column(name).null_count:
-            refuse_nulls(count(name) if count else there, name, place, REMEDY if nulls else "fill or drop them first")
+            refuse_nulls(count(name) if count else there, name, place, REMEDY)
     coords = parallel.each(lambda name: coordinates(table.column(name), str(name)), dims)
     return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
 
@@ -126,12 +156,12 @@ def is_table(given: Any) -> bool:
 
 
 def _stream(table: Any, names: Sequence[str]) -> Any:
-    """An object with Arrow's C stream: the table itself, the result of a polars LazyFrame, or a pyarrow reader."""
+    """An object with Arrow's C stream: the table itself, columns of a polars frame, or a pyarrow reader."""
+    if hasattr(table, "collect_schema"):  # of polars, whose other columns may have types that Arrow does not know
+        check_names(table.collect_schema().names(), names)
+        return table.lazy().select(list(names)).collect()
     if hasattr(table, "__arrow_c_stream__"):
         return table
-    if hasattr(table, "collect_schema"):
-        check_names(table.collect_schema().names(), names)
-        return table.select(list(names)).collect()
     if hasattr(table, "scanner"):
         check_names(table.schema.names, names)
         table = table.scanner(columns=list(names))
@@ -143,7 +173,7 @@ class TableReader:
 
     A dimension has labels if all are given in `labels`, or if its column in the first table contains no integers.
 
-    values: None gives each row the value 1. nulls: None if the caller has no such option.
+    values: None gives each row the value 1.
     """
 
     def __init__(
@@ -151,8 +181,9 @@ class TableReader:
         dims: Sequence[str],
         values: str | None,
         labels: Mapping[str, Any] | None = None,
-        nulls: Nulls | None = None,
+        nulls: Nulls = "error",
     ) -> None:
+        check_choice("nulls", nulls, Nulls)
         given = labels or {}
         self._columns, self._names = [*dims, values], names_in([*dims, values])
         if isinstance(dims, str) or len(set(self._names)) != len(self._names):
@@ -166,8 +197,11 @@ class TableReader:
 
     def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
         """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
-        for part in _parts(table, self._names):
-            yield entries_of(part, self._columns, self._nulls, coordinates=lambda x, name: self._numbers[name].of(x))
+        with wrap_tables():
+            for part in _parts(table, self._names):
+                yield entries_of(
+                    part, self._columns, self._nulls, coordinates=lambda x, name: self._numbers[name].of(x)
+                )
 
     def renumbered(self, coords: Sequence[Array], labels: Labels | None) -> list[Array]:
         """The coordinates of entries of a tensor with these labels. Raises ArrayError."""
@@ -192,8 +226,9 @@ class TableReader:
 
 def _different(labels: Any, name: str) -> Any:
     """The labels of a caller, in their plain type. Raises ArrayError if some are equal or null."""
-    listed = arrow().chunked_array([arrow().array(labels)])
-    made = listed.cast(plain_type(listed.type, f"columns.{name}")).combine_chunks()
+    with wrap_tables(f"labels.{name}"):
+        listed = arrow().chunked_array([arrow().array(labels)])
+        made = listed.cast(plain_type(listed.type, f"labels.{name}")).combine_chunks()
     if made.null_count or len(made.unique()) != len(made):
         raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
     return made
@@ -275,9 +310,10 @@ def no_label(kind: Any, path: str) -> ArrayError:
 
 
 def _in_unit(labels: Any, kind: Any) -> Any:
-    """Times cast to another type of times, if that loses nothing."""
+    """Times cast to another type of times, and integers to another type of integers, if that loses nothing."""
     pa, types = arrow(), (labels.type, kind)
-    if all(map(pa.types.is_temporal, types)) and len({getattr(type, "tz", None) for type in types}) == 1:
+    times = all(map(pa.types.is_temporal, types)) and len({getattr(type, "tz", None) for type in types}) == 1
+    if times or all(map(pa.types.is_integer, types)):
         with contextlib.suppress(pa.ArrowInvalid):
             if (cast := labels.cast(kind)).cast(labels.type).equals(labels):
                 return cast
@@ -319,21 +355,26 @@ def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
         schema = pa.schema([reader.schema.field(name) for name in names])
         pending: list[Any] = []
         rows = 0
-        for batch in _batches(reader):
+        for batch in reader:
             rows += len(batch)
             pending.append(batch.select(list(names)))
             if sum(map(len, pending)) >= _BATCH_ROWS:
-                yield pa.Table.from_batches(pending)
+                yield _plain(pa.Table.from_batches(pending))
                 pending = []
         if sum(map(len, pending)) or not rows:  # a table without rows has types
-            yield pa.Table.from_batches(pending, schema)
+            yield _plain(pa.Table.from_batches(pending, schema))
 
 
-def _batches(reader: Any) -> Iterator[Any]:
-    try:
-        yield from reader
-    except arrow().ArrowInvalid as error:  # such as a text among the numbers of a CSV file
-        raise ArrayError(Problem("table", f"{error}; cast the column to text, or correct the row")) from error
+def _plain(table: Any) -> Any:
+    """The table with large strings for string views, which Arrow cannot filter, and no nulls among categories."""
+    types = arrow().types
+    for k, column in enumerate(table.columns):
+        if types.is_dictionary(column.type) and any(chunk.dictionary.null_count for chunk in column.chunks):
+            column = column.cast(column.type.value_type)
+        if types.is_string_view(column.type):
+            column = column.cast(arrow().large_string())
+        table = table.set_column(k, table.field(k).with_type(column.type), column)
+    return table
 
 
 def column_of(labels: Any) -> Column:
@@ -374,8 +415,11 @@ def labelled(coords: Sequence[Array], labels: Labels | None) -> list[Any]:
     return columns
 
 
-def file_tables(path: str, dims: Sequence[str]) -> Any:
-    """The table in a file, as an object that `_stream` reads in bounded memory. Raises ContainerError."""
+def file_tables(path: str, columns: Sequence[str]) -> Any:
+    """The table in a file, as an object that `_stream` reads in bounded memory. Raises ContainerError.
+
+    columns: the names of the columns of coordinates, and of the values last.
+    """
     arrow()
     from pyarrow import dataset, ipc
 
@@ -386,14 +430,17 @@ def file_tables(path: str, dims: Sequence[str]) -> Any:
             raw.seek(-1, os.SEEK_END)
             if suffix == ".csv":
                 warn_of_end(raw.read(), path)
-                return _csv(path, dims)
+                return _csv(path, columns)
         if suffix in (".arrow", ".feather") and begin != b"ARROW1":
             return ipc.open_stream(path)
         return dataset.dataset(path, format="parquet" if suffix == ".parquet" else "ipc")
 
 
-def _csv(path: str, dims: Sequence[str]) -> Any:
-    """A CSV file as a dataset. A column of integers is read as text if one has an unusual form: 007 is not 7."""
+def _csv(path: str, columns: Sequence[str]) -> Any:
+    """A CSV file as a dataset, whose types are those of all rows: Arrow looks at the first ones alone.
+
+    Integers of a dimension are read as text if one has an unusual form: 007 is not 7. Values are floats if one is.
+    """
     pa = arrow()
     from pyarrow import compute, csv, dataset
 
@@ -402,12 +449,18 @@ def _csv(path: str, dims: Sequence[str]) -> Any:
         return dataset.dataset(path, format=dataset.CsvFileFormat(convert_options=options))
 
     there = opened({}).schema
-    check_names(there.names, dims)
-    types = {x: pa.string() for x in dims if pa.types.is_integer(there.field(x).type)}
-    missing, odd = pa.array(csv.ConvertOptions().null_values), set[str]()
-    for batch in opened(types).scanner(columns=list(types)).to_batches():
-        for name in types.keys() - odd:
-            plain = compute.match_substring_regex(batch[name], "^(0|-?[1-9][0-9]{0,17})$")
-            if not compute.all(compute.or_(plain, compute.is_in(batch[name], missing))).as_py():
+    check_names(there.names, columns)
+    values = columns[-1]
+    kinds = {x: there.field(x).type for x in columns}
+    unsure = {x: pa.string() for x, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_null(kind)}
+    missing, odd, some = pa.array(csv.ConvertOptions().null_values), set[str](), set[str]()
+    for batch in opened(unsure).scanner(columns=list(unsure)).to_batches():
+        for name in unsure.keys() - odd:
+            plain = compute.match_substring_regex(batch[name], _VALUE if name == values else _COORDINATE)
+            absent = compute.is_in(batch[name], missing)
+            if not compute.all(compute.or_(plain, absent)).as_py():
                 odd.add(name)
-    return opened({name: pa.string() if name in odd else there.field(name).type for name in types})
+            if compute.any(plain).as_py():
+                some.add(name)
+    types = dict.fromkeys(some, pa.int64()) | {x: pa.float64() if x == values else pa.string() for x in odd}
+    return opened(types)

@@ -46,6 +46,9 @@ _MIN_ENTRIES = 2**14
 _ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number of entries
 _POSITION_BYTES = 64  # while a tree is written to a file
 _JOIN_FACTOR = 1.5  # memory of an entry if trees are joined from their entries, relative to that in a step
+_TOLD_BYTES = 2**28  # of dense levels whose sizes the coordinates may tell
+_TOLD_BYTES_PER_ENTRY = 2**9
+NUMBERED = "pass labels= with the coordinates that occur"  # by labels
 DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
 
 
@@ -160,15 +163,19 @@ class Plan:
         fill = checked_fill(self.fill_value, dtype)
         return replace(self, dtype=dtype, fill_value=None if fill is None else np.asarray(fill, dtype)[()])
 
+    def described(self, tensor: Tensor) -> Plan:
+        """The plan with the attributes of a tensor, unless the call gives others."""
+        attributes, of_descriptor = self.attributes or dict(tensor.attributes), dict(tensor.descriptor_attributes)
+        return replace(self, attributes=attributes, descriptor_attributes=of_descriptor)
+
     def like(self, tensor: Tensor) -> Plan:
         """The plan with the structure, the attributes and the fill value of a tensor, unless the call gives others.
 
         Raises FormatError for a format or a map that the structure does not allow.
         """
         fill = tensor.fill_value if self.fill_value is None else self.fill_value
-        attributes, of_descriptor = self.attributes or dict(tensor.attributes), dict(tensor.descriptor_attributes)
-        made = replace(self, fill_value=fill, attributes=attributes, descriptor_attributes=of_descriptor)
-        made = replace(made.typed(tensor.dtype), structure=tensor.structure)
+        made = replace(self.described(tensor), fill_value=fill).typed(tensor.dtype)
+        made = replace(made, structure=tensor.structure)
         if made.structure is not None:
             if made.map is not None:
                 what = f"does not go with the structure {made.structure} of the source; leave it out"
@@ -285,6 +292,20 @@ def most_positions(plan: Plan, entries: int) -> int:
     return most
 
 
+def check_told(plan: Plan, entries: int, numbered: str) -> None:
+    """Raise LimitError if dense levels are out of proportion to the entries, whose coordinates have told the shape.
+
+    numbered: how the caller numbers coordinates by labels.
+    """
+    size = 8 * most_positions(plan, entries)
+    if size > max(_TOLD_BYTES, _TOLD_BYTES_PER_ENTRY * entries):
+        what = (
+            f"the largest coordinates of {entries} entries tell {plan.shape}, of which {plan.parsed} takes {size} bytes"
+        )
+        remedy = f"{numbered}, choose a format without empty fibers, such as DCSR or COO, or pass this shape"
+        raise LimitError(Problem("shape", f"{what}; {remedy}"))
+
+
 def fits_whole(plan: Plan) -> bool:
     """Return True if every process has memory for the positions of a tree without entries."""
     return most_positions(plan, 0) <= max(plan.positions, SMALL_POSITIONS)
@@ -295,7 +316,7 @@ def check_joined(plan: Plan, entries: int) -> None:
     joined from their entries exceed the memory.
     """
     most = most_positions(plan, entries)
-    check_dense(most, entries, plan.limits)
+    check_dense(most, entries, plan.limits, memory=False)
     if not by_arrays(plan.parsed.levels) and (_JOIN_FACTOR * entries > plan.rows or most > plan.rows + SMALL_POSITIONS):
         what = f"{entries} entries in {most} positions of {plan.parsed} are joined all at once, and do not fit"
         raise LimitError(Problem("memory", f"{what}; pass more, or use the levels of CSF or CSR"))

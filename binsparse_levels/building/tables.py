@@ -20,6 +20,7 @@ from .columns import (
     REMEDY,
     Nulls,
     arrow,
+    check_largest,
     check_names,
     column_of,
     entries_of,
@@ -30,6 +31,7 @@ from .columns import (
     quoted,
     refuse_nulls,
     type_of,
+    wrap_tables,
 )
 from .plan import Chunk, Source
 from .sources import Function, changed, common_type, concatenated, grouped, state_of
@@ -84,10 +86,10 @@ class Parquet(Source):
                 batches = [batch for piece in pieces for batch in self._batches(file, piece)]
             if state_of(path) != self._states[which]:
                 raise changed(path)
-            table, place = arrow().Table.from_batches(batches), table_of(self._files)
-            coords, values = entries_of(table, self._columns, self._nulls, place, count=self._nulls_of)
-            # Files may have different types. Numpy has no integers for those of int64 and uint64 together.
-            found.append([*(x.astype(np.int64) if x.dtype == np.uint64 else x for x in coords), values])
+            with wrap_tables(path):
+                table, place = arrow().Table.from_batches(batches), table_of(self._files)
+                coords, values = entries_of(table, self._columns, self._nulls, place, count=self._nulls_of)
+            found.append([*coords, values])
         columns = concatenated(found)
         return columns[:-1], columns[-1]
 
@@ -163,8 +165,9 @@ def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Func
 
     def read(number: int) -> Chunk:
         part = parts[number].compute(scheduler="synchronous")
-        table = arrow().Table.from_pandas(part, preserve_index=False)
-        return entries_of(table, columns, nulls, "frame")
+        with wrap_tables("frame"):
+            table = arrow().Table.from_pandas(part, preserve_index=False)
+            return entries_of(table, columns, nulls, "frame")
 
     return Function(read, len(parts), len(columns) - 1)
 
@@ -231,9 +234,10 @@ class Table:
             integer = arrow().types.is_integer(types[name])
             labels.append(None if integer else label_type(types[name], f"columns.{name}"))
         self.labels = tuple(labels)
-        counts = self._db.execute(f"SELECT {', '.join(f'count(*) - count({quoted(x)})' for x in names)} FROM rows")
-        for name, count in zip(names, counts.fetchall()[0], strict=True):
-            refuse_nulls(count, name, self._table, REMEDY)
+        counts = self._db.execute(f"SELECT count(*), {', '.join(f'count({quoted(x)})' for x in names)} FROM rows")
+        self.rows, *there = counts.fetchall()[0]
+        for name, count in zip(names, there, strict=True):
+            refuse_nulls(self.rows - count, name, self._table, REMEDY)
 
     def _read(self, query: str) -> Any:
         return self._db.sql(query).to_arrow_reader(_STREAM_ROWS)
@@ -245,13 +249,15 @@ class Table:
         """Number the labels. Returns the size of each dimension: its number of labels, or largest coordinate + 1."""
         found = []
         for k, (name, label) in enumerate(zip(map(quoted, self._dims), self.labels, strict=True)):
-            size = f"SELECT coalesce(max({name}) + 1, 0) FROM rows"
+            size = f"SELECT coalesce(max({name}), -1) FROM rows"
             if label is not None:
                 numbered = "SELECT label, row_number() OVER (ORDER BY label) - 1 AS code"
                 distinct = f"SELECT DISTINCT {name} AS label FROM rows"
                 self._db.execute(f"CREATE TABLE labels_{k} AS {numbered} FROM ({distinct})")
-                size = f"SELECT count(*) FROM labels_{k}"
-            found.append(int(self._db.execute(size).fetchall()[0][0]))
+                size = f"SELECT count(*) - 1 FROM labels_{k}"
+            largest = int(self._db.execute(size).fetchall()[0][0])
+            check_largest(largest, self._dims[k])
+            found.append(largest + 1)
         return found
 
     def keep_labels(self, address: str) -> None:

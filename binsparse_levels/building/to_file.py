@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import inspect
 import itertools
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -32,12 +32,13 @@ from ..system import release
 from ..tensors.changing import is_dense
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
+from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from ..tensors.validation import fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls, TableReader, is_table
-from .plan import Chunk, Plan, Source, fits_whole, planned, refuse_scalar
-from .sources import Tensors, blocks, checked_columns, entries_in_parts, pair_of, ranked, spilled
+from .plan import NUMBERED, Chunk, Plan, Source, check_told, fits_whole, planned, refuse_scalar
+from .sources import Tensors, blocks, checked_columns, entries_in_parts, pair_of, ranked, spilled, unchanged
 from .work import open_work, scratch
 
 # Known after the last chunk: the final plan, the labels, and the new coordinates by dimension
@@ -105,7 +106,7 @@ def convert(
     shape = opened.shape if through is None else through.stored_shape
     own = tensor.format if map is None else coordinates(len(shape))
     parsed = fitting_format(own if format is None else format, shape, limits, mapped=through is not None)
-    tree, order = tensor._source, tensor.format.order
+    tree, order, origins = tensor._source, tensor.format.order, [opened._backing.stored.origin]
     blank = drops_zeros(source, opened, parsed)
     plan = None
     if memory is not None:
@@ -116,12 +117,13 @@ def convert(
         known = opened if map is None or through is not None else opened.without_map()
         made = known.convert(parsed, map=None if map is None else through, limits=limits)
         made = made.drop_fill() if blank else made
-        write(target, made, overwrite=overwrite, limits=limits, **options)
+        with unchanged(target, origins, limits):
+            write(target, made, overwrite=overwrite, limits=limits, **options)
         return
     if blank:
         filled = replace(plan, fill_value=opened.fill_value).typed(opened.dtype)
         cells = entries_in_parts(opened, plan.rows)
-        _write_chunks(filled.raw, cells, target, rest, lambda: (filled, opened._metadata.labels, {}))
+        _write_chunks(filled.raw, cells, target, rest, lambda: (filled, opened._metadata.labels, {}), origins)
         return
     check_target(target, overwrite=overwrite, **options)
     kept = map is None and ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
@@ -129,7 +131,7 @@ def convert(
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
     plan = replace(plan, sorted=ordered, one=one).like(opened)
     with scratch(target) as folder:
-        _write_parts(folder, plan, Tensors([(name_of(source), opened)], plan.rows), target, rest, client)
+        _write_parts(folder, plan, Tensors([(name_of(source), opened)], plan.rows), target, rest, client, origins)
 
 
 def _through(map: MapLike, shape: Sequence[int]) -> IndexMap | None:
@@ -176,8 +178,8 @@ def write_from(
     path, overwrite, limits, options : as for `write`, without `narrow` and `bitpacked`.
     shape : as for `pack`. If a size or the shape is None, the chunks determine it: a size is the number of labels, or
         one more than the largest coordinate.
-    format, fill_value, attributes, map : as for `pack`. Entries that exceed the memory need levels that are joined
-        array by array, such as those of CSF.
+    format, fill_value, attributes, map : as for `pack`. By default, the attributes are those of the first tensor.
+        Entries that exceed the memory need levels that are joined array by array, such as those of CSF.
     memory : bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it uses. A chunk has to
         fit too. Entries that exceed the memory need scratch files next to the target, of about three times their size,
         or twice if chunks are in the order of the format.
@@ -194,6 +196,7 @@ def write_from(
     ------
     ArrayError : a column contains nulls; the message names it.
     LimitError : the memory is too small.
+    ContainerError : a tensor of the chunks is that at `path`, and another program has changed it since it was opened.
     BinsparseError : as for `pack` and `write`. A failure leaves no files.
 
     >>> import binsparse_levels as bl
@@ -216,8 +219,8 @@ def write_from(
         plan = planned(sizes, format, map=map, memory=memory, **common)
     check_target(path, overwrite=overwrite, **options)
     check_choice("nulls", nulls, Nulls)
-    rows, ends = _reader(plan, dims, values, labels, nulls), [0] * len(plan.shape)
-    stream = _measured(_chunks(chunks, plan, rows), ends)
+    rows, told = _reader(plan, dims, values, labels, nulls), _Told([0] * len(plan.shape))
+    stream = _measured(_chunks(chunks, plan, rows, told), told)
     first: list[Chunk] = []
     while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
         first.append(chunk)  # the type of an empty chunk is not that of the values
@@ -228,23 +231,39 @@ def write_from(
 
     def finished() -> _Finished:
         """The final plan. Labels become ascending, so that ranges of them can be selected."""
-        ranks, known = ({}, None) if rows is None else (rows.ascend(), rows.labels())
-        if not open_ended:
-            return plan, known, ranks
-        measured = ends if rows is None else rows.sizes(ends)
-        found = [end if size is None else size for size, end in zip(sizes, measured, strict=True)]
-        sized = planned(found, format, map=map, rows=plan.rows, names=names, **common)
-        return sized.typed(plan.column_types[-1]), known, ranks
+        first, sized = told.first, plan
+        own = None if first is None else first._metadata.labels  # names alone: labels need `rows`
+        ranks, known = ({}, own) if rows is None else (rows.ascend(), rows.labels())
+        if open_ended:
+            measured = told.ends if rows is None else rows.sizes(told.ends)
+            found = [end if size is None else size for size, end in zip(sizes, measured, strict=True)]
+            sized = planned(found, format, map=map, rows=plan.rows, names=names, **common)
+            check_told(sized, told.entries, NUMBERED)
+            sized = sized.typed(plan.column_types[-1])
+        return sized if first is None else sized.described(first), known, ranks
 
     rest = {"progress": reporter(progress), "overwrite": overwrite, "limits": limits, **options}
-    _write_chunks(plan.raw, itertools.chain(first, stream), path, rest, finished)
+    _write_chunks(plan.raw, itertools.chain(first, stream), path, rest, finished, told.origins)
 
 
-def _measured(chunks: Iterable[Chunk], ends: list[int]) -> Iterator[Chunk]:
-    """Yield the chunks unchanged, and set each item of `ends` to the largest coordinate of its dimension + 1."""
+@dataclass
+class _Told:
+    """What a stream tells. ends: the largest coordinate + 1 by dimension. entries: their number. first: the first
+    tensor, whose attributes are kept. origins: the files of all tensors.
+    """
+
+    ends: list[int]
+    entries: int = 0
+    first: Tensor | None = None
+    origins: set[Origin | None] = field(default_factory=set)
+
+
+def _measured(chunks: Iterable[Chunk], told: _Told) -> Iterator[Chunk]:
+    """Yield the chunks unchanged, and count them."""
     for coords, values in chunks:
         if len(values):
-            ends[:] = [max(end, int(x.max()) + 1) for end, x in zip(ends, coords, strict=True)]
+            told.ends = [max(end, int(x.max()) + 1) for end, x in zip(told.ends, coords, strict=True)]
+            told.entries += len(values)
         yield coords, values
 
 
@@ -281,9 +300,18 @@ def _convert_text(
 
 
 def _write_chunks(
-    raw: Plan, chunks: Iterable[Chunk], path: StoreLike, rest: Mapping[str, Any], finish: Callable[[], _Finished]
+    raw: Plan,
+    chunks: Iterable[Chunk],
+    path: StoreLike,
+    rest: Mapping[str, Any],
+    finish: Callable[[], _Finished],
+    origins: Collection[Origin | None] = (),
 ) -> None:
-    """Write the entries of all chunks. rest: `progress`, options of `write`. finish: called after the last chunk."""
+    """Write the entries of all chunks.
+
+    rest: `progress`, options of `write`. finish: called after the last chunk. origins: the files of opened tensors
+    among the chunks, known after the last.
+    """
     found = blocks(raw, chunks)
     begun = [x for x in (next(found, None), next(found, None)) if x is not None]
     finished = finish() if len(begun) < 2 else None
@@ -291,9 +319,9 @@ def _write_chunks(
     if finished is not None and fits_whole(finished[0]):
         plan, labels, ranks = finished
         (columns,) = begun or [[np.empty(0, dtype) for dtype in raw.column_types]]
-        write(
-            path, packing.whole(plan, checked_columns(plan, ranked(raw, columns, ranks)))._labelled(labels), **options
-        )
+        made = packing.whole(plan, checked_columns(plan, ranked(raw, columns, ranks)))._labelled(labels)
+        with unchanged(path, origins, plan.limits):
+            write(path, made, **options)
         return
     options.pop("limits")
     check_target(path, **options)
@@ -303,17 +331,24 @@ def _write_chunks(
         kept, in_order = spilled(folder, raw, every, rest["progress"])
         plan, kept.known, kept.ranks = finished or finish()
         plan = replace(plan, sorted=in_order and plan.order == raw.order and not kept.ranks)
-        _write_parts(folder, plan, kept, path, rest, None)
+        _write_parts(folder, plan, kept, path, rest, None, origins)
 
 
 def _write_parts(
-    folder: str, plan: Plan, entries: Source, target: StoreLike, rest: Mapping[str, Any], client: Any
+    folder: str,
+    plan: Plan,
+    entries: Source,
+    target: StoreLike,
+    rest: Mapping[str, Any],
+    client: Any,
+    origins: Collection[Origin | None],
 ) -> None:
     """Sort and pack the entries in the folder, in parts, and write all trees as one tensor, in pieces."""
     with open_work(folder, plan, entries, sent=not running.in_this_process(client)) as work:
         running.run(work, client, rest["progress"])
         header, encoded = packing.encoded(work, packing.join_heads(work))
-        write_pieces(target, header, encoded, **rest)
+        with unchanged(target, origins, plan.limits):
+            write_pieces(target, header, encoded, **rest)
 
 
 def _reader(
@@ -330,7 +365,7 @@ def _reader(
     return TableReader(dims, values, labels, nulls)
 
 
-def _chunks(chunks: Any, plan: Plan, rows: TableReader | None) -> Iterator[Chunk]:
+def _chunks(chunks: Any, plan: Plan, rows: TableReader | None, told: _Told) -> Iterator[Chunk]:
     """The chunks of a stream, as arrays. Raises OptionError, ArrayError."""
     whole = is_table(chunks) or isinstance(chunks, Tensor)
     if not whole and (isinstance(chunks, str | bytes) or not isinstance(chunks, Iterable)):
@@ -338,6 +373,8 @@ def _chunks(chunks: Any, plan: Plan, rows: TableReader | None) -> Iterator[Chunk
         raise OptionError(Problem("chunks", what))
     for chunk in [chunks] if whole else chunks:
         if isinstance(chunk, Tensor):
+            told.first = chunk if told.first is None else told.first
+            told.origins.add(chunk._backing.stored.origin)
             yield from _entries_of(chunk, plan, rows)
         elif is_table(chunk):
             if rows is None:

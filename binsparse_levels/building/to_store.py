@@ -27,8 +27,8 @@ from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..progress import Progress, reporter
 from ..system import resident
 from . import running
-from .columns import Nulls, names_in
-from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan, Source, planned, refuse_scalar
+from .columns import Nulls, names_in, wrap_tables
+from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan, Source, check_told, planned, refuse_scalar
 from .sources import Blocks, Function, Tensors, blocks, spilled, state_of
 from .tables import MIN_DUCKDB_BYTES, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
 from .work import Work, begin, begun, open_work, scratch
@@ -241,13 +241,15 @@ def _numbered(
     used = max(resident(), LOADED_BYTES)
     memory = used + DEFAULT_BYTES if options.get("memory") is None else options["memory"]
     share = max((memory - used) // 2, MIN_DUCKDB_BYTES)
-    with contextlib.ExitStack() as ending:
+    with wrap_tables(), contextlib.ExitStack() as ending:
         spare = ending.enter_context(scratch(folder)) if is_url(folder) else os.path.join(folder, "spare")
         table = ending.enter_context(contextlib.closing(make(memory=share, folder=spare)))
         found = table.sizes()
         if sizes is not None:
             found = [here if size is None else size for here, size in zip(found, sizes, strict=True)]
         plan = planned(found, labels=table.labels, **{**options, "memory": memory, "used": used + share})
+        if sizes is None or None in sizes:
+            check_told(plan, table.rows, "cast the coordinates to text, which makes them labels")
         plan = plan.typed(table.dtype)
         table.keep_labels(folder)
         entries, in_order = spilled(folder, plan.raw, blocks(plan.raw, table.chunks()), report)

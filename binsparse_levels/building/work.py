@@ -133,11 +133,11 @@ class Work(NamedTuple):
         size = min(whole, size)
         (tail,) = self.store.ranges([(key, whole - size, size)])
         words = tail[size % 8 :].view(np.int64)
-        count = int(words[-2]) if len(words) > 3 else 0
+        count = int(words[-2]) if len(words) > 1 else -1
         if size < 16 * count + 16 <= whole:
             return self.seal(key, 16 * count + 16)
         seal = words[-2 * count - 2 :]
-        if not 0 < 2 * count <= len(words) - 2 or seal[-1] != _sum_of([seal[:-1]]):
+        if not 0 <= 2 * count <= len(words) - 2 or seal[-1] != _sum_of([seal[:-1]]):
             raise self.damaged(key)
         ends, sums = seal[:-2].reshape(2, count)
         return Seal(np.append(0, ends), sums)

@@ -57,7 +57,7 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         **written_options(options),
     }
     with wrong_call_if(FormatError, PathExistsError):
-        rows = file_tables(options.path, dims)
+        rows = file_tables(options.path, options.columns)
         write_from(rows, out, options.shape, format, memory=options.memory, progress=True, **chosen)
 
 

@@ -138,10 +138,13 @@ def _emit_placed(plan: _Plan, entries: Entries, pad: Any, limits: Limits) -> Cha
     return chain
 
 
-def check_dense(n: int, entries: int, limits: Limits) -> None:
-    """Raise LimitError if dense levels have too many positions. Each position takes at least one word."""
+def check_dense(n: int, entries: int, limits: Limits, *, memory: bool = True) -> None:
+    """Raise LimitError if dense levels have too many positions. Each position takes at least one word.
+
+    memory: False if they are written in pieces.
+    """
     if n > entries + 1:
-        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels")
+        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels", memory=memory)
 
 
 def sums(values: Array) -> bool:

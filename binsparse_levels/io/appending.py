@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
-from ..containers.replacing import Overwrite, hold_lock
+from ..containers.replacing import Overwrite, hold_lock, real_path
 from ..engine.joining import PIECE_ITEMS, joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
@@ -313,9 +313,15 @@ def _locked(path: StoreLike) -> contextlib.AbstractContextManager[None]:
     """Hold the lock of a local file or folder within the block; mappings and other stores have no lock. Raises
     ContainerError if another process or thread does not release it in time.
     """
+    root = local_path(path)
+    return contextlib.nullcontext() if root is None else hold_lock(root)
+
+
+def local_path(path: StoreLike) -> str | None:
+    """The real path of a local file or folder, without the group; None for another store."""
     store, _ = split_place(path)
     root = store if isinstance(store, str) and not is_url(store) else getattr(store, "root", None)
-    return hold_lock(os.fspath(root)) if isinstance(root, str | os.PathLike) else contextlib.nullcontext()
+    return real_path(os.fspath(root)) if isinstance(root, str | os.PathLike) else None
 
 
 class _Stored(NamedTuple):

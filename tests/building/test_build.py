@@ -437,6 +437,36 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch, more):
     assert (tmp_path / "a.zarr").read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_of_two_builds_to_a_new_path_one_fails(tmp_path, kept):
+    """Their headers are equal."""
+
+    def chunk(value):
+        return lambda k: ([[k], [k]], [value])
+
+    def other(stage, done, total):
+        if stage == "write" and not os.path.exists(tmp_path / "a.zarr"):
+            binsparse_levels.build(chunk(2.0), tmp_path / "a.zarr", (3, 3), "CSR", count=2)
+
+    work = {"work": tmp_path / "work"} if kept else {}
+    with pytest.raises(FileExistsError):
+        binsparse_levels.build(chunk(1.0), tmp_path / "a.zarr", (3, 3), "CSR", count=2, progress=other, **work)
+    assert read(tmp_path / "a.zarr").values.tolist() == [2.0, 2.0]
+
+
+def test_a_tensor_that_changes_while_it_is_built_anew_is_kept(tmp_path):
+    path = str(tmp_path / "a.zarr")
+    write(path, pack([[0], [0]], [1.0], (3, 3), "CSR"))
+
+    def other(stage, done, total):
+        if stage == "write" and read(path).shape == (3, 3):
+            binsparse_levels.append(path, pack([[0], [0]], [1.0], (1, 3), "CSR"))
+
+    with pytest.raises(ContainerError, match="changed since"):
+        binsparse_levels.build([path], path, (3, 3), "CSC", overwrite=True, progress=other)
+    assert read(path).shape == (4, 3)
+
+
 def test_overwriting(tmp_path):
     write(tmp_path / "a.zarr", pack([[0], [0]], [1.0], (2, 2), "DCSR"))
     build(chunk, tmp_path / "a.zarr", SHAPE, "dense, sparse(2)", count=10, duplicates="sum", overwrite=True)
