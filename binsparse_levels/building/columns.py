@@ -26,6 +26,7 @@ Nulls: TypeAlias = Literal["error", "drop"]
 FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
 REMEDY = "fill them, or pass nulls='drop'"  # of nulls
 _COORDINATE, _VALUE = "^(0|-?[1-9][0-9]{0,17})$", "^-?[0-9]+$"  # integers in a CSV file
+_LABEL_FACTOR = 3  # memory of labels while they are looked up and written, relative to their bytes
 _BATCH_ROWS = 2**20  # rows whose labels are numbered together
 
 
@@ -194,6 +195,11 @@ class TableReader:
         self.dims, self.values, self._nulls = tuple(dims), values, nulls
         known = {name: _different(labels, name) for name, labels in given.items()}
         self._numbers = {name: _Coordinates(name, known.get(name)) for name in dims}
+
+    @property
+    def nbytes(self) -> int:
+        """The bytes for labels that are given: they, their index, and a copy that is written."""
+        return sum(_LABEL_FACTOR * one.known.nbytes for one in self._numbers.values() if one.known is not None)
 
     def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
         """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""

@@ -10,7 +10,6 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..arrays import Array
 from ..containers.base import DEFAULT_STORAGE, Storage
@@ -18,23 +17,20 @@ from ..containers.replacing import Overwrite
 from ..engine.emission import Duplicates, check_dense
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import index_dtype
-from ..errors import FormatError, LimitError, OptionError, Problem, check_choice, raise_if
-from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format, with_map
-from ..formats.index_map import IndexMap, MapLike, parse_map
+from ..errors import FormatError, LimitError, OptionError, Problem, raise_if
+from ..formats.format import Format, coordinates, in_order, parse_format
+from ..formats.index_map import IndexMap, parse_map
 from ..levels import Level, places
 from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
 from ..tensors.contents import Metadata
 from ..tensors.labels import Labels
+from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
     check_value_type,
     checked_fill,
-    checked_format,
-    checked_json,
-    checked_sizes,
-    checked_type,
     mirror_problems,
     pad_of,
 )
@@ -185,7 +181,9 @@ class Plan:
 
 
 class Source(ABC):
-    """Entries in numbered chunks."""
+    """Entries in numbered chunks. states: the files of opened tensors, which must not change."""
+
+    states: Sequence[Origin | None] = ()
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -205,50 +203,6 @@ class Source(ABC):
     def labels(self, plan: Plan) -> Labels | None:
         """The labels of all coordinates, read on demand."""
         return None
-
-
-def planned(
-    shape: int | Sequence[int],
-    format: FormatLike,
-    *,
-    map: MapLike | None = None,
-    duplicates: Duplicates = "error",
-    dtype: npt.DTypeLike | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    memory: int | None = None,
-    used: int | None = None,
-    rows: int | None = None,
-    pointers: float = 0,
-    **rest: Any,
-) -> Plan:
-    """A parsed and checked plan, without a source.
-
-    memory, used, pointers: as for `rows_within`, for each process. rows: its result, if it is known. rest: other
-    fields of the plan. Raises the errors of `pack`, LimitError for too little memory.
-    """
-    check_choice("duplicates", duplicates, Duplicates)
-    sizes = checked_sizes(shape)
-    format, map = with_map(format, map)
-    through = None if map is None else parse_map(map, sizes)
-    parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
-    known = None if dtype is None else checked_type(dtype).newbyteorder("=")
-    if rows is None:
-        index, value = np.dtype(index_dtype(stored, 0)).itemsize, 8 if known is None else known.itemsize
-        rows = rows_within(memory, max(len(sizes), len(stored)), index, value, used=used, pointers=pointers)
-    plan = Plan(
-        sizes,
-        str(parsed),
-        rows,
-        known,
-        exact=dtype is None,
-        duplicates=duplicates,
-        map=None if through is None else str(through),
-        attributes=checked_json(attributes, limits),
-        limits=limits,
-        **rest,
-    )
-    return plan if known is None else plan.typed(known)
 
 
 def rows_within(
