@@ -24,6 +24,7 @@ import numpy as np
 from ..arrays import Array, Sliceable
 from ..containers import zarr
 from ..containers.base import Storage, is_url
+from ..containers.checksums import Sum
 from ..containers.objects.bucket import Bucket
 from ..containers.objects.chunks import Chunks, chunks_in
 from ..containers.objects.codecs import CODECS
@@ -187,17 +188,21 @@ def write(work: Work, number: int) -> None:
     array, chunks = arrays[name], _chunks(found[f"text:{name}/zarr.json"].tobytes())
     data_type = data_type_of(array.dtype, name)
     parts = data_type.parts
+    total = Sum()
     for k in range(first, stop):
         begin, end = k * chunks.per_file, min((k + 1) * chunks.per_file, chunks.length)
         items = encode(array[begin // parts : -(-end // parts)], data_type)[begin % parts :][: end - begin]
         items = np.ascontiguousarray(items, chunks.dtype)
         store_at(str(work.plan.staging)).put(f"{name}/c/{k}", chunks.encoded(items))
-    work.put(f"write/{number}", [])
+        if work.plan.storage.checksum:
+            total.add(items)
+    work.put(f"write/{number}", [np.array([total.bytes, total.size]).data])
 
 
 def commit(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("join/0")
-    staging, target, root = str(plan.staging), str(plan.target), found[f"text:{zarr.ROOT}"].tobytes()
+    staging, target = str(plan.staging), str(plan.target)
+    root = zarr.sealed_root(found[f"text:{zarr.ROOT}"].tobytes(), _sums(work, found) if plan.storage.checksum else {})
     remote = is_url(target)
     header = _pointing(root, plan.id) if remote else root
     # An earlier call may have been killed after this block. Headers of a local target do not tell builds apart.
@@ -214,6 +219,16 @@ def commit(work: Work, number: int) -> None:
             ):
                 link_folder(staging, part, shutil.ignore_patterns("*.part"))  # of a worker that was killed
     work.put(f"commit/{number}", [header])
+
+
+def _sums(work: Work, found: dict[str, Array]) -> dict[str, int]:
+    """The checksum of each array, joined from those of the steps `write`."""
+    names = found["names"].tolist()
+    types = [_chunks(found[f"text:{name}/zarr.json"].tobytes()).dtype for name in names]
+    totals = [Sum() for _ in names]
+    for number, (which, *_) in enumerate(found["tasks"].tolist()):
+        totals[which].join(*work.get(f"write/{number}").view(np.int64).tolist(), types[which].itemsize)
+    return {name: total.of(dtype) for name, total, dtype in zip(names, totals, types, strict=True)}
 
 
 def _same_file(staging: str, target: str) -> bool:

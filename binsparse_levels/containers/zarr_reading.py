@@ -196,7 +196,8 @@ class ZarrReader:
         newer = self.group.metadata.zarr_format == 3
         chunks = grown_chunk(found.chunk, found.length, usual_chunk(self._place.store) if newer else SHARD)
         shards = grown_chunk(found.per_file, found.length, SHARD) if found.indexed else None
-        return Storage(found.compression, chunks, shards, False if newer and not found.checksum else None)
+        plain = False if newer and not found.checksum else None
+        return Storage(found.compression, chunks, shards, chunk_checksum=plain)
 
 
 def stored_size(place: StorePath) -> int:

@@ -347,7 +347,7 @@ def storage_of(loading: Loading | None, location: Location) -> _Stored:
     for option in ("compression", "chunks", "shards"):
         by_name = {name: getattr(x, option) for name, x in storages.items() if getattr(x, option) is not None}
         options[option] = by_name or None
-    plain = False in (x.checksum for x in storages.values())
-    options["checksum"] = True if loading.sealed else False if plain else None
+    options["checksum"] = loading.sealed or None
+    options["chunk_checksum"] = False if False in (x.chunk_checksum for x in storages.values()) else None
     types = loading.descriptor.data_types
     return _Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper})
