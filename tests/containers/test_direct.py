@@ -465,7 +465,7 @@ def test_the_file_ends_while_it_is_read(tmp_path, monkeypatch):
 )
 def test_hdf5_as_h5py_reads_it(folder, length, dtype, compression, chunks, checksum):
     array = numbers(length, dtype)
-    stored(folder / "a.h5", hdf5, array, compression=compression, chunks=chunks, checksum=checksum)
+    stored(folder / "a.h5", hdf5, array, compression=compression, chunks=chunks, chunk_checksum=checksum)
     with h5py.File(folder / "a.h5") as file:
         same(file["values"][...], array)
         found = file["values"]
