@@ -9,6 +9,7 @@ import contextlib
 import difflib
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -30,6 +31,7 @@ _LABEL_FACTOR = 3  # memory of labels while they are looked up and written, rela
 _BATCH_ROWS = 2**20  # rows whose labels are numbered together
 
 
+@cache
 def arrow() -> Any:
     """The module pyarrow. Raises PackageMissingError if it is not installed."""
     with needing("tables"):

@@ -196,7 +196,7 @@ def write(work: Work, number: int) -> None:
         store_at(str(work.plan.staging)).put(f"{name}/c/{k}", chunks.encoded(items))
         if work.plan.storage.checksum:
             total.add(items)
-    work.put(f"write/{number}", [np.array([total.bytes, total.size]).data])
+    work.put(f"write/{number}", [np.array([total.bytes, total.size]).data] if work.plan.storage.checksum else [])
 
 
 def commit(work: Work, number: int) -> None:

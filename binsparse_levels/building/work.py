@@ -105,11 +105,11 @@ class Work(NamedTuple):
 
     @property
     def plan(self) -> Plan:
-        return _loaded(self)[0]
+        return (_KNOWN.get(self) or _loaded(self))[0]
 
     @property
     def source(self) -> Source:
-        return _loaded(self)[1]
+        return (_KNOWN.get(self) or _loaded(self))[1]
 
     def done(self, stage: str) -> set[int]:
         """The numbers of the finished steps of a stage."""
@@ -262,12 +262,11 @@ def _loaded(work: Work) -> tuple[Plan, Source]:
 
     The calling process sends the digest with each step, so a process loads only the pickle of that caller.
     """
-    if work not in _KNOWN:
-        raw = bytes(work.get("plan"))
-        if hashlib.sha256(raw).hexdigest() != work.digest:
-            raise ContainerError(Problem(work.address, "has another plan now; begin again in another folder"))
-        _KNOWN.clear()
-        _KNOWN[work] = pickle.loads(raw)
+    raw = bytes(work.get("plan"))
+    if hashlib.sha256(raw).hexdigest() != work.digest:
+        raise ContainerError(Problem(work.address, "has another plan now; begin again in another folder"))
+    _KNOWN.clear()
+    _KNOWN[work] = pickle.loads(raw)
     return _KNOWN[work]
 
 
