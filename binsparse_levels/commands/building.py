@@ -62,7 +62,7 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
 
 
 def _build(options: argparse.Namespace) -> int:
-    storage = {"compression": options.compression, "chunks": options.chunks, "shards": options.shards}
+    storage = {name: getattr(options, name) for name in ("compression", "chunks", "shards", "checksum")}
     with _client(options) as client, wrong_call_if(FormatError, PathExistsError):
         build(client=client, progress=True, **_arguments(options), **storage)
     if options.json:
