@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -16,17 +15,13 @@ import numpy as np
 
 from .. import parallel
 from ..arrays import Array
-from ..containers.base import wrap_errors
 from ..errors import ArrayError, ContainerError, LimitError, OptionError, Problem, check_choice, needing
-from ..io.files.text_tables import warn_of_end
 from ..limits import INT64_MAX
 from ..tensors.labels import TEXT, TIMES, Column, Labels, stored_type
 
 Nulls: TypeAlias = Literal["error", "drop"]
 
-FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
 REMEDY = "fill them, or pass nulls='drop'"  # of nulls
-_COORDINATE, _VALUE = "^(0|-?[1-9][0-9]{0,17})$", "^-?[0-9]+$"  # integers in a CSV file
 _LABEL_FACTOR = 3  # memory of labels while they are looked up and written, relative to their bytes
 _BATCH_ROWS = 2**20  # rows whose labels are numbered together
 
@@ -293,7 +288,6 @@ class _Coordinates:
         coded = whole if is_coded else whole.dictionary_encode()
         there = coded.dictionary.cast(plain)
         codes: Array = coded.indices.to_numpy(zero_copy_only=False)
-        refuse_nulls(there.null_count, self.name, "table", "fill them")
         if self.known is None:
             self._categories = types.is_dictionary(column.type)
             self.known = there.unique() if self._categories else there  # categories may repeat
@@ -421,54 +415,3 @@ def labelled(coords: Sequence[Array], labels: Labels | None) -> list[Any]:
         if len(known.unique()) < len(known):  # coordinates with equal labels become one category
             columns[k] = columns[k].dictionary_decode().dictionary_encode()
     return columns
-
-
-def file_tables(path: str, columns: Sequence[str]) -> Any:
-    """The table in a file, as an object that `_stream` reads in bounded memory. Raises ContainerError.
-
-    columns: the names of the columns of coordinates, and of the values last.
-    """
-    arrow()
-    from pyarrow import dataset, ipc
-
-    suffix = os.path.splitext(path)[1].lower()
-    with wrap_errors(path):
-        with open(path, "rb") as raw:
-            begin = raw.read(6)
-            raw.seek(-1, os.SEEK_END)
-            if suffix == ".csv":
-                warn_of_end(raw.read(), path)
-                return _csv(path, columns)
-        if suffix in (".arrow", ".feather") and begin != b"ARROW1":
-            return ipc.open_stream(path)
-        return dataset.dataset(path, format="parquet" if suffix == ".parquet" else "ipc")
-
-
-def _csv(path: str, columns: Sequence[str]) -> Any:
-    """A CSV file as a dataset, whose types are those of all rows: Arrow looks at the first ones alone.
-
-    Integers of a dimension are read as text if one has an unusual form: 007 is not 7. Values are floats if one is.
-    """
-    pa = arrow()
-    from pyarrow import compute, csv, dataset
-
-    def opened(types: Mapping[str, Any]) -> Any:
-        options = csv.ConvertOptions(column_types=types)
-        return dataset.dataset(path, format=dataset.CsvFileFormat(convert_options=options))
-
-    there = opened({}).schema
-    check_names(there.names, columns)
-    values = columns[-1]
-    kinds = {x: there.field(x).type for x in columns}
-    unsure = {x: pa.string() for x, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_null(kind)}
-    missing, odd, some = pa.array(csv.ConvertOptions().null_values), set[str](), set[str]()
-    for batch in opened(unsure).scanner(columns=list(unsure)).to_batches():
-        for name in unsure.keys() - odd:
-            plain = compute.match_substring_regex(batch[name], _VALUE if name == values else _COORDINATE)
-            absent = compute.is_in(batch[name], missing)
-            if not compute.all(compute.or_(plain, absent)).as_py():
-                odd.add(name)
-            if compute.any(plain).as_py():
-                some.add(name)
-    types = dict.fromkeys(some, pa.int64()) | {x: pa.float64() if x == values else pa.string() for x in odd}
-    return opened(types)

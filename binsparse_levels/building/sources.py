@@ -272,8 +272,9 @@ def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
         if len(x) and (int(x.min()) < 0 or int(x.max()) >= plan.shape[k]):
             row = int(np.argmax((x < 0) | (x >= plan.shape[k])))
             what = f"{x[row]} is outside dimension {k} of size {plan.shape[k]}, in row {row}"
+            remedy = "leave such rows out" if x[row] < 0 else "pass a larger shape, or leave such rows out"
             name = f"coords[{k}]" if plan.names is None else f"columns.{plan.names[k]}"
-            raise ArrayError(Problem(name, f"{what}; pass a larger shape, or leave such rows out"))
+            raise ArrayError(Problem(name, f"{what}; {remedy}"))
     values = _cast(values, value_type, exact=plan.exact)
     if plan.through is not None:
         coords = list(plan.through.forward(coords))

@@ -1,10 +1,10 @@
-"""Tables of many rows: Parquet files and Dask dataframes in numbered chunks; labels, numbered by DuckDB."""
+"""Tables of many rows: Parquet files and Dask frames in chunks; labels numbered by DuckDB; tables in other files."""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from glob import escape, glob
 from typing import Any, NamedTuple
 
@@ -14,6 +14,7 @@ from ..arrays import Array
 from ..containers.base import is_url, wrap_errors
 from ..containers.objects.bucket import Bucket, map_concurrently
 from ..errors import PathMissingError, Problem, needing
+from ..io.files.text_tables import warn_of_end
 from ..parallel import get_threads
 from ..tensors.labels import TEXT, Column
 from .columns import (
@@ -37,6 +38,8 @@ from .plan import Chunk, Source
 from .sources import Function, changed, common_type, concatenated, grouped, state_of
 from .work import Work
 
+FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
+_COORDINATE, _VALUE = "^(0|-?[1-9][0-9]{0,17})$", "^-?[0-9]+$"  # integers in a CSV file
 _DECODED_ROWS = 2**16  # that are decoded together from a Parquet file
 _MAX_CHUNK_ROWS = 2**21  # so that there is work for many processes
 _STREAM_ROWS = 2**17  # of a batch from DuckDB
@@ -303,3 +306,57 @@ def _reader(files: Sequence[str], names: Sequence[str]) -> Any:
     schema = arrow().schema([there.field(name) for name in names])
     batches = (x.cast(schema) for file in files for x in opened_parquet(file).iter_batches(columns=list(names)))
     return arrow().RecordBatchReader.from_batches(schema, batches)
+
+
+# Tables in files
+
+
+def file_tables(path: str, columns: Sequence[str]) -> Any:
+    """The table in a file, as an object that `_stream` reads in bounded memory. Raises ContainerError.
+
+    columns: the names of the columns of coordinates, and of the values last.
+    """
+    arrow()
+    from pyarrow import dataset, ipc
+
+    suffix = os.path.splitext(path)[1].lower()
+    with wrap_errors(path):
+        with open(path, "rb") as raw:
+            begin = raw.read(6)
+            raw.seek(-1, os.SEEK_END)
+            if suffix == ".csv":
+                warn_of_end(raw.read(), path)
+                return _csv(path, columns)
+        if suffix in (".arrow", ".feather") and begin != b"ARROW1":
+            return ipc.open_stream(path)
+        return dataset.dataset(path, format="parquet" if suffix == ".parquet" else "ipc")
+
+
+def _csv(path: str, columns: Sequence[str]) -> Any:
+    """A CSV file as a dataset, whose types are those of all rows: Arrow looks at the first ones alone.
+
+    Integers of a dimension are read as text if one has an unusual form: 007 is not 7. Values are floats if one is.
+    """
+    pa = arrow()
+    from pyarrow import compute, csv, dataset
+
+    def opened(types: Mapping[str, Any]) -> Any:
+        options = csv.ConvertOptions(column_types=types)
+        return dataset.dataset(path, format=dataset.CsvFileFormat(convert_options=options))
+
+    there = opened({}).schema
+    check_names(there.names, columns)
+    values = columns[-1]
+    kinds = {x: there.field(x).type for x in columns}
+    unsure = {x: pa.string() for x, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_null(kind)}
+    missing, odd, some = pa.array(csv.ConvertOptions().null_values), set[str](), set[str]()
+    for batch in opened(unsure).scanner(columns=list(unsure)).to_batches():
+        for name in unsure.keys() - odd:
+            plain = compute.match_substring_regex(batch[name], _VALUE if name == values else _COORDINATE)
+            absent = compute.is_in(batch[name], missing)
+            if not compute.all(compute.or_(plain, absent)).as_py():
+                odd.add(name)
+            if compute.any(plain).as_py():
+                some.add(name)
+    types = dict.fromkeys(some, pa.int64()) | {x: pa.float64() if x == values else pa.string() for x in odd}
+    return opened(types)

@@ -13,7 +13,8 @@ from typing import Any, get_args
 import numpy as np
 
 from ..building import build, write_from
-from ..building.columns import FILES, Nulls, file_tables
+from ..building.columns import Nulls
+from ..building.tables import FILES, file_tables
 from ..engine.emission import Duplicates
 from ..errors import FormatError, PackageMissingError, PathExistsError, needing
 from ..formats.format import coordinates

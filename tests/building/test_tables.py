@@ -14,7 +14,7 @@ from helpers.blocks import alike
 
 import binsparse_levels as bl
 from binsparse_levels.building import plan
-from binsparse_levels.building.columns import file_tables
+from binsparse_levels.building.tables import file_tables
 
 
 @pytest.fixture(autouse=True)
