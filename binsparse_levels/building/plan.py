@@ -44,7 +44,6 @@ _POSITION_BYTES = 64  # while a tree is written to a file
 _JOIN_FACTOR = 1.5  # memory of an entry if trees are joined from their entries, relative to that in a step
 _TOLD_BYTES = 2**28  # of dense levels whose sizes the coordinates may tell
 _TOLD_BYTES_PER_ENTRY = 2**9
-NUMBERED = "pass labels= with the coordinates that occur"  # by labels
 DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
 
 
@@ -246,17 +245,14 @@ def most_positions(plan: Plan, entries: int) -> int:
     return most
 
 
-def check_told(plan: Plan, entries: int, numbered: str) -> None:
-    """Raise LimitError if dense levels are out of proportion to the entries, whose coordinates have told the shape.
-
-    numbered: how the caller numbers coordinates by labels.
-    """
+def check_told(plan: Plan, entries: int) -> None:
+    """Raise LimitError if dense levels are out of proportion to the entries, whose coordinates have told the shape."""
     size = 8 * most_positions(plan, entries)
     if size > max(_TOLD_BYTES, _TOLD_BYTES_PER_ENTRY * entries):
         what = (
             f"the largest coordinates of {entries} entries tell {plan.shape}, of which {plan.parsed} takes {size} bytes"
         )
-        remedy = f"{numbered}, choose a format without empty fibers, such as DCSR or COO, or pass this shape"
+        remedy = "number them by labels=, or as text, choose a format like DCSR or COO, or pass this shape"
         raise LimitError(Problem("shape", f"{what}; {remedy}"))
 
 

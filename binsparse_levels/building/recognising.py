@@ -25,7 +25,7 @@ from ..tensors.labels import Labels
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from .columns import TableReader, is_table, wrap_tables
-from .plan import NUMBERED, Chunk, Plan, Source, check_told, refuse_scalar
+from .plan import Chunk, Plan, Source, check_told, refuse_scalar
 from .request import Request
 from .sources import Blocks, Function, Tensors, blocks, entries_in_parts, pair_of, spilled, state_of
 from .tables import MIN_DUCKDB_BYTES, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
@@ -92,13 +92,13 @@ class Rows:
                 found = [here if size is None else size for here, size in zip(found, sizes, strict=True)]
             plan = replace(request.plan(found, here=share), labels=table.labels)
             if sizes is None or None in sizes:
-                check_told(plan, table.rows, "cast the coordinates to text, which makes them labels")
+                check_told(plan, table.rows)
             plan = plan.typed(table.dtype)
             table.keep_labels(folder)
             entries, in_order = spilled(folder, plan.raw, blocks(plan.raw, table.chunks()), report)
         plan = replace(plan, sorted=in_order and plan.map is None)
         record = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "blocks": len(entries)}
-        return plan, entries, {**record, "dtype": table.dtype.str if plan.dtype is None else plan.dtype.str}
+        return plan, entries, {**record, "dtype": plan.column_types[-1].str}
 
 
 def source_of(source: Any, request: Request, sizes: Any, count: int | None) -> Numbered | Rows:
@@ -212,7 +212,7 @@ class Stream(Entries):
             measured = self._ends if rows is None else rows.sizes(self._ends)
             found = [end if size is None else size for size, end in zip(self._sizes, measured, strict=True)]
             plan = self._request.plan(found, rows=plan.rows).typed(plan.column_types[-1])
-            check_told(plan, self._count, NUMBERED)
+            check_told(plan, self._count)
         return plan if first is None else plan.described(first), known, ranks
 
     def _counted(self) -> Iterator[Chunk]:
