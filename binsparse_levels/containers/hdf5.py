@@ -18,6 +18,7 @@ from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..thresholds import THRESHOLDS
 from .base import (
+    CHUNKED,
     DEFAULT_STORAGE,
     Storage,
     bounded_chunk,
@@ -96,7 +97,7 @@ class HDF5Reader:
         return Storage(
             "none" if plain else "gzip",
             grown_chunk(array.chunk, len(array), THRESHOLDS.hdf5_chunk),
-            checksum=None if h5py.h5z.FILTER_FLETCHER32 in array.filters else False,
+            chunk_checksum=None if h5py.h5z.FILTER_FLETCHER32 in array.filters else False,
         )
 
 
@@ -228,10 +229,9 @@ class HDF5Writer:
         options: dict[str, Any] = {}
         if pieces.length and (chunks or compression == "gzip"):
             options["chunks"] = (min(chunks or THRESHOLDS.hdf5_chunk, pieces.length),)
-            checksum = self._storage.checksum
-            if checksum is None:
-                checksum = compression != "gzip"  # a deflated chunk contains one already, Adler-32
-            options["fletcher32"] = checksum
+            checked = self._storage.chunk_checksum
+            # A deflated chunk contains one already, Adler-32.
+            options["fletcher32"] = compression != "gzip" if checked is None else checked
         if options and compression == "gzip":
             options |= {"compression": "gzip", "compression_opts": _GZIP_LEVEL, "shuffle": True}
         dataset = self.group.create_dataset(name, (pieces.length,), pieces.dtype.newbyteorder("<"), **options)
@@ -347,7 +347,7 @@ def writing(
     list_others: lists the members of the file that are not part of the tensor. by: the writer. options: of h5py, for a
     new file. Raises OptionError, and PathExistsError as `refuse_existing` does.
     """
-    storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
+    storage.refuse("HDF5", but=CHUNKED, compressions=("gzip", "none"))
     if isinstance(path, h5py.Group):
         with opened(path) as place, _beneath(place, bool(overwrite), limits, storage) as writer:
             yield writer

@@ -197,7 +197,8 @@ class ZarrReader:
         usual = usual_chunk(self._place.store) if newer else THRESHOLDS.zarr_shard
         chunks = grown_chunk(found.chunk, found.length, usual)
         shards = grown_chunk(found.per_file, found.length, THRESHOLDS.zarr_shard) if found.indexed else None
-        return Storage(found.compression, chunks, shards, False if newer and not found.checksum else None)
+        plain = False if newer and not found.checksum else None
+        return Storage(found.compression, chunks, shards, chunk_checksum=plain)
 
 
 def stored_size(place: StorePath) -> int:

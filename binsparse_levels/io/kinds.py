@@ -36,6 +36,7 @@ class Kind(NamedTuple):
     suffixes: endings of paths, in lower case.
     options: fixed options of the module's `writing` or `write`.
     reads, writes: names of the options of reading and writing. `duplicates` and `check` are for `read` alone.
+    attributes: names of attributes of a tensor that its files keep, if `tensors`. A write warns of others.
     named: a file contains several tensors by name, and a path names one of them after the colon.
     tensors: the module reads and writes tensors, not headers and arrays; see `part`.
     signature: the first bytes of a file, or a tuple of alternatives.
@@ -51,6 +52,7 @@ class Kind(NamedTuple):
     options: Mapping[str, Any] = {}
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
     named: bool = False
     tensors: bool = False
     signature: bytes | tuple[bytes, ...] = ()
@@ -96,9 +98,10 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _SSCDF = Kind(
     ".io.files.sscdf", (".sscdf",), reads=("group", "check"), writes=("group", "storage", "limits"),
-    named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
+    attributes=("comment",), named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
+_NAMES = ("row_names", "column_names")
 _STORE = "zarr"  # which opens URLs and stores, and overwrites those in place
 # The beginning of text of svmlight, after comments.
 _SAMPLE = re.compile(rb"(#.*\n|\s)*[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?[ \t]+\d+:[-+\d.]")
@@ -153,11 +156,11 @@ KINDS = {
     ),
     "bpcells": Kind(
         ".io.files.bpcells", reads=("group", "duplicates"), writes=("group", "packed", "version", "chunks", "gzip"),
-        tensors=True, folder=("version",), group=("version",),
+        attributes=_NAMES, tensors=True, folder=("version",), group=("version",),
     ),
     "anndata": Kind(
         ".io.files.anndata", (".h5ad", ".h5mu"), reads=("group", "duplicates"),
-        writes=("group", "storage", "limits"), tensors=True,
+        writes=("group", "storage", "limits"), attributes=_NAMES, tensors=True,
         group=("encoding-type", "h5sparse_format", "indptr", "matrix", "obs"), zarr_group=("encoding-type",),
     ),
 }  # fmt: skip
