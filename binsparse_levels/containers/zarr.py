@@ -102,7 +102,6 @@ class ZarrWriter:
     def write(self, name: str, pieces: Pieces) -> None:
         place = self.group.store_path / name
         chunks = chunks_in(self.create(name, pieces.length, pieces.dtype), place.path)
-        assert chunks is not None  # our own metadata is always supported
         write_array(objects_in(place.store), chunks, pieces)
 
     def within(self, name: str) -> ZarrWriter:
