@@ -43,6 +43,33 @@ def resident() -> int:
         return 2**27
 
 
+def available() -> int | None:
+    """The bytes of memory that this process can still get, by the system and by the limits of its container and of the
+    process; None if the system reports nothing.
+    """
+    found = []
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        found.append(1024 * _field("/proc/meminfo", "MemAvailable:"))
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        group = "/sys/fs/cgroup/memory."
+        used = _field(f"{group}stat", "anon") + _field(f"{group}stat", "shmem")
+        found.append(_field(f"{group}max", "") - used)
+    with contextlib.suppress(OSError, ValueError, ImportError):
+        import resource
+
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        if (most_bytes := resource.getrlimit(resource.RLIMIT_AS)[0]) >= 0:
+            found.append(most_bytes - now)
+    return max(min(found), 0) if found else None
+
+
+def _field(path: str, name: str) -> int:
+    """The number after a name in a file of the system. Raises OSError, ValueError, StopIteration."""
+    with open(path) as file:
+        return next(int(line.removeprefix(name).split()[0]) for line in file if line.startswith(name))
+
+
 def release() -> None:
     """Return freed memory to the system. glibc keeps up to 64 MiB per thread, and Arrow the memory of its last tables
     (100 MB for tables of 62 MB).

@@ -20,6 +20,7 @@ import numpy.typing as npt
 from ..arrays import Parts
 from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
+from ..log import DEBUG, LOG
 from ..parallel import Lock
 from ..system import MAX_READ_BYTES, is_link, read_at
 from .base import wrap_errors
@@ -176,6 +177,8 @@ def parts_of(handle: int | IO[bytes], at: int, dtype: np.dtype[Any], name: str, 
         size = (stop - start) * item
         if size > limits.array_bytes:
             limits.hold("array_bytes", size, name, "the size in bytes")
+        if LOG.isEnabledFor(DEBUG):
+            LOG.debug("%s: %d bytes at byte %d", name, size, at + start * item)
         try:
             array = np.empty(stop - start, dtype)
             read_into(handle, array, at + start * item)

@@ -33,7 +33,8 @@ class Container:
     mark: mark(file, group, among): the first of these names that is an attribute or a member of the group. It raises
         ContainerError for an array, and returns None for a missing group.
     others: others(path): the rest of the file, which a new tensor at its root would replace.
-    beside: beside(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this tensor.
+    neighbours: neighbours(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this
+        tensor.
     """
 
     reading: Reading
@@ -42,7 +43,7 @@ class Container:
     list_groups: Callable[[Any, Limits, Mapping[str, Claims]], list[str]] | None = None
     mark: Mark | None = None
     others: Others | None = None
-    beside: Callable[[Any, str | None], Mapping[str, Mapping[str, int]]] | None = None
+    neighbours: Callable[[Any, str | None], Mapping[str, Mapping[str, int]]] | None = None
 
 
 def claim_itself(group: Any) -> list[str]:

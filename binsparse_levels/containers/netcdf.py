@@ -16,7 +16,7 @@ from ..arrays import Array, Pieces
 from ..limits import Limits
 from . import hdf5
 from .base import Storage
-from .hdf5 import HDF5Writer, beside, has_attribute, list_groups, members_in, others, reading
+from .hdf5 import HDF5Writer, has_attribute, list_groups, members_in, neighbours, others, reading
 from .interface import Container
 
 # The NetCDF library extends only files that track the order in which objects were created.
@@ -87,4 +87,4 @@ class NetCDFWriter(HDF5Writer):
 
 
 writing = functools.partial(hdf5.writing, by=NetCDFWriter, **OPTIONS)
-FUNCTIONS = Container(reading=reading, writing=writing, list_groups=list_groups, others=others, beside=beside)
+FUNCTIONS = Container(reading=reading, writing=writing, list_groups=list_groups, others=others, neighbours=neighbours)

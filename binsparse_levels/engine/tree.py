@@ -305,7 +305,10 @@ def shared_dtype(arrays: Mapping[str, ArrayMetadata], dims: Sequence[int], count
     return usual
 
 
-def check_dense(n: int, entries: int, limits: Limits) -> None:
-    """Raise LimitError if dense levels have too many positions. Each position takes at least one word."""
+def check_dense(n: int, entries: int, limits: Limits, *, memory: bool = True) -> None:
+    """Raise LimitError if dense levels have too many positions. Each position takes at least one word.
+
+    memory: False if they are written in pieces.
+    """
     if n > entries + 1:
-        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels")
+        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels", memory=memory)

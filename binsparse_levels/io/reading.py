@@ -17,6 +17,7 @@ from ..errors import ArrayError, Problem, raise_if, warn, within_memory
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
 from ..limits import DEFAULT_LIMITS, Limits
+from ..log import LOG
 from ..tensors.backing import Check, TreeBacking
 from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
@@ -137,9 +138,11 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
         functions, loading, known = location.kind.functions, None, None
         if isinstance(functions, Foreign):
             if functions.look is None:
+                LOG.debug("%s: read whole, because the kind %s cannot be sliced", location.path, location.name)
                 return read(location, limits=limits), None
             source = functions.look(location.handle, stack, limits=limits, **location.options({}, location.kind.reads))
             if not source.lazy:
+                LOG.debug("%s: read whole, because it has no array that can be sliced", location.path)
                 return loaded_tensor(source, limits), None
         else:
             reader = stack.enter_context(functions.reading(location.handle, location.group, limits))

@@ -16,7 +16,7 @@ from ..containers.checksums import sealed, summed
 from ..containers.interface import Container
 from ..containers.replacing import Overwrite, refuse_existing
 from ..engine.tree import Duplicates
-from ..errors import ContainerError, DialectWarning, OptionError, Problem, within_memory
+from ..errors import ContainerError, DialectWarning, OptionError, Problem, warn, within_memory
 from ..formats.descriptor import VERSION
 from ..formats.format import FormatLike
 from ..limits import DEFAULT_LIMITS, Limits
@@ -114,6 +114,9 @@ def write(
         storage.refuse("this kind of file", but=target.kind.writes)
         options |= {"chunks": chunks}
     given = target.options(options, target.kind.writes)
+    if lost := sorted(tensor.attributes.keys() - {*target.kind.attributes}):
+        what = f"leaves out the attributes {', '.join(lost):.200}; write a container such as .h5 to keep them"
+        warn(f"{target.path}: this kind of file {what}")
     functions.write(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
     _close_unused(tensor)
 

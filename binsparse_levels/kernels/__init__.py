@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..log import DEBUG, LOG
 from ..system import LOCKS
 from ..thresholds import THRESHOLDS
 
@@ -41,13 +42,15 @@ def pays_off(count: int, cost: int = 1) -> bool:
     """
     global _handled
     if count * cost <= THRESHOLDS.numpy_entries:
+        if LOG.isEnabledFor(DEBUG):
+            LOG.debug("kernels: not used for %d entries, because they are few", count)
         return False
     _handled += count * cost
-    if _loaded or count * cost > THRESHOLDS.first_entries:
-        return True
-    if _handled > THRESHOLDS.first_entries // 2:
+    used = _loaded or count * cost > THRESHOLDS.first_entries
+    LOG.debug("kernels: %sused for %d entries, %d in this process", "" if used else "not ", count, _handled)
+    if not used and _handled > THRESHOLDS.first_entries // 2:
         _load_in_thread()
-    return False
+    return used
 
 
 def _load_in_thread() -> None:

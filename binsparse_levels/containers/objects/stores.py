@@ -7,7 +7,6 @@ ContainerError if the disk or the server fails.
 
 from __future__ import annotations
 
-import contextlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol, TypeAlias
 
@@ -67,16 +66,15 @@ class WorkStore(Protocol):
     def delete(self, prefix: str) -> None: ...
 
 
-@contextlib.contextmanager
-def wrap_object_errors(place: str) -> Iterator[None]:
+class wrap_object_errors(wrap_errors):
     """`wrap_errors` for an object; PathMissingError if it is missing."""
-    try:
-        with wrap_errors(place):
-            yield
-    except ContainerError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise PathMissingError(Problem(place, "is missing; repeat the call that writes it")) from None
-        raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        cause = error.__cause__ if isinstance(error, ContainerError) else error
+        if isinstance(cause, FileNotFoundError):
+            raise PathMissingError(Problem(self._name, "is missing; repeat the call that writes it")) from None
+        if error is not None:
+            super().__exit__(kind, error, trace)
 
 
 def shorter(place: str) -> ContainerError:
