@@ -41,7 +41,7 @@ class Kind(NamedTuple):
     suffixes: endings of paths, in lower case.
     options: fixed options of the module's `writing` or `write`.
     reads, writes: names of the options of reading and writing. `duplicates` and `check` are for `read` alone.
-    attributes: names of attributes of a tensor that its files keep, if `tensors`. A write warns of others.
+    attributes: names of attributes of a tensor that its files keep, if it is a Foreign. A write warns of others.
     named: a file contains several tensors by name, and a path names one of them after the colon.
     signature: the first bytes of a file, or a tuple of alternatives.
     folder, zip: names of files in a folder, or of members of a zip file, by which it is recognised.

@@ -167,7 +167,7 @@ MADE = {
     "cooler": [of_cooler],
     "petsc": [of_petsc],
     "mex": [of_10x],
-    "svmlight": [of_scikit_learn],
+    "svmlight": [pytest.param(of_scikit_learn, marks=pytest.mark.slow)],
     "rawarray_directory": [of_ours(".bspra")],
     "directory": [of_ours(".bspnpy")],
     "netcdf": [of_ours(".nc")],
