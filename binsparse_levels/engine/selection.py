@@ -350,7 +350,8 @@ def _reads_much(tree: Tree, items: Sequence[Item]) -> bool:
         if n * crossed <= THRESHOLDS.searched_fibers:  # only the children between the ends of the window are read
             crossed *= (int(within[0][-1]) - int(within[0][0]) + 1) / place.dims[0]
         selected *= math.prod(len(x) / size for x, size in zip(within, place.dims, strict=True))
-        if arrays and children * (crossed - selected) > THRESHOLDS.block_entries:
+        computed = not arrays or place.level.padded  # children that are not listed are not read
+        if not computed and children * (crossed - selected) > THRESHOLDS.block_entries:
             return True
     return False
 
