@@ -15,6 +15,7 @@ import numpy.typing as npt
 from ..arrays import Array
 from ..containers.base import DEFAULT_STORAGE, Storage
 from ..containers.replacing import Overwrite
+from ..engine.emission import wider
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import Duplicates, check_dense, index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem, check_choice, raise_if
@@ -226,7 +227,7 @@ def planned(
     parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
     known = None if dtype is None else checked_type(dtype).newbyteorder("=")
     if rows is None:
-        value = 8 if known is None or (duplicates == "sum" and known.itemsize < 8) else known.itemsize
+        value = 8 if known is None else ((duplicates == "sum" and wider(known)) or known).itemsize
         index = np.dtype(index_dtype(stored, 0)).itemsize
         rows = rows_within(memory, max(len(sizes), len(stored)), index, value, used=used, pointers=pointers)
     plan = Plan(
