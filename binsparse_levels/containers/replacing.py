@@ -10,13 +10,12 @@ import re
 import secrets
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 from filelock import FileLock, Timeout
 
-from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
+from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem, warn
 from ..parallel import each
 from ..system import exchange, rename_new, to_disk
 from .base import UNWRITABLE, is_url, write_error
@@ -110,7 +109,7 @@ def remove(path: str) -> None:
             raise
     except OSError as error:
         if os.path.lexists(path):
-            warnings.warn(f"{path}: cannot be removed: {error.strerror}; remove it", RuntimeWarning, stacklevel=2)
+            warn(f"{path}: cannot be removed: {error.strerror}; remove it", RuntimeWarning)
     except KeyboardInterrupt:
         remove(path)
         raise
