@@ -10,6 +10,7 @@ from typing import Any
 import numpy as np
 
 from ..arrays import Array, LazyArray, Pieces, in_pieces, repeat_one
+from ..engine.emission import narrowed, wider
 from ..engine.joining import Parts, joined
 from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
@@ -90,11 +91,13 @@ def _packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: S
 
 
 def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
-    """The columns of entries, sorted, with repeated entries merged."""
+    """The columns of entries, sorted, with repeated entries merged. Sums stay in the type in which they are added."""
+    wide = wider(columns[-1].dtype) if plan.duplicates == "sum" else None
+    columns = columns if wide is None else [*columns[:-1], columns[-1].astype(wide)]
     listed = coordinates(len(plan.dims)).levels
     tree = _packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
     found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
-    return [x.astype(t, copy=False) for x, t in zip([*found, tree.values], plan.column_types, strict=True)]
+    return [*(x.astype(t, copy=False) for x, t in zip(found, plan.column_types[:-1], strict=True)), tree.values]
 
 
 def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
@@ -158,7 +161,8 @@ def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
             break
     ends = _ends(columns[:-1], origin)
     tree = _packed(plan, plan.part_levels, columns, dims, origin)
-    found = [*(tree.arrays[name] for name in plan.array_names[:-1]), tree.values]
+    values = narrowed(tree.values, plan.column_types[-1])
+    found = [*(tree.arrays[name] for name in plan.array_names[:-1]), values]
     arrays = [x.astype(t, copy=False) for x, t in zip(found, plan.array_types, strict=True)]
     return [*dims, *origin, *ends[0], *ends[1], *map(len, arrays)], arrays
 

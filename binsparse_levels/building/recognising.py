@@ -135,7 +135,12 @@ def source_of(source: Any, request: Request, sizes: Any, count: int | None) -> N
     if in_memory:
         identity = list(source.columns), source.npartitions
         return Numbered(identity, lambda plan: dask_chunks(source, columns, request.nulls))
-    files = parquet_files(source)
+    several = isinstance(source, Iterable) and not isinstance(source, str) and not is_table(source)
+    places = list(source) if several else [source]
+    if strange := [x for x in places if not isinstance(x, str | os.PathLike)]:
+        what = f"expected Parquet files, a relation of duckdb or a Dask dataframe, got {qualified(strange[0])}"
+        raise OptionError(Problem("source", f"{what}; pass tables in memory to write_from"))
+    files = parquet_files(places)
     states = list(zip(files, map_concurrently(state_of, files), strict=True))
     if sizes is None or None in sizes or needs_sql(files, columns):
         return Rows(states, source, files)

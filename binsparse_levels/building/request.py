@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..engine.emission import wider
 from ..engine.tree import Duplicates, index_dtype
 from ..errors import check_choice
 from ..formats.format import FormatLike, with_map
@@ -99,8 +100,8 @@ class Request:
         parsed, stored = checked_format(self.format, stored_shape, self.limits)
         known: Any = self.dtype
         if rows is None:
-            wide = known is None or (self.duplicates == "sum" and known.itemsize < 8)
-            value, index = 8 if wide else known.itemsize, np.dtype(index_dtype(stored, 0)).itemsize
+            value = 8 if known is None else ((self.duplicates == "sum" and wider(known)) or known).itemsize
+            index = np.dtype(index_dtype(stored, 0)).itemsize
             entry = max(len(sizes), len(stored)), index, value
             found = []
             if self.workers is not None:

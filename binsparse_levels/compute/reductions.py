@@ -320,7 +320,7 @@ def _reduced(
         with np.errstate(all="ignore"):
             made = record.end(totals[_SPREAD if record.spread else names[how]], number)
             if record.chosen:
-                made = _checked_chosen(how, made.astype(stored_type), number, cells)
+                made = _checked_chosen(how, made.astype(stored_type), number, cells).astype(tensor.dtype, copy=False)
             if dtype is not None and made.dtype.kind == "c" != result.kind:
                 raise OptionError(Problem("dtype", f"the {how} is complex, but {result} is not; pass a complex type"))
             made = made.reshape(shape).astype(made.dtype if dtype is None else result, copy=False)

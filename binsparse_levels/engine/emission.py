@@ -27,8 +27,8 @@ _NOTHING = 2**64 - 1  # the position before position 0, and the payload of a cel
 _WORD_BYTES = 1, 2, 4, 8  # of values that are moved as words; of others their numbers are moved
 _BUCKET_BITS = 7  # of the number of buckets of fibers, which are brought together first
 # Values of these types are summed in the records. numpy sums others.
-_SUMMED = {np.dtype(code) for code in "?lqLQdF"}
-_WIDER = {"i": np.dtype(np.int64), "u": np.dtype(np.uint64), "f": np.dtype(np.float64)}
+_SUMMED = {np.dtype(code) for code in "?lqLQd"}
+_WIDER = {code: np.dtype(name) for code, name in zip("iufc", ("int64", "uint64", "float64", "complex128"), strict=True)}
 
 
 @dataclass
@@ -173,11 +173,14 @@ def sums(values: Array) -> bool:
 def wider(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     """The type in which values of a smaller type are summed; None for other types."""
     kind = "f" if is_of_ml_dtypes(dtype) else dtype.kind
-    return _WIDER.get(kind) if dtype.itemsize < 8 else None
+    wide = _WIDER.get(kind, dtype)
+    return wide if dtype.itemsize < wide.itemsize else None
 
 
 def narrowed(sums: Array, dtype: np.dtype[Any]) -> Array:
     """Sums in the type of the summands. Raises OptionError for an integer that it cannot hold."""
+    if sums.dtype == dtype:
+        return sums
     with np.errstate(all="ignore"):
         made = sums.astype(dtype)
     if dtype.kind in "iu" and (wrong := made != sums).any():

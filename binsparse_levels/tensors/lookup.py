@@ -48,6 +48,8 @@ def plain(key: Any, dtype: np.dtype[Any] | None = None) -> Any:
     array = np.asarray(key)
     if dtype is not None and dtype.kind == "f" and array.dtype.kind != "b":
         array = array.astype(dtype)
+    if array.dtype == np.float16:  # pandas has no index of it
+        array = array.astype(np.float64)
     if array.dtype.kind in "UT":  # numpy drops null characters at the end of the former
         array = np.array(key if isinstance(key, str | list) else array, np.dtypes.StringDType()).astype(object)
     if array.ndim > 1:

@@ -214,6 +214,9 @@ def test_parquet_that_is_refused(tmp_path):
         build(tmp_path / "none", tmp_path / "a.zarr", SHAPE, "sparse(3)", columns=NAMES)
     with pytest.raises(FileNotFoundError):
         build(tmp_path / "none.parquet", tmp_path / "a.zarr", SHAPE, "sparse(3)", columns=NAMES)
+    for source in (whole, whole.to_pandas(), [whole], None, 3):
+        with pytest.raises(OptionError, match=r"source: .* got .*; pass tables in memory to write_from"):
+            build(source, tmp_path / "a.zarr", SHAPE, "sparse(3)", columns=NAMES)
     assert sorted(os.listdir(tmp_path)) == ["in"]
 
 

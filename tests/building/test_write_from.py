@@ -636,3 +636,20 @@ def test_a_sum_that_the_type_cannot_hold(tmp_path, size):
             os.rename(tmp_path / made, tmp_path.parent / f"{size}{made}")
     with pytest.raises(OptionError, match="the sum 500 exceeds uint8"):
         from_table(frame, ["i", "j"], "v", "CSR", duplicates="sum")
+
+
+@pytest.mark.parametrize(
+    ("dtype", "values"),
+    [
+        ("int8", [127, 1, -1]), ("uint8", [1] * 40), ("float16", [60000, 60000, -60000]), ("float32", [0.1] * 40),
+        ("complex64", [1e8, 1j, -1e8]), ("bool", [True] * 3), ("float8_e4m3fn", [0.1] * 40),
+    ],
+)  # fmt: skip
+def test_sums_of_a_cell_that_exceeds_the_memory_are_those_of_pack(dtype, values):
+    """The sums of its parts keep 64 bits until all are added."""
+    values = np.array(values).astype(getattr(pytest.importorskip("ml_dtypes"), dtype, dtype))
+    coords = [np.zeros(len(values), int)] * 2
+    expected = pack(coords, values, (2, 2), "CSR", duplicates="sum")
+    with rows(1):
+        write_from(chunked(coords, values, [1] * len(values)), store := {}, (2, 2), "CSR", memory=1, duplicates="sum")
+    alike(read(store), expected)

@@ -230,6 +230,21 @@ def test_operands_of_any_type_are_compiled(one, two):
 
 
 @pytest.mark.usefixtures("plain_nests")
+@pytest.mark.parametrize("name", TYPES)
+def test_a_minimum_has_the_type_of_the_values(name):
+    dense = np.array([[0, 2, 0], [3, 1, 1]]).astype(type_of(name))
+    tensor = pack_dense(dense, "CSR")
+    for how in ("min", "max"):
+        found = bl.reduce(tensor, 1, how)
+        assert found.dtype == dense.dtype
+        np.testing.assert_array_equal(found, getattr(dense, how)(1))
+        if name[0] not in "?iu":  # without entries, it is NaN
+            stored = bl.reduce(tensor[:, :1], 1, how, cells="stored")
+            assert stored.dtype == dense.dtype
+            assert (stored != stored).tolist() == [True, False]
+
+
+@pytest.mark.usefixtures("plain_nests")
 @pytest.mark.parametrize("spec", ["ii,i->i", "ii,k->k", "ii,k->ik", "ij,k->jk", "ij,k->k", "ij,k->"])
 def test_sums_of_an_index_of_one_operand_are_read_in_parts(spec):
     square = pack_dense(np.arange(400.0).reshape(20, 20), "CSC")

@@ -207,6 +207,13 @@ def test_sums_are_in_input_order():
     assert pack([[3] * 4], values, (5,), "CVEC", duplicates="sum").values.tolist() == [1.0]
 
 
+@pytest.mark.parametrize("numpys", [-1, 10])
+def test_parts_of_complex_sums_have_64_bits(numpys):
+    values = np.array([1e8, 1 + 2j, -1e8], "c8")
+    with using_thresholds(numpy_entries=numpys, first_entries=numpys):
+        assert pack([[3] * 3], values, (5,), "CVEC", duplicates="sum").values.tolist() == [1 + 2j]
+
+
 @pytest.mark.parametrize("n", [4, 4000])
 @pytest.mark.parametrize("dtype", ["int8", "uint16", "int32", "int64", "uint64", "float16", "bfloat16", "float32"])
 def test_sums_have_64_bits_as_numpys(dtype, n):

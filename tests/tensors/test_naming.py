@@ -131,7 +131,7 @@ OTHERS = st.sampled_from([
     "nobody", "", "1", "0.1", "2026", "2026-03-29T02:30", "2026-03-29T03", "2026-04", None, -1, 3, 2.5,
     2**70, True, False, np.float32(0.1), np.nan, b"a", (1, 2), {1: 2}, {1}, DAYS[3], datetime.time(0), pd.NaT,
     datetime.timedelta(1), np.datetime64("2026-03-29"), np.datetime64("NaT"), pd.Timestamp("2026-03-29"),
-    pd.Timestamp("2026-03-29", tz="UTC"),
+    pd.Timestamp("2026-03-29", tz="UTC"), np.float16(2),
 ])  # fmt: skip
 
 
@@ -327,6 +327,13 @@ def test_labels_are_read_and_sorted_once(tmp_path):
 def test_what_is_not_selected(given, error, message):
     with pytest.raises(error, match=message):
         labelled(["pen", "ink"]).sel(given)
+
+
+def test_pandas_has_no_index_of_float16():
+    tensor = pack_of(3).with_labels({0: [7, 5, 6]})
+    assert tensor.sel({0: np.array([5, 7], "f2")}).to_dense().tolist() == [2, 1]
+    with pytest.raises(bl.LabelError, match=r"no label 5.5"):
+        tensor.sel({0: np.array([5.5], "f2")})
 
 
 def test_an_hour_that_clocks_show_twice_is_no_label():
