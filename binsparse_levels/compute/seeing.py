@@ -361,10 +361,10 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
                 first = {step.dimensions.index(k) for k in first or ()} if kept else None
             else:
                 known = above
-    stored = None if wraps else tuple(x.stored for x in known if x.stored is not None)
+    same = tuple([x.stored for x in known if x.stored is not None])
+    stored = None if wraps or len(same) < len(known) else same
     wraps += [Wrap(x.by, f"c{k} = {x.text}\nyield") for k, x in enumerate(known)]
     told_by = None if first is None else frozenset(first)
-    stored = stored if stored is not None and len(stored) == len(known) else None
     return Seen(tuple(wraps), tuple(x.by for x in known), told_by, stored, tuple(sorted(named)), _fixed(order, steps))
 
 
