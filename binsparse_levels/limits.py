@@ -6,9 +6,11 @@ from dataclasses import dataclass, fields
 from typing import Any
 
 from .errors import LimitError, OptionError, Problem
+from .system import available
 
 INT32_MAX = 2**31 - 1
 INT64_MAX = 2**63 - 1
+_SMALL_BYTES = 2**27  # which are not compared with the free memory
 
 
 def as_integer(value: Any) -> int | None:
@@ -46,7 +48,8 @@ class Limits:
     nesting: levels of a tree, and of brackets in JSON.
     header_bytes: bytes of the JSON header.
     array_bytes: bytes of any array that is read.
-    dense_bytes: bytes of everything that dense levels make for empty cells: pointers, padding, `to_dense`.
+    dense_bytes: bytes of everything that dense levels make for empty cells: pointers, padding, `to_dense`; and of index
+        arrays that select cell by cell. In memory, the bytes that are free are a limit too.
     cache_bytes: bytes of the cached chunks of a tensor opened in an object store. No call exceeds it.
 
     Raises
@@ -79,12 +82,20 @@ class Limits:
         changed = (f"{x.name}={value}" for x in fields(self) if (value := getattr(self, x.name)) != x.default)
         return f"Limits({', '.join(changed)})"
 
-    def hold(self, limit: str, size: int, path: str, what: str) -> None:
-        """Raise LimitError if `size` exceeds the limit of that name."""
+    def hold(self, limit: str, size: int, path: str, what: str, *, memory: bool = True) -> None:
+        """Raise LimitError if `size` exceeds the limit of that name, or the bytes of free memory.
+
+        memory: False for a size that does not become memory. Only `dense_bytes` is compared: files tell other sizes.
+        """
         allowed = getattr(self, limit)
         if size > allowed:
             what = f"{what} is {size}, more than the limit {limit}={allowed}; pass limits=Limits({limit}=…)"
             raise LimitError(Problem(path, what))
+        compared = memory and limit == "dense_bytes" and size > _SMALL_BYTES
+        free = available() if compared else None
+        if free is not None and size > free:
+            what = f"{what} is {size}, more than the {free} bytes of memory that are free"
+            raise LimitError(Problem(path, f"{what}; choose a sparse format such as DCSR or COO, or a smaller part"))
 
 
 DEFAULT_LIMITS = Limits()

@@ -6,7 +6,9 @@ Threads stay alive and wait for work. Waking a thread takes 20 to 50 µs; starti
 from __future__ import annotations
 
 import contextlib
+import os
 import threading
+import weakref
 from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
@@ -29,6 +31,33 @@ class _PerThread(threading.local):
 
 
 _this_thread = _PerThread()
+
+
+class Lock:
+    """A reentrant lock of the threads of a process. In a forked process it is free, whichever thread held it."""
+
+    def __init__(self) -> None:
+        self.renew()
+        _locks.add(self)
+
+    def renew(self) -> None:
+        self._lock = threading.RLock()
+
+    def __enter__(self) -> None:
+        self._lock.acquire()
+
+    def __exit__(self, *_: object) -> None:
+        self._lock.release()
+
+
+def _renew_all() -> None:
+    for lock in _locks:
+        lock.renew()
+
+
+_locks: weakref.WeakSet[Lock] = weakref.WeakSet()
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_renew_all)
 
 
 def get_threads() -> int:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import logging  # noqa: F401 (a fork takes its lock after ours: who holds ours may log)
 import os
 import platform
 import stat
@@ -40,6 +41,33 @@ def resident() -> int:
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError):
         return 2**27
+
+
+def available() -> int | None:
+    """The bytes of memory that this process can still get, by the system and by the limits of its container and of the
+    process; None if the system reports nothing.
+    """
+    found = []
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        found.append(1024 * _field("/proc/meminfo", "MemAvailable:"))
+    with contextlib.suppress(OSError, ValueError, StopIteration):
+        group = "/sys/fs/cgroup/memory."
+        used = _field(f"{group}stat", "anon") + _field(f"{group}stat", "shmem")
+        found.append(_field(f"{group}max", "") - used)
+    with contextlib.suppress(OSError, ValueError, ImportError):
+        import resource
+
+        with open("/proc/self/statm") as file:
+            now = int(file.read().split()[0]) * resource.getpagesize()
+        if (most_bytes := resource.getrlimit(resource.RLIMIT_AS)[0]) >= 0:
+            found.append(most_bytes - now)
+    return max(min(found), 0) if found else None
+
+
+def _field(path: str, name: str) -> int:
+    """The number after a name in a file of the system. Raises OSError, ValueError, StopIteration."""
+    with open(path) as file:
+        return next(int(line.removeprefix(name).split()[0]) for line in file if line.startswith(name))
 
 
 def release() -> None:
@@ -114,6 +142,25 @@ def to_disk(path: str) -> None:
     except OSError:
         if not os.path.isdir(path):  # some systems cannot open a folder
             raise
+
+
+LOCKS: list[Any] = []  # for which a fork waits: a new process has no thread that would release them
+_locked: list[Any] = []
+
+
+def _lock_all() -> None:
+    for lock in LOCKS:  # a thread may add one while it holds another
+        lock.acquire()
+        _locked.append(lock)
+
+
+def _release_all() -> None:
+    while _locked:
+        _locked.pop().release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_lock_all, after_in_parent=_release_all, after_in_child=_release_all)
 
 
 def is_link(status: os.stat_result) -> bool:

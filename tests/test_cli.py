@@ -1,6 +1,7 @@
 """The command line as a user calls it: exit status, what goes where, no tracebacks."""
 
 import json
+import logging
 import os
 import shlex
 import shutil
@@ -11,7 +12,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from binsparse_levels import from_table, pack, read, write
+from binsparse_levels import Dense, Format, from_table, pack, pack_dense, read, write
 from binsparse_levels.cli import _parser, main
 from binsparse_levels.thresholds import THRESHOLDS
 
@@ -84,6 +85,49 @@ def test_info_of_a_text_file(run):
     status, text, _ = run("info", TRIGRAMS, "--json")
     assert status == 0
     assert json.loads(text)["shape"] == [40, 26, 26, 26]
+
+
+WHY = {
+    "a.h5": {}, "gzip.h5": {"compression": "gzip"}, "a.zarr": {}, "a.zarr.zip": {}, "a.npz": {},
+    "gzip.npz": {"compression": "gzip"}, "a.bspnpy": {}, "a.h5ad": {}, "a.mtx": {}, "a.nc": {},
+}  # fmt: skip
+SAID = {
+    "a.h5": ["of the kind hdf5, because of its signature", "values: read at its offset", "values: 16 bytes at byte"],
+    "gzip.h5": ["values: read by the HDF5 library, because of the filters shuffle, deflate", "values: 16 bytes by the"],
+    "a.zarr": ["because of the member 'zarr.json'", "values: read without zarr, in chunks of 5 items (blosc)",
+               "values: 0 of 1 chunks are in the cache", "bytes for 1 chunks"],
+    "a.zarr.zip": ["because of the member 'zarr.json'", "values: read without zarr"],
+    "a.npz": ["because of the member 'binsparse.npy'", "values: read at its place", "values: 16 bytes at byte"],
+    "gzip.npz": ["values: read whole by zipfile, because it is deflated", "bytes in the zip file, whole"],
+    "a.bspnpy": ["because of the member 'binsparse.json'", "values: read from its file", "values: 16 bytes at byte"],
+    "a.h5ad": ["of the kind hdf5", "looks like the kind anndata, because of 'encoding-type'", "data: 16 bytes at byte"],
+    "a.mtx": ["of the kind matrix_market, because of its signature", "read whole, because the kind matrix_market"],
+    "a.nc": ["of the kind hdf5, because of its signature", "values: read at its offset"],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", WHY)
+def test_info_says_why_a_file_is_read_so(run, tmp_path, name):
+    tensor = pack([[0, 2, 2, 3, 3], [1, 0, 3, 1, 2]], np.arange(5.0), (4, 4), "CSR")
+    write(tmp_path / name, tensor, **WHY[name])
+    level = logging.getLogger("binsparse_levels").level
+    status, text, _ = run("info", tmp_path / name, "--why", "--json")
+    found = json.loads(text)["why"]
+    assert (status, list(found)) == (0, ["open", "slice [2:3]"])
+    lines = "\n".join(found["open"] + found["slice [2:3]"])
+    for said in [*SAID[name], "kernels: not used for"]:
+        assert said in lines
+    assert logging.getLogger("binsparse_levels").level == level
+    assert not logging.getLogger("binsparse_levels").handlers
+    assert "slice [2:3]\n  " in run("info", tmp_path / name, "--why")[1]
+    assert "why" not in json.loads(run("info", tmp_path / name, "--json")[1])
+
+
+def test_info_says_why_of_any_rank(run, tmp_path):
+    for shape in ((), (0,), (1,), (2, 0), (2, 3, 4)):
+        write(tmp_path / "a.h5", pack_dense(np.ones(shape), Format((Dense(1),) * len(shape))), overwrite=True)
+        assert run("info", tmp_path / "a.h5", "--why")[0] == 0
+    assert "omit --lenient" in run("info", tmp_path / "a.h5", "--why", "--lenient")[2]
 
 
 @pytest.mark.parametrize(

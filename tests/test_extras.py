@@ -20,6 +20,7 @@ BEHIND = {
     ("building/columns.py", "pyarrow"),  # of columns that are its own
     ("building/tables.py", "pyarrow"),
     ("containers/objects/bucket.py", "obstore"),
+    ("containers/objects/requests.py", "obstore"),  # of stores that are its own
     ("containers/remote.py", "fsspec"),  # whose callers guard them
     ("containers/remote.py", "obstore"),
     ("interop/anndata.py", "sparse"),  # where it is installed

@@ -16,6 +16,7 @@ import binsparse_levels
 from binsparse_levels import LimitError, Tensor, pack, testing
 from binsparse_levels.errors import refuse_memory
 from binsparse_levels.levels import Mask
+from binsparse_levels.system import bounded_memory
 
 HUGE = 2**40
 FEW = [3, 5, 2**39, HUGE - 1]
@@ -297,3 +298,11 @@ def test_public_functions_refuse_what_memory_does_not_hold():
     folder = str(Path(__file__).parent)
     done = subprocess.run([sys.executable, "-c", _SCRIPT, folder], capture_output=True, text=True)
     assert (done.stdout, done.returncode) == ("", 0), done.stderr
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs limits of a process")
+@pytest.mark.parametrize("format", ["CSR", "dense(2)"])
+def test_dense_levels_do_not_exceed_the_free_memory(format):
+    shape = (3 * 10**8, 2)
+    with bounded_memory(2**30), pytest.raises(LimitError, match=r"bytes of memory that are free; .*DCSR"):
+        pack([[shape[0] - 1, 5], [0, 1]], [1.0, 2.0], shape, format)

@@ -3,6 +3,8 @@
 import gc
 import itertools
 import multiprocessing
+import os
+import signal
 import threading
 import time
 import weakref
@@ -10,7 +12,7 @@ import weakref
 import numpy as np
 import pytest
 
-from binsparse_levels import pack, pack_dense, parallel, read, write
+from binsparse_levels import pack, pack_dense, parallel, read, system, write
 
 
 @pytest.fixture(params=[1, 2, 5], autouse=True)
@@ -95,6 +97,45 @@ def test_a_child_has_threads_of_its_own():
     assert _doubled([1, 2, 3]) == [2, 4, 6]
     with multiprocessing.get_context("fork").Pool(1) as pool:
         assert pool.apply_async(_doubled, ([1, 2, 3],)).get(60) == [2, 4, 6]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
+def test_a_lock_is_free_in_a_forked_process():
+    lock, held, over = parallel.Lock(), threading.Event(), threading.Event()
+
+    def hold():
+        with lock, lock:
+            held.set()
+            over.wait()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    held.wait()
+    if (child := os.fork()) == 0:
+        signal.alarm(20)
+        with lock:
+            os._exit(0)
+    over.set()
+    thread.join()
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+def test_a_fork_waits_for_locks_that_no_thread_of_the_child_would_release():
+    lock, order = threading.Lock(), []
+    system.LOCKS.append(lock)
+    try:
+        lock.acquire()
+        threading.Timer(0.1, lambda: (order.append("released"), lock.release())).start()
+        if (child := os.fork()) == 0:
+            os._exit(lock.locked())
+        order.append("forked")
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+        assert order == ["released", "forked"]
+        assert not lock.locked()
+    finally:
+        system.LOCKS.remove(lock)
 
 
 def test_items_are_finished_in_order_and_a_failure_ends_all():

@@ -7,31 +7,50 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import cache
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from .. import parallel
 from ..arrays import Array
-from ..containers.base import wrap_errors
-from ..errors import ArrayError, OptionError, Problem, needing
-from ..io.files.text_tables import warn_of_end
+from ..errors import ArrayError, ContainerError, LimitError, OptionError, Problem, check_choice, needing
+from ..limits import INT64_MAX
 from ..tensors.labels import TEXT, TIMES, Column, Labels, stored_type
 from ..thresholds import THRESHOLDS
 
 Nulls: TypeAlias = Literal["error", "drop"]
 
-FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
 REMEDY = "fill them, or pass nulls='drop'"  # of nulls
+_LABEL_FACTOR = 3  # memory of labels while they are looked up and written, relative to their bytes
 
 
+@cache
 def arrow() -> Any:
     """The module pyarrow. Raises PackageMissingError if it is not installed."""
     with needing("tables"):
         import pyarrow
     return pyarrow
+
+
+@contextlib.contextmanager
+def wrap_tables(place: str = "table") -> Iterator[None]:
+    """A block that raises errors of Arrow and DuckDB as ArrayError, LimitError or ContainerError."""
+    try:
+        yield
+    except Exception as error:
+        library, name = type(error).__module__.partition(".")[0], type(error).__name__
+        streamed = isinstance(error, OSError) and error.errno is None  # a failed query of a relation, read by Arrow
+        if isinstance(error, MemoryError) or not (streamed or library in ("pyarrow", "duckdb", "_duckdb")):
+            raise
+        if name == "OutOfMemoryException":
+            raise LimitError(Problem("memory", f"duckdb has too little: {error:.300}; pass more")) from error
+        said = str(error).partition("\n\n")[0]
+        if name in ("IOException", "HTTPException"):
+            raise ContainerError(Problem(place, f"cannot be read or written: {said:.600}")) from error
+        remedy = "cast the column, such as to int64, float64 or text, or correct the row"
+        raise ArrayError(Problem(place, f"{said:.600}; {remedy}")) from error
 
 
 def check_names(there: Sequence[str], names: Sequence[str]) -> None:
@@ -75,7 +94,17 @@ def coordinates_of(column: Any, name: str) -> Array:
     if found.dtype.kind not in "iu":
         what = f"contains {column.type}, but coordinates are integers; cast it in the table, such as by SQL"
         raise ArrayError(Problem(f"columns.{name}", what))
+    if found.dtype.itemsize == 8:
+        check_largest(int(found.max()), name)
+        found = found.view(np.int64)  # numpy has no integers for those of int64 and uint64 together
     return found
+
+
+def check_largest(coordinate: int, name: str) -> None:
+    """Raise ArrayError if the largest integer in a column is too large for a coordinate."""
+    if coordinate >= INT64_MAX:
+        what = f"contains {coordinate}, and coordinates are less than {INT64_MAX}; cast it to text, for labels"
+        raise ArrayError(Problem(f"columns.{name}", what))
 
 
 def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
@@ -88,7 +117,7 @@ def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
 def entries_of(
     table: Any,
     columns: Sequence[str | None],
-    nulls: Nulls | None,
+    nulls: Nulls,
     place: str = "table",
     *,
     count: Callable[[str], int] | None = None,
@@ -96,16 +125,15 @@ def entries_of(
 ) -> tuple[list[Array], Array]:
     """The coordinates and the values in an Arrow table. If the last of `columns` is None, each value is 1.
 
-    nulls: None if the caller has no such option. place: the name of the source in SQL, for messages. count: returns
-    the number of nulls in a column of the whole source. coordinates: returns those of a column. Raises ArrayError for
-    columns without numbers, and for nulls.
+    place: the name of the source in SQL, for messages. count: returns the number of nulls in a column of the whole
+    source. coordinates: returns those of a column. Raises ArrayError for columns without numbers, and for nulls.
     """
     *dims, values = columns
     if nulls == "drop":
         table = table.drop_null()
     for name in names_in(columns):
         if there := table.column(name).null_count:
-            refuse_nulls(count(name) if count else there, name, place, REMEDY if nulls else "fill or drop them first")
+            refuse_nulls(count(name) if count else there, name, place, REMEDY)
     coords = parallel.each(lambda name: coordinates(table.column(name), str(name)), dims)
     return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
 
@@ -126,12 +154,12 @@ def is_table(given: Any) -> bool:
 
 
 def _stream(table: Any, names: Sequence[str]) -> Any:
-    """An object with Arrow's C stream: the table itself, the result of a polars LazyFrame, or a pyarrow reader."""
+    """An object with Arrow's C stream: the table itself, columns of a polars frame, or a pyarrow reader."""
+    if hasattr(table, "collect_schema"):  # of polars, whose other columns may have types that Arrow does not know
+        check_names(table.collect_schema().names(), names)
+        return table.lazy().select(list(names)).collect()
     if hasattr(table, "__arrow_c_stream__"):
         return table
-    if hasattr(table, "collect_schema"):
-        check_names(table.collect_schema().names(), names)
-        return table.select(list(names)).collect()
     if hasattr(table, "scanner"):
         check_names(table.schema.names, names)
         table = table.scanner(columns=list(names))
@@ -143,7 +171,7 @@ class TableReader:
 
     A dimension has labels if all are given in `labels`, or if its column in the first table contains no integers.
 
-    values: None gives each row the value 1. nulls: None if the caller has no such option.
+    values: None gives each row the value 1.
     """
 
     def __init__(
@@ -151,8 +179,9 @@ class TableReader:
         dims: Sequence[str],
         values: str | None,
         labels: Mapping[str, Any] | None = None,
-        nulls: Nulls | None = None,
+        nulls: Nulls = "error",
     ) -> None:
+        check_choice("nulls", nulls, Nulls)
         given = labels or {}
         self._columns, self._names = [*dims, values], names_in([*dims, values])
         if isinstance(dims, str) or len(set(self._names)) != len(self._names):
@@ -164,10 +193,18 @@ class TableReader:
         known = {name: _different(labels, name) for name, labels in given.items()}
         self._numbers = {name: _Coordinates(name, known.get(name)) for name in dims}
 
+    @property
+    def nbytes(self) -> int:
+        """The bytes for labels that are given: they, their index, and a copy that is written."""
+        return sum(_LABEL_FACTOR * one.known.nbytes for one in self._numbers.values() if one.known is not None)
+
     def chunks(self, table: Any) -> Iterator[tuple[list[Array], Array]]:
         """The coordinates and the values of a table, many rows at a time. Raises ArrayError, OptionError."""
-        for part in _parts(table, self._names):
-            yield entries_of(part, self._columns, self._nulls, coordinates=lambda x, name: self._numbers[name].of(x))
+        with wrap_tables():
+            for part in _parts(table, self._names):
+                yield entries_of(
+                    part, self._columns, self._nulls, coordinates=lambda x, name: self._numbers[name].of(x)
+                )
 
     def renumbered(self, coords: Sequence[Array], labels: Labels | None) -> list[Array]:
         """The coordinates of entries of a tensor with these labels. Raises ArrayError."""
@@ -196,8 +233,9 @@ class TableReader:
 
 def _different(labels: Any, name: str) -> Any:
     """The labels of a caller, in their plain type. Raises ArrayError if some are equal or null."""
-    listed = arrow().chunked_array([arrow().array(labels)])
-    made = listed.cast(plain_type(listed.type, f"columns.{name}")).combine_chunks()
+    with wrap_tables(f"labels.{name}"):
+        listed = arrow().chunked_array([arrow().array(labels)])
+        made = listed.cast(plain_type(listed.type, f"labels.{name}")).combine_chunks()
     if made.null_count or len(made.unique()) != len(made):
         raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
     return made
@@ -254,7 +292,6 @@ class _Coordinates:
         coded = whole if is_coded else whole.dictionary_encode()
         there = coded.dictionary.cast(plain)
         codes: Array = coded.indices.to_numpy(zero_copy_only=False)
-        refuse_nulls(there.null_count, self.name, "table", "fill them")
         if self.known is None:
             self._categories = types.is_dictionary(column.type)
             self.known = there.unique() if self._categories else there  # categories may repeat
@@ -279,9 +316,10 @@ def no_label(kind: Any, path: str) -> ArrayError:
 
 
 def _in_unit(labels: Any, kind: Any) -> Any:
-    """Times cast to another type of times, if that loses nothing."""
+    """Times cast to another type of times, and integers to another type of integers, if that loses nothing."""
     pa, types = arrow(), (labels.type, kind)
-    if all(map(pa.types.is_temporal, types)) and len({getattr(type, "tz", None) for type in types}) == 1:
+    times = all(map(pa.types.is_temporal, types)) and len({getattr(type, "tz", None) for type in types}) == 1
+    if times or all(map(pa.types.is_integer, types)):
         with contextlib.suppress(pa.ArrowInvalid):
             if (cast := labels.cast(kind)).cast(labels.type).equals(labels):
                 return cast
@@ -323,21 +361,26 @@ def _parts(table: Any, names: Sequence[str]) -> Iterator[Any]:
         schema = pa.schema([reader.schema.field(name) for name in names])
         pending: list[Any] = []
         rows = 0
-        for batch in _batches(reader):
+        for batch in reader:
             rows += len(batch)
             pending.append(batch.select(list(names)))
             if sum(map(len, pending)) >= THRESHOLDS.labelled_rows:
-                yield pa.Table.from_batches(pending)
+                yield _plain(pa.Table.from_batches(pending))
                 pending = []
         if sum(map(len, pending)) or not rows:  # a table without rows has types
-            yield pa.Table.from_batches(pending, schema)
+            yield _plain(pa.Table.from_batches(pending, schema))
 
 
-def _batches(reader: Any) -> Iterator[Any]:
-    try:
-        yield from reader
-    except arrow().ArrowInvalid as error:  # such as a text among the numbers of a CSV file
-        raise ArrayError(Problem("table", f"{error}; cast the column to text, or correct the row")) from error
+def _plain(table: Any) -> Any:
+    """The table with large strings for string views, which Arrow cannot filter, and no nulls among categories."""
+    types = arrow().types
+    for k, column in enumerate(table.columns):
+        if types.is_dictionary(column.type) and any(chunk.dictionary.null_count for chunk in column.chunks):
+            column = column.cast(column.type.value_type)
+        if types.is_string_view(column.type):
+            column = column.cast(arrow().large_string())
+        table = table.set_column(k, table.field(k).with_type(column.type), column)
+    return table
 
 
 def column_of(labels: Any) -> Column:
@@ -376,42 +419,3 @@ def labelled(coords: Sequence[Array], labels: Labels | None) -> list[Any]:
         if len(known.unique()) < len(known):  # coordinates with equal labels become one category
             columns[k] = columns[k].dictionary_decode().dictionary_encode()
     return columns
-
-
-def file_tables(path: str, dims: Sequence[str]) -> Any:
-    """The table in a file, as an object that `_stream` reads in bounded memory. Raises ContainerError."""
-    arrow()
-    from pyarrow import dataset, ipc
-
-    suffix = os.path.splitext(path)[1].lower()
-    with wrap_errors(path):
-        with open(path, "rb") as raw:
-            begin = raw.read(6)
-            raw.seek(-1, os.SEEK_END)
-            if suffix == ".csv":
-                warn_of_end(raw.read(), path)
-                return _csv(path, dims)
-        if suffix in (".arrow", ".feather") and begin != b"ARROW1":
-            return ipc.open_stream(path)
-        return dataset.dataset(path, format="parquet" if suffix == ".parquet" else "ipc")
-
-
-def _csv(path: str, dims: Sequence[str]) -> Any:
-    """A CSV file as a dataset. A column of integers is read as text if one has an unusual form: 007 is not 7."""
-    pa = arrow()
-    from pyarrow import compute, csv, dataset
-
-    def opened(types: Mapping[str, Any]) -> Any:
-        options = csv.ConvertOptions(column_types=types)
-        return dataset.dataset(path, format=dataset.CsvFileFormat(convert_options=options))
-
-    there = opened({}).schema
-    check_names(there.names, dims)
-    types = {x: pa.string() for x in dims if pa.types.is_integer(there.field(x).type)}
-    missing, odd = pa.array(csv.ConvertOptions().null_values), set[str]()
-    for batch in opened(types).scanner(columns=list(types)).to_batches():
-        for name in types.keys() - odd:
-            plain = compute.match_substring_regex(batch[name], "^(0|-?[1-9][0-9]{0,17})$")
-            if not compute.all(compute.or_(plain, compute.is_in(batch[name], missing))).as_py():
-                odd.add(name)
-    return opened({name: pa.string() if name in odd else there.field(name).type for name in types})

@@ -10,30 +10,26 @@ from functools import cached_property
 from typing import Any, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
 from ..arrays import Array
 from ..containers.base import DEFAULT_STORAGE, Storage
 from ..containers.replacing import Overwrite
 from ..engine.joining import by_arrays, levels_of_parts
 from ..engine.tree import Duplicates, check_dense, index_dtype
-from ..errors import FormatError, LimitError, OptionError, Problem, check_choice, raise_if
-from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format, with_map
-from ..formats.index_map import IndexMap, MapLike, parse_map
+from ..errors import FormatError, LimitError, OptionError, Problem, raise_if
+from ..formats.format import Format, coordinates, in_order, parse_format
+from ..formats.index_map import IndexMap, parse_map
 from ..levels import Level, places
 from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
 from ..tensors.contents import Metadata
 from ..tensors.labels import Labels
+from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from ..tensors.validation import (
     check_value_type,
     checked_fill,
-    checked_format,
-    checked_json,
-    checked_sizes,
-    checked_type,
     mirror_problems,
     pad_of,
 )
@@ -45,6 +41,8 @@ _MIN_ENTRIES = 2**14
 _ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number of entries
 _POSITION_BYTES = 64  # while a tree is written to a file
 _JOIN_FACTOR = 1.5  # memory of an entry if trees are joined from their entries, relative to that in a step
+_TOLD_BYTES = 2**28  # of dense levels whose sizes the coordinates may tell
+_TOLD_BYTES_PER_ENTRY = 2**9
 DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
 
 
@@ -159,15 +157,19 @@ class Plan:
         fill = checked_fill(self.fill_value, dtype)
         return replace(self, dtype=dtype, fill_value=None if fill is None else np.asarray(fill, dtype)[()])
 
+    def described(self, tensor: Tensor) -> Plan:
+        """The plan with the attributes of a tensor, unless the call gives others."""
+        attributes, of_descriptor = self.attributes or dict(tensor.attributes), dict(tensor.descriptor_attributes)
+        return replace(self, attributes=attributes, descriptor_attributes=of_descriptor)
+
     def like(self, tensor: Tensor) -> Plan:
         """The plan with the structure, the attributes and the fill value of a tensor, unless the call gives others.
 
         Raises FormatError for a format or a map that the structure does not allow.
         """
         fill = tensor.fill_value if self.fill_value is None else self.fill_value
-        attributes, of_descriptor = self.attributes or dict(tensor.attributes), dict(tensor.descriptor_attributes)
-        made = replace(self, fill_value=fill, attributes=attributes, descriptor_attributes=of_descriptor)
-        made = replace(made.typed(tensor.dtype), structure=tensor.structure)
+        made = replace(self.described(tensor), fill_value=fill).typed(tensor.dtype)
+        made = replace(made, structure=tensor.structure)
         if made.structure is not None:
             if made.map is not None:
                 what = f"does not go with the structure {made.structure} of the source; leave it out"
@@ -177,7 +179,9 @@ class Plan:
 
 
 class Source(ABC):
-    """Entries in numbered chunks."""
+    """Entries in numbered chunks. states: the files of opened tensors, which must not change."""
+
+    states: Sequence[Origin | None] = ()
 
     @abstractmethod
     def __len__(self) -> int: ...
@@ -197,51 +201,6 @@ class Source(ABC):
     def labels(self, plan: Plan) -> Labels | None:
         """The labels of all coordinates, read on demand."""
         return None
-
-
-def planned(
-    shape: int | Sequence[int],
-    format: FormatLike,
-    *,
-    map: MapLike | None = None,
-    duplicates: Duplicates = "error",
-    dtype: npt.DTypeLike | None = None,
-    attributes: Mapping[str, Any] | None = None,
-    limits: Limits = DEFAULT_LIMITS,
-    memory: int | None = None,
-    used: int | None = None,
-    rows: int | None = None,
-    pointers: float = 0,
-    **rest: Any,
-) -> Plan:
-    """A parsed and checked plan, without a source.
-
-    memory, used, pointers: as for `rows_within`, for each process. rows: its result, if it is known. rest: other
-    fields of the plan. Raises the errors of `pack`, LimitError for too little memory.
-    """
-    check_choice("duplicates", duplicates, Duplicates)
-    sizes = checked_sizes(shape)
-    format, map = with_map(format, map)
-    through = None if map is None else parse_map(map, sizes)
-    parsed, stored = checked_format(format, sizes if through is None else through.stored_shape, limits)
-    known = None if dtype is None else checked_type(dtype).newbyteorder("=")
-    if rows is None:
-        value = 8 if known is None or (duplicates == "sum" and known.itemsize < 8) else known.itemsize
-        index = np.dtype(index_dtype(stored, 0)).itemsize
-        rows = rows_within(memory, max(len(sizes), len(stored)), index, value, used=used, pointers=pointers)
-    plan = Plan(
-        sizes,
-        str(parsed),
-        rows,
-        known,
-        exact=dtype is None,
-        duplicates=duplicates,
-        map=None if through is None else str(through),
-        attributes=checked_json(attributes, limits),
-        limits=limits,
-        **rest,
-    )
-    return plan if known is None else plan.typed(known)
 
 
 def rows_within(
@@ -287,6 +246,17 @@ def most_positions(plan: Plan, entries: int) -> int:
     return most
 
 
+def check_told(plan: Plan, entries: int) -> None:
+    """Raise LimitError if dense levels are out of proportion to the entries, whose coordinates have told the shape."""
+    size = 8 * most_positions(plan, entries)
+    if size > max(_TOLD_BYTES, _TOLD_BYTES_PER_ENTRY * entries):
+        what = (
+            f"the largest coordinates of {entries} entries tell {plan.shape}, of which {plan.parsed} takes {size} bytes"
+        )
+        remedy = "number them by labels=, or as text, choose a format like DCSR or COO, or pass this shape"
+        raise LimitError(Problem("shape", f"{what}; {remedy}"))
+
+
 def fits_whole(plan: Plan) -> bool:
     """Return True if every process has memory for the positions of a tree without entries."""
     return most_positions(plan, 0) <= max(plan.positions, THRESHOLDS.position_entries)
@@ -297,7 +267,7 @@ def check_joined(plan: Plan, entries: int) -> None:
     joined from their entries exceed the memory.
     """
     most = most_positions(plan, entries)
-    check_dense(most, entries, plan.limits)
+    check_dense(most, entries, plan.limits, memory=False)
     fit = _JOIN_FACTOR * entries <= plan.rows and most <= plan.rows + THRESHOLDS.position_entries
     if not by_arrays(plan.parsed.levels) and not fit:
         what = f"{entries} entries in {most} positions of {plan.parsed} are joined all at once, and do not fit"

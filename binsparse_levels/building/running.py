@@ -30,6 +30,7 @@ from ..progress import Progress
 from ..system import release
 from . import packing, partitions
 from .plan import Plan
+from .request import Workers
 from .work import Work
 
 _DASK_MEMORY_SHARE = 0.45  # of a Dask worker's limit: Dask pauses it at 0.8, and its libraries use memory too
@@ -142,10 +143,10 @@ def _in_pool(pool: Executor, step: Callable[[int], Any], numbers: Sequence[int])
         wait(waiting)  # so that no step runs in a folder that the caller removes
 
 
-def bounds(memory: int | None, client: Any) -> dict[str, int | None]:
-    """The options of `planned` that the client determines: threads of a step, memory and used bytes of a process."""
+def workers_of(client: Any) -> Workers | None:
+    """The processes of a client; None if the steps run in this process."""
     if in_this_process(client):
-        return {"memory": memory}
+        return None
     threads, limit = 1, None
     if is_dask(client):
         found = client.scheduler_info(n_workers=-1)["workers"].values()
@@ -153,5 +154,5 @@ def bounds(memory: int | None, client: Any) -> dict[str, int | None]:
             raise OptionError(Problem("client", "the cluster has no workers; start one first"))
         threads = max(worker["nthreads"] for worker in found)
         limit = min((worker["memory_limit"] for worker in found if worker["memory_limit"]), default=None)
-    share = memory if memory is not None or limit is None else int(limit * _DASK_MEMORY_SHARE) // threads
-    return {"threads": 1, "memory": share, "used": _WORKER_BYTES // threads}
+    share = None if limit is None else int(limit * _DASK_MEMORY_SHARE) // threads
+    return Workers(share, _WORKER_BYTES // threads)

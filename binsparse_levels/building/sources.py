@@ -12,14 +12,17 @@ import numpy as np
 from ..arrays import Array
 from ..containers.base import is_url, wrap_errors
 from ..containers.objects.bucket import Bucket
+from ..containers.replacing import hold_lock
 from ..engine.blocks import Block, blocks_of
 from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem
 from ..formats.structure import expand
-from ..io.appending import joined_labels
+from ..io.appending import joined_labels, local_path
+from ..io.kinds import StoreLike
 from ..io.reading import check_lazy
+from ..limits import Limits
 from ..progress import Progress
 from ..tensors.labels import TEXT, Column, Labels, stored_type
-from ..tensors.late_imports import reopened
+from ..tensors.late_imports import Origin, reopened
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_entries, differ
 from ..tensors.views import Mapped
@@ -51,6 +54,20 @@ def state_of(path: str) -> Any:
     with wrap_errors(path):
         status = os.stat(path)
     return status.st_size, status.st_mtime_ns
+
+
+@contextlib.contextmanager
+def unchanged(target: StoreLike, origins: Iterable[Origin | None], limits: Limits) -> Iterator[None]:
+    """Replace a target that may be one of the sources, within the block.
+
+    Then the lock of the target is held. Raises ContainerError if it has changed since it was opened.
+    """
+    place = local_path(target)
+    own = {origin for origin in origins if origin is not None and place and local_path(origin.place) == place}
+    with hold_lock(str(place)) if own else contextlib.nullcontext():
+        for origin in own:
+            reopened(origin, limits)
+        yield
 
 
 def changed(place: str) -> ContainerError:
@@ -255,8 +272,9 @@ def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
         if len(x) and (int(x.min()) < 0 or int(x.max()) >= plan.shape[k]):
             row = int(np.argmax((x < 0) | (x >= plan.shape[k])))
             what = f"{x[row]} is outside dimension {k} of size {plan.shape[k]}, in row {row}"
+            remedy = "leave such rows out" if x[row] < 0 else "pass a larger shape, or leave such rows out"
             name = f"coords[{k}]" if plan.names is None else f"columns.{plan.names[k]}"
-            raise ArrayError(Problem(name, f"{what}; pass a larger shape, or leave such rows out"))
+            raise ArrayError(Problem(name, f"{what}; {remedy}"))
     values = _cast(values, value_type, exact=plan.exact)
     if plan.through is not None:
         coords = list(plan.through.forward(coords))

@@ -1,10 +1,10 @@
-"""Tables of many rows: Parquet files and Dask dataframes in numbered chunks; labels, numbered by DuckDB."""
+"""Tables of many rows: Parquet files and Dask frames in chunks; labels numbered by DuckDB; tables in other files."""
 
 from __future__ import annotations
 
 import itertools
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from fnmatch import fnmatchcase
 from glob import has_magic
 from typing import Any, NamedTuple
@@ -16,6 +16,7 @@ from ..containers.base import is_url, wrap_errors
 from ..containers.direct import folders_below
 from ..containers.objects.bucket import Bucket, map_concurrently
 from ..errors import PathMissingError, Problem, needing
+from ..io.files.text_tables import warn_of_end
 from ..parallel import get_threads
 from ..tensors.labels import TEXT, Column
 from ..thresholds import THRESHOLDS
@@ -23,6 +24,7 @@ from .columns import (
     REMEDY,
     Nulls,
     arrow,
+    check_largest,
     check_names,
     column_of,
     entries_of,
@@ -33,11 +35,14 @@ from .columns import (
     quoted,
     refuse_nulls,
     type_of,
+    wrap_tables,
 )
 from .plan import Chunk, Source
 from .sources import Function, changed, common_type, concatenated, grouped, state_of
 from .work import Work
 
+FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
+_COORDINATE, _VALUE = "^(0|-?[1-9][0-9]{0,17})$", "^-?[0-9]+$"  # integers in a CSV file
 MIN_DUCKDB_BYTES = 2**26  # the least memory that DuckDB is given
 
 
@@ -84,10 +89,10 @@ class Parquet(Source):
                 batches = [batch for piece in pieces for batch in self._batches(file, piece)]
             if state_of(path) != self._states[which]:
                 raise changed(path)
-            table, place = arrow().Table.from_batches(batches), table_of(self._files)
-            coords, values = entries_of(table, self._columns, self._nulls, place, count=self._nulls_of)
-            # Files may have different types. Numpy has no integers for those of int64 and uint64 together.
-            found.append([*(x.astype(np.int64) if x.dtype == np.uint64 else x for x in coords), values])
+            with wrap_tables(path):
+                table, place = arrow().Table.from_batches(batches), table_of(self._files)
+                coords, values = entries_of(table, self._columns, self._nulls, place, count=self._nulls_of)
+            found.append([*coords, values])
         columns = concatenated(found)
         return columns[:-1], columns[-1]
 
@@ -175,8 +180,9 @@ def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Func
 
     def read(number: int) -> Chunk:
         part = parts[number].compute(scheduler="synchronous")
-        table = arrow().Table.from_pandas(part, preserve_index=False)
-        return entries_of(table, columns, nulls, "frame")
+        with wrap_tables("frame"):
+            table = arrow().Table.from_pandas(part, preserve_index=False)
+            return entries_of(table, columns, nulls, "frame")
 
     return Function(read, len(parts), len(columns) - 1)
 
@@ -243,9 +249,10 @@ class Table:
             integer = arrow().types.is_integer(types[name])
             labels.append(None if integer else label_type(types[name], f"columns.{name}"))
         self.labels = tuple(labels)
-        counts = self._db.execute(f"SELECT {', '.join(f'count(*) - count({quoted(x)})' for x in names)} FROM rows")
-        for name, count in zip(names, counts.fetchall()[0], strict=True):
-            refuse_nulls(count, name, self._table, REMEDY)
+        counts = self._db.execute(f"SELECT count(*), {', '.join(f'count({quoted(x)})' for x in names)} FROM rows")
+        self.rows, *there = counts.fetchall()[0]
+        for name, count in zip(names, there, strict=True):
+            refuse_nulls(self.rows - count, name, self._table, REMEDY)
 
     def _read(self, query: str) -> Any:
         return self._db.sql(query).to_arrow_reader(THRESHOLDS.streamed_rows)
@@ -257,13 +264,15 @@ class Table:
         """Number the labels. Returns the size of each dimension: its number of labels, or largest coordinate + 1."""
         found = []
         for k, (name, label) in enumerate(zip(map(quoted, self._dims), self.labels, strict=True)):
-            size = f"SELECT coalesce(max({name}) + 1, 0) FROM rows"
+            size = f"SELECT coalesce(max({name}), -1) FROM rows"
             if label is not None:
                 numbered = "SELECT label, row_number() OVER (ORDER BY label) - 1 AS code"
                 distinct = f"SELECT DISTINCT {name} AS label FROM rows"
                 self._db.execute(f"CREATE TABLE labels_{k} AS {numbered} FROM ({distinct})")
-                size = f"SELECT count(*) FROM labels_{k}"
-            found.append(int(self._db.execute(size).fetchall()[0][0]))
+                size = f"SELECT count(*) - 1 FROM labels_{k}"
+            largest = int(self._db.execute(size).fetchall()[0][0])
+            check_largest(largest, self._dims[k])
+            found.append(largest + 1)
         return found
 
     def keep_labels(self, address: str) -> None:
@@ -309,3 +318,57 @@ def _reader(files: Sequence[str], names: Sequence[str]) -> Any:
     schema = arrow().schema([there.field(name) for name in names])
     batches = (x.cast(schema) for file in files for x in opened_parquet(file).iter_batches(columns=list(names)))
     return arrow().RecordBatchReader.from_batches(schema, batches)
+
+
+# Tables in files
+
+
+def file_tables(path: str, columns: Sequence[str]) -> Any:
+    """The table in a file, as an object that `_stream` reads in bounded memory. Raises ContainerError.
+
+    columns: the names of the columns of coordinates, and of the values last.
+    """
+    arrow()
+    from pyarrow import dataset, ipc
+
+    suffix = os.path.splitext(path)[1].lower()
+    with wrap_errors(path):
+        with open(path, "rb") as raw:
+            begin = raw.read(6)
+            raw.seek(-1, os.SEEK_END)
+            if suffix == ".csv":
+                warn_of_end(raw.read(), path)
+                return _csv(path, columns)
+        if suffix in (".arrow", ".feather") and begin != b"ARROW1":
+            return ipc.open_stream(path)
+        return dataset.dataset(path, format="parquet" if suffix == ".parquet" else "ipc")
+
+
+def _csv(path: str, columns: Sequence[str]) -> Any:
+    """A CSV file as a dataset, whose types are those of all rows: Arrow looks at the first ones alone.
+
+    Integers of a dimension are read as text if one has an unusual form: 007 is not 7. Values are floats if one is.
+    """
+    pa = arrow()
+    from pyarrow import compute, csv, dataset
+
+    def opened(types: Mapping[str, Any]) -> Any:
+        options = csv.ConvertOptions(column_types=types)
+        return dataset.dataset(path, format=dataset.CsvFileFormat(convert_options=options))
+
+    there = opened({}).schema
+    check_names(there.names, columns)
+    values = columns[-1]
+    kinds = {x: there.field(x).type for x in columns}
+    unsure = {x: pa.string() for x, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_null(kind)}
+    missing, odd, some = pa.array(csv.ConvertOptions().null_values), set[str](), set[str]()
+    for batch in opened(unsure).scanner(columns=list(unsure)).to_batches():
+        for name in unsure.keys() - odd:
+            plain = compute.match_substring_regex(batch[name], _VALUE if name == values else _COORDINATE)
+            absent = compute.is_in(batch[name], missing)
+            if not compute.all(compute.or_(plain, absent)).as_py():
+                odd.add(name)
+            if compute.any(plain).as_py():
+                some.add(name)
+    types = dict.fromkeys(some, pa.int64()) | {x: pa.float64() if x == values else pa.string() for x in odd}
+    return opened(types)

@@ -13,7 +13,8 @@ import os
 import re
 import shutil
 import time
-from collections.abc import Iterable
+import uuid
+from collections.abc import Mapping
 from dataclasses import replace
 from functools import lru_cache
 from typing import Any
@@ -22,29 +23,108 @@ import numpy as np
 
 from ..arrays import Array, Sliceable
 from ..containers import zarr
-from ..containers.base import is_url
+from ..containers.base import Storage, is_url
+from ..containers.checksums import Sum
 from ..containers.objects.bucket import Bucket
 from ..containers.objects.chunks import Chunks, chunks_in
+from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite, link_folder, refuse_losing, remove, replacing_folder
-from ..errors import ContainerError, IncompleteError, PathExistsError, PathMissingError, Problem
+from ..errors import ContainerError, IncompleteError, OptionError, PathExistsError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
+from ..io.kinds import KINDS, target_at
 from ..tensors.encoding import check_header_size
 from ..thresholds import THRESHOLDS
 from .packing import encoded, join_heads, joint
 from .plan import Plan
-from .work import Work, store_at
+from .sources import unchanged
+from .work import Work, begin, begun, scratch, store_at
 
 _MAX_SHARDS = 2**12  # of an array
 _STALE_SECONDS = 24 * 3600  # after which the objects of another build in a bucket are removed
+_WORKED = "plan", "spare", "rows", "labels", "sample", "split", "partition", "pack", "join", "write"  # not the commit
 _PREFIX = re.compile("[0-9a-f]{16}")  # of a build
 
 
-def staging_of(target: str, folder: str, id: str, *, kept: bool) -> str:
-    """The path where a build writes its arrays. folder: of the work. kept: True if it outlives the call."""
-    if is_url(target):
-        return f"{target.rstrip('/')}/{id}"
-    head, name = os.path.split(target)
-    return os.path.join(head, f".{name}.{id}.building") if kept else os.path.join(folder, "target")
+class StoreTarget:
+    """A Zarr store, which all processes write. Raises OptionError, PathMissingError, PathExistsError.
+
+    place: its URL or real path. folder: of the work. id: of this build; a call that continues it keeps it.
+    """
+
+    def __init__(self, given: Any, work: Any, overwrite: Overwrite, storage: Storage) -> None:
+        self.place, self._overwrite, self._storage = _place_of(given), overwrite, storage
+        if work is None and is_url(self.place):
+            raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
+        storage.refuse("a build", but=("compression", "chunks", "shards", "checksum"), compressions=CODECS)
+        self._kept, self._ending = work is not None, contextlib.ExitStack()
+        self.folder, self.id = "" if work is None else _address(work), uuid.uuid4().hex[:16]
+
+    def identity(self) -> dict[str, Any]:
+        """What makes another target, by name."""
+        return {"target": self.place, "overwrite": self._overwrite, "storage": self._storage}
+
+    def begin(self, call: Mapping[str, Any]) -> dict[str, Any] | None:
+        """The record of an earlier call for the same build, empty if there is none; None if the build is done."""
+        if not self._kept:
+            self.folder = self._ending.enter_context(scratch(self.place))
+        there = begun(self.folder, call) if self._kept else None
+        if there is None:
+            refuse_present(self.place, self._overwrite)
+            return {}
+        self.id = there["id"]
+        if finished(self.place, self.folder):
+            self.finish(Work(self.folder))
+            return None
+        return there
+
+    def keep(self, call: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+        """Store the record for a repeated call."""
+        if self._kept:
+            begin(self.folder, call, {**record, "id": self.id})
+
+    def planned(self, plan: Plan) -> Plan:
+        """The plan with this target."""
+        plan = replace(plan, target=self.place, staging=self._staging, id=self.id)
+        return replace(plan, overwrite=self._overwrite, storage=self._storage)
+
+    @property
+    def _staging(self) -> str:
+        """The path where the arrays are written."""
+        if is_url(self.place):
+            return f"{self.place.rstrip('/')}/{self.id}"
+        head, name = os.path.split(self.place)
+        outlives = os.path.join(head, f".{name}.{self.id}.building")
+        return outlives if self._kept else os.path.join(self.folder, "target")
+
+    def finish(self, work: Work) -> None:
+        """Remove the files that a finished build no longer needs. The object of the commit remains, as a mark."""
+        if not is_url(self.place):
+            remove(self._staging)
+        for stage in _WORKED:
+            work.store.delete(stage)
+
+    def close(self) -> None:
+        """Discard the work, unless the caller keeps it."""
+        self._ending.close()
+
+
+def _address(work: str | os.PathLike[str]) -> str:
+    """The URL or the absolute path of a work folder, which other processes find too."""
+    return str(work) if is_url(str(work)) else os.path.abspath(os.path.expanduser(work))
+
+
+def _place_of(place: str | os.PathLike[str]) -> str:
+    """The URL or real path of a store. Raises OptionError, PathMissingError, PathExistsError."""
+    location = target_at(place, "zarr")
+    others = [suffix for name, kind in KINDS.items() if name != "zarr" for suffix in kind.suffixes] + [".zip"]
+    if location.group is not None or str(location.path).endswith(tuple(others)):
+        raise OptionError(Problem(str(place), "a build makes a whole Zarr folder; pass a .zarr, without a group"))
+    if is_url(location.path):
+        return str(location.path)
+    path: str = os.path.realpath(location.path)
+    if os.path.lexists(path) and not os.path.isdir(path):
+        raise PathExistsError(Problem(path, "is a file, and a store is a folder; remove it first"))
+    return path
 
 
 def refuse_present(target: str, overwrite: Overwrite) -> None:
@@ -87,9 +167,7 @@ def join(work: Work, number: int) -> None:
 
 def _chunks(text: bytes) -> Chunks:
     """The chunks of the array with this metadata."""
-    found = chunks_in(json.loads(text), "")
-    assert found is not None  # our own metadata is always supported
-    return found
+    return chunks_in(json.loads(text), "")
 
 
 @lru_cache(2)
@@ -107,28 +185,55 @@ def write(work: Work, number: int) -> None:
     array, chunks = arrays[name], _chunks(found[f"text:{name}/zarr.json"].tobytes())
     data_type = data_type_of(array.dtype, name)
     parts = data_type.parts
+    total = Sum()
     for k in range(first, stop):
         begin, end = k * chunks.per_file, min((k + 1) * chunks.per_file, chunks.length)
         items = encode(array[begin // parts : -(-end // parts)], data_type)[begin % parts :][: end - begin]
         items = np.ascontiguousarray(items, chunks.dtype)
         store_at(str(work.plan.staging)).put(f"{name}/c/{k}", chunks.encoded(items))
-    work.put(f"write/{number}", [])
+        if work.plan.storage.checksum:
+            total.add(items)
+    work.put(f"write/{number}", [np.array([total.bytes, total.size]).data] if work.plan.storage.checksum else [])
 
 
 def commit(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("join/0")
-    staging, target, root = str(plan.staging), str(plan.target), found[f"text:{zarr.ROOT}"].tobytes()
+    staging, target = str(plan.staging), str(plan.target)
+    root = zarr.sealed_root(found[f"text:{zarr.ROOT}"].tobytes(), _sums(work, found) if plan.storage.checksum else {})
     remote = is_url(target)
     header = _pointing(root, plan.id) if remote else root
-    if (plan.overwrite and not remote) or _root(target) != header:  # else an earlier call was killed after this block
+    # An earlier call may have been killed after this block. Headers of a local target do not tell builds apart.
+    done = _root(target) == header if remote else not plan.overwrite and _same_file(staging, target)
+    if not done:
         _check_complete(plan, found)
         store_at(staging).put(zarr.ROOT, [root])
         if remote:
             _point(plan, header)
         else:
-            with replacing_folder(target, plan.overwrite, others=zarr.others) as part:
+            with (
+                unchanged(target, work.source.states, plan.limits),
+                replacing_folder(target, plan.overwrite, others=zarr.others) as part,
+            ):
                 link_folder(staging, part, shutil.ignore_patterns("*.part"))  # of a worker that was killed
     work.put(f"commit/{number}", [header])
+
+
+def _sums(work: Work, found: dict[str, Array]) -> dict[str, int]:
+    """The checksum of each array, joined from those of the steps `write`."""
+    names = found["names"].tolist()
+    types = [_chunks(found[f"text:{name}/zarr.json"].tobytes()).dtype for name in names]
+    totals = [Sum() for _ in names]
+    for number, (which, *_) in enumerate(found["tasks"].tolist()):
+        totals[which].join(*work.get(f"write/{number}").view(np.int64).tolist(), types[which].itemsize)
+    return {name: total.of(dtype) for name, total, dtype in zip(names, totals, types, strict=True)}
+
+
+def _same_file(staging: str, target: str) -> bool:
+    """Return True if the target has the header that was linked or copied from the staging folder."""
+    with contextlib.suppress(FileNotFoundError, NotADirectoryError):
+        one, other = (os.stat(os.path.join(place, zarr.ROOT)) for place in (staging, target))
+        return (one.st_mtime_ns, one.st_size) == (other.st_mtime_ns, other.st_size)
+    return False
 
 
 def _root(target: str) -> bytes | None:
@@ -147,15 +252,6 @@ def finished(target: str, folder: str) -> bool:
         what = f"has changed since the build in {folder} was done; remove that folder, or pass another work="
         raise ContainerError(Problem(target, what))
     return True
-
-
-def end(work: Work, stages: Iterable[str], staging: str) -> None:
-    """Remove the files that a finished build no longer needs. The object of the commit remains, as a mark."""
-    if not is_url(staging):
-        remove(staging)
-    for stage in ("plan", "spare", "rows", "labels", *stages):
-        if stage != "commit":
-            work.store.delete(stage)
 
 
 def _check_complete(plan: Plan, found: dict[str, Array]) -> None:

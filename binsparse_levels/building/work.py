@@ -105,11 +105,11 @@ class Work(NamedTuple):
 
     @property
     def plan(self) -> Plan:
-        return _loaded(self)[0]
+        return (_KNOWN.get(self) or _loaded(self))[0]
 
     @property
     def source(self) -> Source:
-        return _loaded(self)[1]
+        return (_KNOWN.get(self) or _loaded(self))[1]
 
     def done(self, stage: str) -> set[int]:
         """The numbers of the finished steps of a stage."""
@@ -133,11 +133,11 @@ class Work(NamedTuple):
         size = min(whole, size)
         (tail,) = self.store.ranges([(key, whole - size, size)])
         words = tail[size % 8 :].view(np.int64)
-        count = int(words[-2]) if len(words) > 3 else 0
+        count = int(words[-2]) if len(words) > 1 else -1
         if size < 16 * count + 16 <= whole:
             return self.seal(key, 16 * count + 16)
         seal = words[-2 * count - 2 :]
-        if not 0 < 2 * count <= len(words) - 2 or seal[-1] != _sum_of([seal[:-1]]):
+        if not 0 <= 2 * count <= len(words) - 2 or seal[-1] != _sum_of([seal[:-1]]):
             raise self.damaged(key)
         ends, sums = seal[:-2].reshape(2, count)
         return Seal(np.append(0, ends), sums)
@@ -262,12 +262,11 @@ def _loaded(work: Work) -> tuple[Plan, Source]:
 
     The calling process sends the digest with each step, so a process loads only the pickle of that caller.
     """
-    if work not in _KNOWN:
-        raw = bytes(work.get("plan"))
-        if hashlib.sha256(raw).hexdigest() != work.digest:
-            raise ContainerError(Problem(work.address, "has another plan now; begin again in another folder"))
-        _KNOWN.clear()
-        _KNOWN[work] = pickle.loads(raw)
+    raw = bytes(work.get("plan"))
+    if hashlib.sha256(raw).hexdigest() != work.digest:
+        raise ContainerError(Problem(work.address, "has another plan now; begin again in another folder"))
+    _KNOWN.clear()
+    _KNOWN[work] = pickle.loads(raw)
     return _KNOWN[work]
 
 

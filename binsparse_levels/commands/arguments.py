@@ -71,10 +71,10 @@ STORAGE: tuple[Any, ...] = (
     argument("--compression", "codec of the arrays; the default depends on the kind of file", choices=list(CODECS)),
     argument("--chunks", "number of items of a chunk", type=int),
     argument("--shards", "number of items of a shard", type=int),
+    argument("--checksum", "store checksums of the header and of every array", action="store_true", default=None),
 )
 WRITTEN: tuple[Any, ...] = (
     *STORAGE,
-    argument("--checksum", "store checksums of the header and of every array", action="store_true", default=None),
     argument("--kind", "kind of file; by default, the suffix of OUT selects it", choices=sorted(KINDS), metavar="KIND"),
     argument("--spec-version", "version in the descriptor, such as 0.1 for programs that read no other"),
 )

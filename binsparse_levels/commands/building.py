@@ -13,7 +13,8 @@ from typing import Any, get_args
 import numpy as np
 
 from ..building import build, write_from
-from ..building.columns import FILES, Nulls, file_tables
+from ..building.columns import Nulls
+from ..building.tables import FILES, file_tables
 from ..engine.tree import Duplicates
 from ..errors import FormatError, PackageMissingError, PathExistsError, needing
 from ..formats.format import coordinates
@@ -57,12 +58,12 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         **written_options(options),
     }
     with wrong_call_if(FormatError, PathExistsError):
-        rows = file_tables(options.path, dims)
+        rows = file_tables(options.path, options.columns)
         write_from(rows, out, options.shape, format, memory=options.memory, progress=True, **chosen)
 
 
 def _build(options: argparse.Namespace) -> int:
-    storage = {"compression": options.compression, "chunks": options.chunks, "shards": options.shards}
+    storage = {name: getattr(options, name) for name in ("compression", "chunks", "shards", "checksum")}
     with _client(options) as client, wrong_call_if(FormatError, PathExistsError):
         build(client=client, progress=True, **_arguments(options), **storage)
     if options.json:

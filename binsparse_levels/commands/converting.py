@@ -6,7 +6,7 @@ import argparse
 from typing import Any, get_args
 
 from ..building import convert
-from ..building.columns import FILES
+from ..building.tables import FILES
 from ..building.to_file import drops_zeros
 from ..engine.tree import Duplicates
 from ..errors import ContainerError

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
+import io
 import json
-from collections.abc import Sequence
+import logging
+from collections.abc import Iterator, Sequence
 from dataclasses import asdict
 from typing import Any
 
@@ -12,12 +15,41 @@ from ..containers.base import split_path
 from ..errors import BinsparseError, LimitError, OptionError, PathMissingError, Problem
 from ..formats.format import Format
 from ..io import Description, describe, list_tensors, read
+from ..io import open as open_tensor
 from ..levels import places
+from ..log import DEBUG, LOG
 from ..looking.faults import all_faults, notes_on, order_faults
 from ..looking.tables import clipped
 from ..tensors.labels import KEY as LABELS
-from .arguments import LENIENT, LIMIT, PATH, argument, limits_of
-from .terminal import FAULTY_INPUT, OK, count_of, escaped, print_json, say, table, times
+from .arguments import LENIENT, LIMIT, PATH, argument, flag, limits_of
+from .terminal import FAULTY_INPUT, OK, WrongCall, count_of, escaped, print_json, say, table, times
+
+
+@contextlib.contextmanager
+def _logged() -> Iterator[io.StringIO]:
+    """The text of the log within the block."""
+    text, level = io.StringIO(), LOG.level
+    handler = logging.StreamHandler(text)
+    LOG.addHandler(handler)
+    LOG.setLevel(DEBUG)
+    try:
+        yield text
+    finally:
+        LOG.setLevel(level)
+        LOG.removeHandler(handler)
+
+
+def _why(options: argparse.Namespace) -> dict[str, list[str]]:
+    """How a tensor is opened, and how its middle slice along the first dimension is read."""
+    if options.lenient:
+        raise WrongCall("--why opens the file strictly; omit --lenient")
+    with _logged() as opening:
+        tensor = open_tensor(options.path, limits=limits_of(options))
+    middle = tensor.shape[0] // 2 if tensor.shape else 0
+    with tensor, _logged() as reading:
+        (tensor[middle : middle + 1] if tensor.shape else tensor).load()
+    texts = {"open": opening.getvalue(), f"slice [{middle}:{middle + 1}]": reading.getvalue()}
+    return {part: (text or "nothing is read, because it is in memory").splitlines() for part, text in texts.items()}
 
 
 def _info(options: argparse.Namespace) -> int:
@@ -25,6 +57,8 @@ def _info(options: argparse.Namespace) -> int:
     for text in facts.repairs:
         say(f"warning: {text}")
     summary = _summary(options.path, facts)
+    if options.why:
+        summary["why"] = _why(options)
     if options.json:
         print_json(summary)
         return OK
@@ -52,6 +86,8 @@ def _info(options: argparse.Namespace) -> int:
     table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", str(summary["bytes"])]])
     if summary["attributes"]:
         print("attributes", escaped(json.dumps(summary["attributes"], ensure_ascii=False)))
+    for part, lines in summary.get("why", {}).items():
+        table(part, [], [[escaped(line)] for line in lines])
     return OK
 
 
@@ -154,7 +190,10 @@ def _check(options: argparse.Namespace) -> int:
 
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
-    "info": (_info, "describe a tensor from its header: format, level tree, shape, arrays", PATH, LENIENT, LIMIT),
+    "info": (
+        _info, "describe a tensor from its header: format, level tree, shape, arrays", PATH, LENIENT, LIMIT,
+        flag("--why", "also open the tensor, read a slice in its middle, and print how and why so"),
+    ),
     "list": (
         _list, "list the tensors of a file: groups, shapes, formats",
         argument("path", "a file or a store", metavar="PATH"), LIMIT,

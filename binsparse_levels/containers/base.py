@@ -72,7 +72,8 @@ class Storage:
     ----------
     compression: `gzip`, `zstd`, `blosc` or `none`
     chunks, shards: lengths in items
-    checksum: True if every chunk has a checksum
+    checksum: True seals the header and every array with a checksum
+    chunk_checksum: False stores chunks without their own checksums
 
     None is the default of the container.
 
@@ -84,6 +85,7 @@ class Storage:
     chunks: int | Mapping[str, int] | None = None
     shards: int | Mapping[str, int] | None = None
     checksum: bool | None = None
+    chunk_checksum: bool | None = None
 
     def __post_init__(self) -> None:
         expected: dict[str, Any] = {"compression": str, "chunks": int, "shards": int}
@@ -127,6 +129,7 @@ class Storage:
                 raise OptionError(Problem("compression", what))
 
 
+CHUNKED = ("compression", "chunks", "checksum", "chunk_checksum")  # the options of containers with chunks
 DEFAULT_STORAGE = Storage()
 in_turn = threading.RLock()  # to change an open object: the second of two threads finds what the first has written
 ORDERS = f"{RESERVED}orders"  # the key of a header that lists the groups with other orders of the tensor

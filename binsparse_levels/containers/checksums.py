@@ -19,6 +19,7 @@ from ..errors import ContainerError, Problem
 from ..formats.json import RESERVED
 
 SEAL = f"{RESERVED}crc32c"
+_ZEROS = np.zeros(2**20, np.uint8)
 _MARK = f"{RESERVED}sealed"  # a second key, so that renaming the seal is detected
 
 
@@ -27,27 +28,36 @@ def sealed(header: Mapping[str, Any], sums: Mapping[str, int]) -> dict[str, Any]
     return {**header, _MARK: True, SEAL: {"header": of_header(header), "arrays": dict(sums)}}
 
 
-class _Sum:
+class Sum:
     """The checksum of an array in pieces. It covers type and length too: different arrays may have the same bytes."""
 
     def __init__(self) -> None:
-        self._bytes, self._size = 0, 0
+        self.bytes = self.size = 0
 
     def add(self, piece: npt.NDArray[Any]) -> npt.NDArray[Any]:
         plain = np.ascontiguousarray(piece, piece.dtype.newbyteorder("<"))
-        self._bytes = google_crc32c.extend(self._bytes, plain.reshape(-1).view(np.uint8))
-        self._size += piece.size
+        self.bytes = google_crc32c.extend(self.bytes, plain.reshape(-1).view(np.uint8))
+        self.size += piece.size
         return piece
 
+    def join(self, bytes: int, size: int, itemsize: int) -> None:
+        """Add a later part, of which another sum has been made. CRC is linear, so zeros stand for the items."""
+        zeros = 0
+        for begin in range(0, size * itemsize, len(_ZEROS)):
+            some = _ZEROS[: size * itemsize - begin]
+            self.bytes, zeros = google_crc32c.extend(self.bytes, some), google_crc32c.extend(zeros, some)
+        self.bytes ^= zeros ^ bytes
+        self.size += size
+
     def of(self, dtype: np.dtype[Any]) -> int:
-        return int(google_crc32c.extend(self._bytes, f"{dtype.newbyteorder('<').str} {self._size}".encode()))
+        return int(google_crc32c.extend(self.bytes, f"{dtype.newbyteorder('<').str} {self.size}".encode()))
 
 
 def summed(name: str, pieces: Pieces, sums: dict[str, int]) -> Pieces:
     """The same pieces. After the last piece, the checksum of the array is in `sums`."""
 
     def plan() -> Iterator[tuple[int, Callable[[], npt.NDArray[Any]]]]:
-        total = _Sum()
+        total = Sum()
         for length, make in pieces.plan():
             yield length, lambda make=make: total.add(make())  # type: ignore[misc]
         sums[name] = total.of(pieces.dtype)
@@ -70,7 +80,7 @@ def check_array(name: str, pieces: Iterable[npt.NDArray[Any]], sums: Mapping[str
     """Raise ContainerError for an array, in pieces, that does not match its checksum, if it has one."""
     if not sums:
         return
-    total, dtype = _Sum(), np.dtype(np.uint8)
+    total, dtype = Sum(), np.dtype(np.uint8)
     for piece in pieces:
         dtype = total.add(piece).dtype
     if sums.get(name) != total.of(dtype):

@@ -6,6 +6,8 @@ ContainerError by `wrap_errors`.
 
 from __future__ import annotations
 
+import errno
+import io
 import os
 import stat
 import zipfile
@@ -18,6 +20,8 @@ import numpy.typing as npt
 from ..arrays import Parts
 from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
+from ..log import DEBUG, LOG
+from ..parallel import Lock
 from ..system import MAX_READ_BYTES, is_link, read_at
 from .base import wrap_errors
 
@@ -59,6 +63,39 @@ def folders_below(path: str, *, links: bool = False) -> Iterator[tuple[str, list
         yield place, names
 
 
+class File(io.RawIOBase):
+    """A local file that is open for reading. It keeps its own offset: forked processes share that of a descriptor."""
+
+    def __init__(self, path: str) -> None:
+        self._file = io.FileIO(path)
+        self.name, self._at = path, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def fileno(self) -> int:
+        return self._file.fileno()
+
+    def readinto(self, buffer: Any) -> int:
+        count = read_at(self.fileno(), memoryview(buffer).cast("B")[:MAX_READ_BYTES], self._at)
+        self._at += count
+        return count
+
+    def seek(self, offset: int, whence: int = os.SEEK_SET) -> int:
+        start = (0, self._at, os.fstat(self.fileno()).st_size)[whence] + offset
+        if start < 0:
+            raise OSError(errno.EINVAL, "an offset before the beginning of the file")
+        self._at = start
+        return start
+
+    def close(self) -> None:
+        self._file.close()
+        super().close()
+
+
 def open_file(path: str, missing: type[ContainerError] = ContainerError, buffering: int = -1) -> IO[bytes]:
     """A file that is open for reading.
 
@@ -73,15 +110,34 @@ def open_file(path: str, missing: type[ContainerError] = ContainerError, bufferi
     if not stat.S_ISREG(status.st_mode):  # opening a pipe would wait for a writer
         raise missing(Problem(path, "no such file"))
     try:
-        return open(path, "rb", buffering)
+        file: Any = File(path)
+        return file if buffering == 0 else io.BufferedReader(file)
     except OSError as error:
         raise ContainerError(Problem(path, f"cannot be read: {error.strerror}")) from None
+
+
+class _Zip(zipfile.ZipFile):
+    """A zip file that is open for reading, also in a forked process."""
+
+    def __init__(self, path: str | IO[bytes]) -> None:
+        self._opened = File(path) if isinstance(path, str) else None
+        try:
+            super().__init__(self._opened or path)
+        except BaseException:
+            self.close()
+            raise
+        self._lock = Lock()  # of ZipFile, which holds it while it reads
+
+    def close(self) -> None:
+        super().close()
+        if self._opened is not None:
+            self._opened.close()
 
 
 def open_zip(path: str | IO[bytes]) -> zipfile.ZipFile:
     """A zip file that is open for reading. Raises ContainerError."""
     try:
-        return zipfile.ZipFile(path)
+        return _Zip(path)
     except (zipfile.BadZipFile, OSError, ValueError, NotImplementedError) as error:
         raise ContainerError(Problem(str(path), f"cannot be opened as a zip file: {error}")) from None
 
@@ -121,6 +177,8 @@ def parts_of(handle: int | IO[bytes], at: int, dtype: np.dtype[Any], name: str, 
         size = (stop - start) * item
         if size > limits.array_bytes:
             limits.hold("array_bytes", size, name, "the size in bytes")
+        if LOG.isEnabledFor(DEBUG):
+            LOG.debug("%s: %d bytes at byte %d", name, size, at + start * item)
         try:
             array = np.empty(stop - start, dtype)
             read_into(handle, array, at + start * item)

@@ -16,8 +16,10 @@ from ..arrays import Array, LazyArray, Pieces
 from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
+from ..log import DEBUG, LOG
 from ..thresholds import THRESHOLDS
 from .base import (
+    CHUNKED,
     DEFAULT_STORAGE,
     Storage,
     bounded_chunk,
@@ -61,6 +63,7 @@ class HDF5Reader:
         local = DIRECT and driver == h5py.h5fd.SEC2 and not self._file.get_intent() & h5py.h5f.ACC_RDWR
         plain = local and not self._file.get_create_plist().get_userblock()
         self._handle: int | None = self._file.get_vfd_handle() if plain else None
+        self._why = "a user block in the file" if local else "a file that is remote, or open for writing"
 
     def read_header(self) -> Any:
         text = read_text(self.group, ATTRIBUTE, self._limits)
@@ -75,8 +78,9 @@ class HDF5Reader:
             return None
         with wrap_errors(name):
             array = _Dataset(dataset, name, self._limits, self._remote)
-            if self._handle is not None:
-                array.read_at_offset(self._handle)
+            why = self._why if self._handle is None else array.read_at_offset(self._handle)
+            if LOG.isEnabledFor(DEBUG):
+                LOG.debug("%s: read %s", name, f"by the HDF5 library, because of {why}" if why else "at its offset")
             return array
 
     @property
@@ -96,7 +100,7 @@ class HDF5Reader:
         return Storage(
             "none" if plain else "gzip",
             grown_chunk(array.chunk, len(array), THRESHOLDS.hdf5_chunk),
-            checksum=None if h5py.h5z.FILTER_FLETCHER32 in array.filters else False,
+            chunk_checksum=None if h5py.h5z.FILTER_FLETCHER32 in array.filters else False,
         )
 
 
@@ -105,7 +109,8 @@ class _Dataset(LazyArray):
 
     def __init__(self, dataset: h5py.h5d.DatasetID, name: str, limits: Limits, remote: bool) -> None:
         properties = dataset.get_create_plist()
-        self.filters: list[int] = [properties.get_filter(k)[0] for k in range(properties.get_nfilters())]
+        filters = map(properties.get_filter, range(properties.get_nfilters()))
+        self.filters: dict[int, str] = {number: label.decode(errors="replace") for number, *_, label in filters}
         self.chunked = properties.get_layout() == h5py.h5d.CHUNKED
         if properties.get_external_count():
             raise UnsafeError(Problem(name, "its data is in another file"))
@@ -135,6 +140,7 @@ class _Dataset(LazyArray):
             items: Array = np.empty(stop - start, self.dtype)
             if self._handle is not None and self._read_chunks(self._handle, items, start):
                 return items
+            LOG.debug("%s: %d bytes by the HDF5 library", self._name, items.nbytes)
             there = self._id.get_space()
             there.select_hyperslab((start,), (len(items),))
             self._id.read(h5py.h5s.create_simple(items.shape), there, items)
@@ -149,24 +155,30 @@ class _Dataset(LazyArray):
             begin, end = max(first, start), min(first + self.chunk, stop)
             at = self._offsets[first] + (begin - first) * self.dtype.itemsize
             read_into(handle, items[begin - start : end - start], at)
+            LOG.debug("%s: %d bytes at byte %d", self._name, (end - begin) * self.dtype.itemsize, at)
         return True
 
-    def read_at_offset(self, handle: int) -> None:
-        """Read the items from the open file without the library, if they are not filtered and numpy has their type."""
+    def read_at_offset(self, handle: int) -> str:
+        """Read the items from the open file without the library. Returns the reason if that is impossible, else ""."""
         whole = math.prod(self.shape) * self.dtype.itemsize
-        if len(self.shape) != 1 or not whole or self.filters or self.dtype.kind not in "iuf":
-            return
-        plain = self._id.get_type().equal(h5py.h5t.py_create(self.dtype))  # numpy has no integers of 12 bits
+        if len(self.shape) != 1 or not whole:
+            return f"the shape {self.shape}"
+        if self.filters:
+            return f"the filters {', '.join(self.filters.values())}"
+        # numpy has no integers of 12 bits
+        if self.dtype.kind not in "iuf" or not self._id.get_type().equal(h5py.h5t.py_create(self.dtype)):
+            return f"the type {self.dtype}"
         if self.chunked:
-            self._handle = handle if plain else None
-            return
-        at = self._id.get_offset() if plain and self._nbytes == whole else None
+            self._handle = handle
+            return ""
+        at = self._id.get_offset() if self._nbytes == whole else None
         if at is None:
-            return
+            return "items that were never written"
         if at + whole > os.fstat(handle).st_size:
             raise EOFError("the file ends before the array does")
         part = parts_of(handle, at, self.dtype, self._name, self._limits)
         self.part = part  # type: ignore[assignment, method-assign]
+        return ""
 
     def _check_chunks(self, start: int, stop: int) -> None:
         """Raise ValueError for a chunk of no bytes: the library crashes when it filters an empty chunk."""
@@ -228,10 +240,9 @@ class HDF5Writer:
         options: dict[str, Any] = {}
         if pieces.length and (chunks or compression == "gzip"):
             options["chunks"] = (min(chunks or THRESHOLDS.hdf5_chunk, pieces.length),)
-            checksum = self._storage.checksum
-            if checksum is None:
-                checksum = compression != "gzip"  # a deflated chunk contains one already, Adler-32
-            options["fletcher32"] = checksum
+            checked = self._storage.chunk_checksum
+            # A deflated chunk contains one already, Adler-32.
+            options["fletcher32"] = compression != "gzip" if checked is None else checked
         if options and compression == "gzip":
             options |= {"compression": "gzip", "compression_opts": _GZIP_LEVEL, "shuffle": True}
         dataset = self.group.create_dataset(name, (pieces.length,), pieces.dtype.newbyteorder("<"), **options)
@@ -347,7 +358,7 @@ def writing(
     list_others: lists the members of the file that are not part of the tensor. by: the writer. options: of h5py, for a
     new file. Raises OptionError, and PathExistsError as `refuse_existing` does.
     """
-    storage.refuse("HDF5", but=("compression", "chunks", "checksum"), compressions=("gzip", "none"))
+    storage.refuse("HDF5", but=CHUNKED, compressions=("gzip", "none"))
     if isinstance(path, h5py.Group):
         with opened(path) as place, _beneath(place, bool(overwrite), limits, storage) as writer:
             yield writer
@@ -410,7 +421,7 @@ def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str
     return None
 
 
-def beside(path: str | h5py.Group, group: str | None) -> dict[str, Mapping[str, int]]:
+def neighbours(path: str | h5py.Group, group: str | None) -> dict[str, Mapping[str, int]]:
     """The sizes of the named dimensions of a NetCDF file and its tensors, except one at the root or directly below."""
     with opened(path) as file, wrap_errors(str(path)):
         place, root = walk(file, group), file.file

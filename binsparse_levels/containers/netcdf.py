@@ -16,9 +16,9 @@ from ..arrays import Array, Pieces
 from ..limits import Limits
 from . import hdf5
 from .base import Storage
-from .hdf5 import HDF5Writer, beside, has_attribute, list_groups, members_in, others, reading
+from .hdf5 import HDF5Writer, has_attribute, list_groups, members_in, neighbours, others, reading
 
-__all__ = ["beside", "list_groups", "others", "reading", "writing"]
+__all__ = ["list_groups", "neighbours", "others", "reading", "writing"]
 
 # The NetCDF library extends only files that track the order in which objects were created.
 OPTIONS: dict[str, Any] = {"track_order": True, "libver": ("v108", "v108")}

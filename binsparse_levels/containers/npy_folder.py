@@ -15,6 +15,7 @@ from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import ContainerError, PathMissingError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
+from ..log import LOG
 from .base import Storage, named_by
 from .direct import open_file, parts_of
 from .npz import check_size, read_npy_header, write_npy
@@ -48,6 +49,7 @@ class FolderReader:
 
         with open_file(path) as file:
             stored = open_array(file, name, self._limits)
+        LOG.debug("%s: read from its file %s, which is opened for each read", name, path)
         return lazy(stored.shape, stored.dtype, read, nbytes=stored.nbytes)
 
 

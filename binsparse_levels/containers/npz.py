@@ -18,6 +18,7 @@ from ..arrays import Array, LazyArray, Pieces, lazy
 from ..errors import ContainerError, DescriptorError, PathMissingError, Problem, UnsafeError
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
+from ..log import LOG
 from .base import Storage, named_by, wrap_errors
 from .direct import DIRECT, handle_of, open_zip, parts_of, read_into
 from .replacing import Overwrite, replacing
@@ -103,8 +104,11 @@ class NPZReader:
         handle = handle_of(self._archive.fp) if stored and DIRECT and self._archive.fp is not None else None
         whole = functools.partial(self._whole, member, name, sizes)
         if handle is None:
+            LOG.debug("%s: read whole by zipfile, because it is deflated, or in Fortran order", name)
             once = functools.cache(whole)
             return lazy(sizes, dtype, lambda start, stop: once()[start:stop], nbytes=member.compress_size)
+
+        LOG.debug("%s: read at its place in the zip file, because it is stored there as it is", name)
 
         def read(start: int, stop: int) -> Array:
             if stop - start == sizes[0]:  # only the whole array can be compared with its checksum
@@ -119,6 +123,7 @@ class NPZReader:
 
     def _whole(self, member: zipfile.ZipInfo, name: str, sizes: tuple[int, ...]) -> Array:
         self._limits.hold("array_bytes", member.file_size, name, "the size in bytes")
+        LOG.debug("%s: %d bytes in the zip file, whole", name, member.compress_size)
         with wrap_errors(name), self._archive.open(member) as file:
             return npy.read_array(file, allow_pickle=False, max_header_size=10_000).reshape(sizes)
 

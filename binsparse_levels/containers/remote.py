@@ -11,6 +11,7 @@ from typing import Any, TypeAlias
 from urllib.parse import unquote, urlsplit
 
 from ..errors import ContainerError, PathMissingError, Problem, needing
+from ..log import LOG, without_secrets
 from ..thresholds import THRESHOLDS
 from .base import wrap_errors
 
@@ -63,7 +64,7 @@ def file_at(url: str) -> Any:
         place, path = (url, "") if is_web(url) else (f"{parts.scheme}://{parts.netloc}", parts.path.lstrip("/"))
         store = store_at(place)
         try:
-            size, version, fetch = _by_fsspec(url) if store is None else _by_obstore(store, path)
+            size, version, fetch = _by_fsspec(url) if store is None else _by_obstore(store, path, url)
         except FileNotFoundError:
             raise PathMissingError(Problem(url, "no such file; check the address")) from None
 
@@ -84,14 +85,20 @@ def file_at(url: str) -> Any:
         return file
 
 
+def _logged(url: str, place: Any, raw: bytes) -> bytes:
+    LOG.debug("GET %s %s: %d bytes", without_secrets(url), place or "whole", len(raw))
+    return raw
+
+
 def _by_fsspec(url: str) -> tuple[int, str, Fetch]:
     from fsspec.core import url_to_fs
 
     system, path = url_to_fs(url)
-    return system.info(path)["size"], system.ukey(path), lambda *at: (system.ukey(path), system.cat_file(path, *at))
+    fetch = lambda *at: (system.ukey(path), _logged(url, at, system.cat_file(path, *at)))  # noqa: E731
+    return system.info(path)["size"], system.ukey(path), fetch
 
 
-def _by_obstore(store: Any, path: str) -> tuple[int, str, Fetch]:
+def _by_obstore(store: Any, path: str, url: str) -> tuple[int, str, Fetch]:
     import obstore
     from obstore.exceptions import GenericError, NotSupportedError
 
@@ -99,7 +106,7 @@ def _by_obstore(store: Any, path: str) -> tuple[int, str, Fetch]:
         """The metadata of the file, and bytes. obstore repeats refused requests, but not truncated answers."""
         answer = obstore.get(store, path, options=options)
         try:
-            return answer.meta, bytes(answer.bytes())
+            return answer.meta, _logged(url, options, bytes(answer.bytes()))
         except GenericError:
             if not left:
                 raise

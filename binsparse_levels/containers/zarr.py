@@ -24,8 +24,8 @@ from ..arrays import Pieces
 from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
 from ..thresholds import THRESHOLDS
-from .base import Storage, is_url, names_in, wrap_errors
-from .checksums import of_header
+from .base import CHUNKED, Storage, is_url, names_in, wrap_errors
+from .checksums import of_header, sealed
 from .direct import folders_below, open_zip
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
@@ -39,9 +39,9 @@ from .zarr_reading import (
     COMPLETE,
     ROOT,
     ZarrReader,
-    beside,
     list_groups,
     mark,
+    neighbours,
     node_at,
     others,
     reading,
@@ -51,7 +51,8 @@ from .zarr_reading import (
 from .zarr_stores import NAMES, Folder, check_store, folder_of, objects_in, opened, place_of, stored
 
 __all__ = [
-    "AT", "ROOT", "ZarrWriter", "beside", "list_groups", "mark", "new_metadata", "opened", "others", "reading",
+    "AT", "ROOT", "ZarrWriter", "list_groups", "mark", "neighbours", "new_metadata", "opened", "others", "reading",
+    "sealed_root",
     "writing",
 ]  # fmt: skip
 
@@ -101,7 +102,6 @@ class ZarrWriter:
     def write(self, name: str, pieces: Pieces) -> None:
         place = self.group.store_path / name
         chunks = chunks_in(self.create(name, pieces.length, pieces.dtype), place.path)
-        assert chunks is not None  # our own metadata is always supported
         write_array(objects_in(place.store), chunks, pieces)
 
     def within(self, name: str) -> ZarrWriter:
@@ -129,7 +129,7 @@ class ZarrWriter:
         codecs: list[dict[str, Any]] = []
         if compression != "none":
             codecs.append({"name": compression, "configuration": dict(CODECS[compression].settings(dtype, 3))})
-        if self._storage.checksum is not False:
+        if self._storage.chunk_checksum is not False:
             codecs.append({"name": "crc32c"})
         options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
         options["dimension_names"] = [f"dim_{name}"]  # xarray refuses a group with unnamed dimensions
@@ -184,7 +184,7 @@ def writing(
     if NAMES & set((group or "").split("/")):
         raise ContainerError(Problem(str(group), "no group has the name of a metadata file of Zarr"))
     more = ("shards",) if zarr_format == 3 else ()
-    storage.refuse(f"Zarr {zarr_format}", but=("compression", "chunks", "checksum", *more), compressions=CODECS)
+    storage.refuse(f"Zarr {zarr_format}", but=(*CHUNKED, *more), compressions=CODECS)
     if isinstance(path, StorePath) and type(path.store) is LocalStore:
         path, group = path.store, f"{path.path}/{group or ''}".strip("/")
     if type(path) is LocalStore and not path.read_only:
@@ -394,3 +394,14 @@ def new_metadata(
     made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
     _commit(group, header, made, sizes=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
+
+
+def sealed_root(text: bytes, sums: Mapping[str, int]) -> bytes:
+    """The metadata of a group with a seal. sums: the checksums of all arrays; empty for no seal."""
+    if not sums:
+        return text
+    root = json.loads(text)
+    known = root["attributes"]
+    known[ATTRIBUTE] = sealed(known[ATTRIBUTE], sums)
+    known[ARRAYS]["header"] = of_header(known[ATTRIBUTE])
+    return json.dumps(root).encode()

@@ -30,6 +30,7 @@ from ..errors import (
 )
 from ..formats.json import RESERVED, load_json
 from ..limits import DEFAULT_LIMITS, Limits
+from ..log import LOG
 from ..parallel import each
 from ..thresholds import THRESHOLDS
 from .base import Storage, bounded_chunk, grown_chunk, is_url, named_by, sizes_in, wrap_errors
@@ -37,7 +38,7 @@ from .checksums import of_header
 from .direct import refuse_links
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
-from .objects.reading import ObjectArray, Objects
+from .objects.reading import CachedArray, ObjectArray, Objects
 from .replacing import real_path
 from .zarr_internals import sync
 from .zarr_stores import NAMES, Folder, RemoteStore, is_local, objects_in, opened, stored
@@ -147,10 +148,12 @@ class ZarrReader:
             nbytes: Size | None = size if isinstance(size, int) else None
             if nbytes is None and place.store.supports_listing:
                 nbytes = lambda: stored_size(place)  # noqa: E731
-            chunks = chunks_in(node, place.path)
-            if chunks is None:
+            try:
+                self._chunks[name] = chunks = chunks_in(node, place.path)
+            except NotImplementedError as reason:
+                LOG.debug("%s: read by zarr, because of its %s", name, reason)
                 return self._by_zarr(name, node, nbytes)
-            self._chunks[name] = chunks
+            LOG.debug("%s: read without zarr, in chunks of %d items (%s)", name, chunks.chunk, chunks.compression)
             complete = bool(node.get("attributes", {}).get(COMPLETE))
             return ObjectArray(name, self._objects, chunks, nbytes, complete=complete)
 
@@ -177,11 +180,17 @@ class ZarrReader:
 
         def read(start: int, stop: int) -> Array:
             self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
+            LOG.debug("%s: items %d to %d by zarr", name, start, stop - 1)
             with wrap_errors(name):
                 check()
                 return np.asarray(array[start:stop])
 
-        return lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
+        whole = lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
+        return self.cached(name, whole)
+
+    def cached(self, name: str, array: LazyArray) -> LazyArray:
+        """The same array. The chunks of small reads are cached."""
+        return CachedArray(name, self._objects, array)
 
     @property
     def kind(self) -> str:
@@ -196,8 +205,9 @@ class ZarrReader:
         newer = self.group.metadata.zarr_format == 3
         usual = usual_chunk(self._place.store) if newer else THRESHOLDS.zarr_shard
         chunks = grown_chunk(found.chunk, found.length, usual)
-        shards = grown_chunk(found.per_file, found.length, THRESHOLDS.zarr_shard) if found.indexed else None
-        return Storage(found.compression, chunks, shards, False if newer and not found.checksum else None)
+        shards = grown_chunk(found.per_file, found.length, THRESHOLDS.zarr_shard) if found.index else None
+        plain = False if newer and not found.checksum else None
+        return Storage(found.compression, chunks, shards, chunk_checksum=plain)
 
 
 def stored_size(place: StorePath) -> int:
@@ -304,7 +314,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 
-def beside(path: Any, group: str | None) -> dict[str, Mapping[str, int]]:
+def neighbours(path: Any, group: str | None) -> dict[str, Mapping[str, int]]:
     """The sizes of the named dimensions of the arrays and tensors in the group above a tensor, except its own."""
     path = str(path.root) if isinstance(path, LocalStore) else path
     if isinstance(path, str) and not group:  # it may be a group of a larger store

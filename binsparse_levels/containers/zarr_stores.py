@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import threading
 import zipfile
 from collections.abc import Iterable, Iterator
 from typing import Any
@@ -15,6 +14,8 @@ from zarr.abc.store import Store
 from zarr.storage import FsspecStore, LocalStore, MemoryStore, ObjectStore, StorePath, WrapperStore, ZipStore
 
 from ..errors import ContainerError, OptionError, Problem, needing
+from ..log import LOG
+from ..parallel import Lock
 from . import remote
 from .base import is_url, wrap_errors
 from .direct import folders_below, open_zip, refuse_links
@@ -82,8 +83,13 @@ class RemoteStore(WrapperStore[Store]):
     async def stored_metadata(self, key: str) -> Any:
         """The stored metadata of a key, not the consolidated ones."""
         if key not in self._known:
-            self._known[key] = await self._store.get(key, default_buffer_prototype())
+            self._known[key] = await self._fetched(key, default_buffer_prototype())
         return self._known[key]
+
+    async def _fetched(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
+        buffer = await self._store.get(key, prototype, byte_range)
+        LOG.debug("GET %s %s: %s bytes", key, byte_range or "whole", "no" if buffer is None else len(buffer))
+        return buffer
 
     @property
     def supports_listing(self) -> bool:
@@ -92,11 +98,11 @@ class RemoteStore(WrapperStore[Store]):
     async def get(self, key: str, prototype: Any, byte_range: Any = None) -> Any:
         if key.rpartition("/")[2] not in NAMES:
             try:
-                return await self._store.get(key, prototype, byte_range)
+                return await self._fetched(key, prototype, byte_range)
             except Exception as error:
                 if byte_range is None or type(error).__name__ != "NotSupportedError":
                     raise
-            whole = await self._store.get(key, prototype)  # from a web server that sends no ranges
+            whole = await self._fetched(key, prototype)  # from a web server that sends no ranges
             return None if whole is None else whole[slice(*range_in(whole, byte_range))]
         if key in self._known or not self.consolidated:
             return await self.stored_metadata(key)
@@ -128,7 +134,7 @@ class _Zip(ZipStore):
 
     def __init__(self, archive: zipfile.ZipFile) -> None:
         super().__init__(archive.filename or "", mode="r")
-        self._lock = threading.RLock()
+        self._lock: Any = Lock()
         self._zf = archive
         self._is_open = True
 

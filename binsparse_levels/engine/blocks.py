@@ -36,10 +36,14 @@ class Block(NamedTuple):
         return len(self.positions if self.entries is None else self.entries)
 
 
-def blocks_of(tree: Tree, size: int) -> Iterator[Block]:
-    """All entries of a tree in blocks of at most `size`. The arrays of levels that share positions are read."""
-    for start in range(0, len(tree.values), size):
-        positions = range(start, min(start + size, len(tree.values)))
+def blocks_of(tree: Tree, size: int, within: range | None = None) -> Iterator[Block]:
+    """The entries of a tree in blocks of at most `size`. The arrays of levels that share positions are read.
+
+    within: the positions of the entries; by default all of them.
+    """
+    within = range(len(tree.values)) if within is None else within
+    for start in range(within.start, within.stop, size):
+        positions = range(start, min(start + size, within.stop))
         if not tree.shares:
             yield Block(positions)
             continue
@@ -65,9 +69,10 @@ def read_block(tree: Tree, block: Block, dtype: Any = np.int64) -> tuple[list[Ar
     return packing.coords_of_entries(parts, len(positions), dtype), values
 
 
-def read_blocks(tree: Tree, size: int) -> Iterator[tuple[list[Array], Array]]:
-    """All entries of a tree, at most `size` at a time, in at least one block; see `read_block`."""
-    for block in blocks_of(tree, size) if len(tree.values) else [Block(range(0))]:
+def read_blocks(tree: Tree, size: int, within: range | None = None) -> Iterator[tuple[list[Array], Array]]:
+    """The entries of a tree, at most `size` at a time, in at least one block; see `blocks_of` and `read_block`."""
+    within = range(len(tree.values)) if within is None else within
+    for block in blocks_of(tree, size, within) if within else [Block(range(0))]:
         yield read_block(tree, block)
 
 

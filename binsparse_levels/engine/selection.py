@@ -6,6 +6,9 @@ If arrays are in a file, `engine.parts` reads and checks only the required fiber
 from __future__ import annotations
 
 import functools
+import itertools
+import math
+from bisect import bisect_left, bisect_right
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
@@ -23,11 +26,15 @@ from ..levels.positions import (
     Window,
     as_array,
     fitted,
+    inside,
+    is_everything,
     items_at,
     places_in,
 )
 from ..limits import Limits
+from ..thresholds import THRESHOLDS
 from . import packing
+from .blocks import outermost, read_blocks
 from .packing import Entries
 from .parts import listed, part_of, through
 from .tree import Tree
@@ -103,6 +110,9 @@ class View:
         dimensions = [self.order.index(k) for k in selection.dimensions]
         self.kept = sorted(dimensions)
         self.format = self._format(stored, dimensions)
+        if structure is not None and self.format.padded and tree.arrays:  # mirrored entries would be padded
+            last = self.format.levels[-1]
+            self.format = replace(self.format, levels=(*self.format.levels[:-1], _unpadded(last)))
         cut = [self.order.index(k) for k in selection.cut]
         self.restricted = max(cut, default=-1) + 1
         free = [
@@ -210,7 +220,7 @@ def load(view: View, selected: Sequence[Item], pad: Any, limits: Limits) -> Tree
     dims = tuple(map(len, items if len(view.kept) == len(items) else [items[k] for k in view.kept]))  # type: ignore[arg-type]
     if view.whole:
         return _whole(view)
-    if view.steps is not None:
+    if view.steps is not None and not _reads_much(view.tree, items):
         for k in view.ordered:
             if not _ascends(items[k]):
                 break
@@ -238,10 +248,9 @@ def _whole(view: View) -> Tree:
 
 def _selected(view: View, items: Sequence[Item]) -> tuple[list[Array], Array, bool]:
     """The selected entries of a view by its stored dimensions, and True if they are in order."""
-    columns, values = _in_window(view.tree, list(map(_in_order, items)))
+    columns, values, ordered = _in_window(view.tree, items)
     if view.structure is not None:
-        columns, values = _with_mirrored(view, items, columns, values)
-    ordered = view.structure is None and all(level.ordered for level in view.tree.levels)
+        (columns, values), ordered = _with_mirrored(view, items, columns, values), False
     coords: list[Array] = []
     for k, item in enumerate(items):
         if isinstance(item, int):
@@ -268,7 +277,7 @@ def _with_mirrored(view: View, items: Sequence[Item], columns: list[Array], valu
         return [c[kept] for c in columns], values[kept]
 
     columns, values = stored(columns, values)
-    others, more = stored(*_in_window(view.tree, list(map(_in_order, items[::-1]))))
+    others, more = stored(*_in_window(view.tree, items[::-1])[:2])
     off = others[0] != others[1]
     mirrored = STRUCTURES[name].mirrored(more[off])
     columns = [np.concatenate((a, b[off])) for a, b in zip(columns, others[::-1], strict=True)]
@@ -295,10 +304,55 @@ def _ascends(item: Item) -> bool:
     return isinstance(item, int) or bool((item[1:] > item[:-1]).all())
 
 
-def _in_window(tree: Tree, window: Window) -> tuple[list[Array], Array]:
-    """The coordinates by stored dimension, and the values, of all entries in a window, in stored order."""
-    columns, positions = packing.unpack_tree(tree, window=window)
-    return columns, np.asarray(items_at(tree.values, positions))
+def _in_window(tree: Tree, items: Sequence[Item]) -> tuple[list[Array], Array, bool]:
+    """The coordinates by stored dimension, and the values, of all entries at the coordinates of these items.
+
+    Also returns True if they are in lexicographic order.
+    """
+    window = list(map(_in_order, items))
+    if not _reads_much(tree, items):
+        columns, positions = packing.unpack_tree(tree, window=window)
+        return columns, np.asarray(items_at(tree.values, positions)), all(level.ordered for level in tree.levels)
+    kept: list[list[Array]] = []
+    for columns, values in read_blocks(tree, THRESHOLDS.block_entries, _positions_within(tree, window[0])):
+        there = inside(window, columns)
+        kept.append([x[there] for x in (*columns, values)])
+    *columns, values = (np.concatenate(x) for x in zip(*kept, strict=True))
+    return columns, values, tree.regular
+
+
+def _positions_within(tree: Tree, selected: Positions) -> range:
+    """The positions in a file between which the outermost coordinate is selected; all, if that is not known."""
+    everything = range(len(tree.values))
+    if not tree.regular or not len(selected) or is_everything([selected], tree.dims[:1]):
+        return everything
+    coordinate = outermost(tree)
+    first = bisect_left(everything, int(selected[0]), key=coordinate)
+    return range(first, bisect_right(everything, int(selected[-1]), lo=first, key=coordinate))
+
+
+def _reads_much(tree: Tree, items: Sequence[Item]) -> bool:
+    """Return True if the fibers of a file that a selection crosses have many more children than it contains.
+
+    Then entries are read in blocks. The numbers assume that entries are spread evenly.
+    """
+    if not tree.lazy or len(tree.values) <= THRESHOLDS.block_entries:
+        return False
+    window = list(map(_in_order, items))
+    if not all(map(len, window)):
+        return False
+    steps = list(tree.walk())
+    crossed = selected = 1.0  # the share of the positions whose fibers are read, and of those in the window
+    for (place, arrays, n), below in itertools.zip_longest(steps, steps[1:]):
+        children = len(tree.values) if below is None else below[2]
+        within = window[place.depth : place.depth + place.level.rank]
+        crossed = selected
+        if n * crossed <= THRESHOLDS.searched_fibers:  # only the children between the ends of the window are read
+            crossed *= (int(within[0][-1]) - int(within[0][0]) + 1) / place.dims[0]
+        selected *= math.prod(len(x) / size for x, size in zip(within, place.dims, strict=True))
+        if arrays and children * (crossed - selected) > THRESHOLDS.block_entries:
+            return True
+    return False
 
 
 def _remaining(level: Level, rank: int) -> Level | None:

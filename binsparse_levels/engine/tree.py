@@ -77,7 +77,7 @@ class Tree:
 
     @cached_property
     def _steps(self) -> tuple[tuple[Place, dict[str, Array], int], ...]:
-        return tuple(walk(self.places, self.arrays))
+        return tuple(walk(self.places, self.arrays, len(self.values)))
 
     def reached(self) -> Positions:
         """The distinct positions of the last level that have an entry. Precondition: the levels are valid."""
@@ -161,14 +161,21 @@ class Tree:
             yield from error.problems
 
 
-def walk(places: Iterable[Place], arrays: Mapping[str, Array]) -> Iterator[tuple[Place, dict[str, Array], int]]:
-    """`Tree.walk` for places and arrays. Precondition: `length_problems` finds nothing."""
+def walk(
+    places: Iterable[Place], arrays: Mapping[str, Array], values: int | None = None
+) -> Iterator[tuple[Place, dict[str, Array], int]]:
+    """`Tree.walk` for places and arrays. values: their number, if known.
+
+    Precondition: `length_problems` finds nothing.
+    """
     n = 1
     for place in places:
         here = {role: arrays[spec.name] for role, spec in place.arrays.items()}
         children = known_children(place, here, n)
         yield place, here, n
         n = _size(place, here, n) if children is None else children
+    if values is not None:
+        raise_if(ArrayError, value_problems(n, values))
 
 
 def known_children(place: Place, arrays: Mapping[str, ArrayMetadata], n: int) -> int | None:
@@ -298,7 +305,10 @@ def shared_dtype(arrays: Mapping[str, ArrayMetadata], dims: Sequence[int], count
     return usual
 
 
-def check_dense(n: int, entries: int, limits: Limits) -> None:
-    """Raise LimitError if dense levels have too many positions. Each position takes at least one word."""
+def check_dense(n: int, entries: int, limits: Limits, *, memory: bool = True) -> None:
+    """Raise LimitError if dense levels have too many positions. Each position takes at least one word.
+
+    memory: False if they are written in pieces.
+    """
     if n > entries + 1:
-        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels")
+        limits.hold("dense_bytes", 8 * n, "", "the size in bytes of the dense levels", memory=memory)

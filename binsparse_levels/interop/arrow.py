@@ -10,6 +10,8 @@ import numpy as np
 from ..arrays import Array
 from ..building import columns as tables
 from ..building.columns import arrow as arrow_module
+from ..building.plan import check_told
+from ..building.request import Request
 from ..engine.tree import Duplicates, index_dtype
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
 from ..formats.format import FormatLike
@@ -34,6 +36,7 @@ def from_table(
     shape: Sequence[int] | None = None,
     labels: Mapping[str, Any] | None = None,
     duplicates: Duplicates = "error",
+    nulls: tables.Nulls = "error",
     fill_value: Any = None,
     attributes: Mapping[str, Any] | None = None,
     map: MapLike | None = None,
@@ -54,6 +57,7 @@ def from_table(
         duplicates counts rows.
     shape : by default, the number of labels, or the largest coordinate plus 1.
     labels : all labels of a dimension by its name, in the order of their coordinates.
+    nulls : "drop" leaves out rows with a null in one of the columns.
     format, duplicates, fill_value, attributes, map, limits : as for `pack`.
 
     Returns
@@ -73,7 +77,7 @@ def from_table(
     if not tables.is_table(table):
         hint = "pass a table of pandas, polars, pyarrow or duckdb"
         raise OptionError(f"expected a table with Arrow's C stream, got {qualified(table)}; {hint}")
-    rows = tables.TableReader(dims, values, labels)
+    rows = tables.TableReader(dims, values, labels, nulls)
     chunks = list(rows.chunks(table))
     coords = [_joined(x) for x in zip(*(coords for coords, _ in chunks), strict=True)]
     stored = _joined([x for _, x in chunks])
@@ -81,6 +85,7 @@ def from_table(
         coords[k] = ranks[coords[k]]
     if shape is None:
         shape = rows.sizes([int(x.max()) + 1 if len(x) else 0 for x in coords])
+        check_told(Request(format, map, limits=limits).plan(shape, rows=1), len(stored))
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
     made = pack(coords, stored, shape, format, map=map, limits=limits, **options)
     return made._labelled(rows.labels(made.shape))

@@ -7,7 +7,6 @@ import functools
 import itertools
 import os
 import pickle
-import threading
 from collections.abc import Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +21,7 @@ from ..io.kinds import StoreLike
 from ..levels.base import Array
 from ..levels.registry import SentKind, register_sent, sent_kinds
 from ..limits import DEFAULT_LIMITS, Limits
+from ..parallel import Lock
 from ..tensors.foreign import as_tensor, qualified
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_format
@@ -30,7 +30,7 @@ from .pydata_sparse import to_sparse
 if TYPE_CHECKING:
     import dask.array
 
-_UNPICKLING = threading.Lock()  # so that several threads do not open the same file
+_UNPICKLING = Lock()  # so that several threads do not open the same file
 
 
 class Blocks:

@@ -14,7 +14,7 @@ import numpy as np
 
 from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
-from ..containers.replacing import Overwrite, hold_lock
+from ..containers.replacing import Overwrite, hold_lock, real_path
 from ..engine.joining import joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, within_memory
@@ -180,11 +180,11 @@ def append(
 
 def _refuse_dataset(location: Location, there: Tensor, name: str) -> None:
     """Raise FormatError for a variable of a Dataset, if others have the dimension that would grow."""
-    beside = location.kind.part("beside")
-    if beside is None or there.dims is None or not there.format.order:
+    neighbours = location.kind.part("neighbours")
+    if neighbours is None or there.dims is None or not there.format.order:
         return
     dim, size = there.dims[_grows_along(there)], there.shape[_grows_along(there)]
-    sizes = {x: known[dim] for x, known in beside(location.path, location.group).items() if dim in known}
+    sizes = {x: known[dim] for x, known in neighbours(location.path, location.group).items() if dim in known}
     if {*sizes.values()} == {size}:
         what = f"is a variable of a Dataset with {', '.join(sorted(sizes)):.80}, which have its dimension {dim!r} too"
         whole = f"xarray.concat([xarray.load_dataset(path, engine='binsparse'), more], {dim!r})"
@@ -367,9 +367,15 @@ def _locked(path: StoreLike) -> contextlib.AbstractContextManager[None]:
     """Hold the lock of a local file or folder within the block; mappings and other stores have no lock. Raises
     ContainerError if another process or thread does not release it in time.
     """
+    root = local_path(path)
+    return contextlib.nullcontext() if root is None else hold_lock(root)
+
+
+def local_path(path: StoreLike) -> str | None:
+    """The real path of a local file or folder, without the group; None for another store."""
     store, _ = split_place(path)
     root = store if isinstance(store, str) and not is_url(store) else getattr(store, "root", None)
-    return hold_lock(os.fspath(root)) if isinstance(root, str | os.PathLike) else contextlib.nullcontext()
+    return real_path(os.fspath(root)) if isinstance(root, str | os.PathLike) else None
 
 
 class _Stored(NamedTuple):
@@ -395,7 +401,7 @@ def storage_of(loading: Loading | None, location: Location) -> _Stored:
     for option in ("compression", "chunks", "shards"):
         by_name = {name: getattr(x, option) for name, x in storages.items() if getattr(x, option) is not None}
         options[option] = by_name or None
-    plain = False in (x.checksum for x in storages.values())
-    options["checksum"] = True if loading.sealed else False if plain else None
+    options["checksum"] = loading.sealed or None
+    options["chunk_checksum"] = False if False in (x.chunk_checksum for x in storages.values()) else None
     types = loading.descriptor.data_types
     return _Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper})

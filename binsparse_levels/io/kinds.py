@@ -20,6 +20,7 @@ from ..containers.direct import open_zip
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
 from ..limits import DEFAULT_LIMITS
+from ..log import DEBUG, LOG, without_secrets
 
 PLUG_IN = "; a plug-in may support it: install its package"
 
@@ -36,6 +37,7 @@ class Kind(NamedTuple):
     suffixes: endings of paths, in lower case.
     options: fixed options of the module's `writing` or `write`.
     reads, writes: names of the options of reading and writing. `duplicates` and `check` are for `read` alone.
+    attributes: names of attributes of a tensor that its files keep, if `tensors`. A write warns of others.
     named: a file contains several tensors by name, and a path names one of them after the colon.
     tensors: the module reads and writes tensors, not headers and arrays; see `part`.
     signature: the first bytes of a file, or a tuple of alternatives.
@@ -51,6 +53,7 @@ class Kind(NamedTuple):
     options: Mapping[str, Any] = {}
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
+    attributes: tuple[str, ...] = ()
     named: bool = False
     tensors: bool = False
     signature: bytes | tuple[bytes, ...] = ()
@@ -78,7 +81,7 @@ class Kind(NamedTuple):
         - list_groups(file, limits, claims): the groups with tensors
         - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that marks a group
         - claims(group): True if a group with such a mark contains a tensor of this kind
-        - beside(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this tensor
+        - neighbours(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this tensor
         - others(path): the rest of a container, which `write` does not replace
         - write_all(path, tensors, …): writes tensors by name, for a `named` kind
         """
@@ -96,9 +99,10 @@ _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _SSCDF = Kind(
     ".io.files.sscdf", (".sscdf",), reads=("group", "check"), writes=("group", "storage", "limits"),
-    named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
+    attributes=("comment",), named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
+_NAMES = ("row_names", "column_names")
 _STORE = "zarr"  # which opens URLs and stores, and overwrites those in place
 # The beginning of text of svmlight, after comments.
 _SAMPLE = re.compile(rb"(#.*\n|\s)*[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?[ \t]+\d+:[-+\d.]")
@@ -153,11 +157,11 @@ KINDS = {
     ),
     "bpcells": Kind(
         ".io.files.bpcells", reads=("group", "duplicates"), writes=("group", "packed", "version", "chunks", "gzip"),
-        tensors=True, folder=("version",), group=("version",),
+        attributes=_NAMES, tensors=True, folder=("version",), group=("version",),
     ),
     "anndata": Kind(
         ".io.files.anndata", (".h5ad", ".h5mu"), reads=("group", "duplicates"),
-        writes=("group", "storage", "limits"), tensors=True,
+        writes=("group", "storage", "limits"), attributes=_NAMES, tensors=True,
         group=("encoding-type", "h5sparse_format", "indptr", "matrix", "obs"), zarr_group=("encoding-type",),
     ),
 }  # fmt: skip
@@ -216,6 +220,8 @@ class Location:
         try:
             while (there := mark(self.handle, group, kinds)) is not None:
                 found = kinds[there]
+                if found != self.name:
+                    LOG.debug("group %s: looks like the kind %s, because of %r", group or "/", found, there)
                 if found == self.name or (claims := KINDS[found].part("claims")) is None:
                     break
                 with kind.part("reading")(self.handle, group, DEFAULT_LIMITS) as reader:
@@ -259,10 +265,13 @@ def resolved(place: StoreLike, *, whole: bool = False) -> Iterator[Location]:
         return
     path, group = split_place(place)
     with contextlib.ExitStack() as stack:
-        names, file = _candidates(path, stack)
+        names, file, mark = _candidates(path, stack)
         opened = KINDS[names[-1]].part("opened")
         handle = path if opened is None else stack.enter_context(opened(file))
         name = next((name for name in names[:-1] if KINDS[name].part("claims")(handle)), names[-1])
+        if LOG.isEnabledFor(DEBUG):
+            mark = mark if name == names[-1] else f"{mark} and its content"
+            LOG.debug("%s: of the kind %s, because of %s", without_secrets(name_of(path)), name, mark)
         location = Location(path, group, name, handle, getattr(getattr(file, "fp", file), "version", None))
         yield location if whole else location.within(group)
 
@@ -327,31 +336,31 @@ def is_foreign(place: StoreLike) -> bool:
         return location.kind.tensors
 
 
-def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any]:
-    """The possible kinds of a path or an open object; and the path, or the file that was opened to find them."""
+def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any, str]:
+    """The possible kinds of a path or an open object; the path, or the file that was opened to find them; the mark."""
     if hasattr(path, "full_name") and hasattr(path, "open"):  # a file of fsspec, not open yet
         path = closing.enter_context(path.open())
     file, name = path, name_of(path)
     is_stream = hasattr(path, "readinto") and hasattr(path, "seek")
     if not is_stream and not isinstance(path, str):
-        return _of_object(path), path
+        return _of_object(path), path, "its class"
     if is_url(path):
         # In zip://a.h5::https://b.zip?c, the first part with a path is the file.
         plain = next(part for part in path.split("::") if "://" in part).partition("?")[0].lower()
         _refuse_tables(plain)
         usual = _by_suffix(plain)
         if usual is None or (usual == _STORE and not plain.endswith(".zip")):
-            return [_STORE], path
+            return [_STORE], path, "its scheme"
         file, is_stream = closing.enter_context(remote.file_at(path)), True
     elif not is_stream and os.path.isdir(path):
         with wrap_errors(name):
             there = os.listdir(path)
-        return _kinds_marked(path, "folder", there), path
+        return _kind_marked(path, "folder", there, path)
     head = _head(file, name)
     if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(file))
         there = archive.namelist()  # a store may be zipped with its folder
-        return _kinds_marked(name, "zip", [*there, *({x.partition("/")[2] for x in there} & {*_ZARR})]), archive
+        return _kind_marked(name, "zip", [*there, *({x.partition("/")[2] for x in there} & {*_ZARR})], archive)
     names = [kind for kind in KINDS if KINDS[kind].signature and head.startswith(KINDS[kind].signature)]
     if not names and not is_stream:
         import h5py  # not needed for texts of a known kind
@@ -361,7 +370,10 @@ def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], An
     if is_stream and (not names or KINDS[names[-1]].part("opened") is None):
         what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"
         raise ContainerError(Problem(name, f"{what} is read from a local disk; download it, or convert it to .zarr"))
-    return names or [_known_by_suffix(path, head)], file
+    if names:
+        return names, file, "its signature"
+    kind = _known_by_suffix(path, head)
+    return [kind], file, "its suffix" if _by_suffix(path) else "its first line"
 
 
 def _known_by_suffix(path: str, head: bytes) -> str:
@@ -399,14 +411,15 @@ def _by_suffix(path: str) -> str | None:
     return next((name for name, kind in KINDS.items() if kind.suffixes and path.endswith(kind.suffixes)), None)
 
 
-def _kinds_marked(path: str, field: str, there: Sequence[str]) -> list[str]:
-    """The first kind with a mark among the names `there`. field: of Kind, with the marks."""
-    marks = {name: getattr(kind, field) for name, kind in KINDS.items()}
-    names = [name for name in marks if not set(marks[name]).isdisjoint(there)]
-    if not names:
-        known = ", ".join(itertools.chain.from_iterable(marks.values()))
+def _kind_marked(path: str, field: str, there: Sequence[str], file: Any) -> tuple[list[str], Any, str]:
+    """The first kind with a mark among the names `there`, as from `_candidates`. field: of Kind, with the marks."""
+    marks = {mark: name for name, kind in KINDS.items() for mark in getattr(kind, field)}
+    present = {*there}
+    mark = next((mark for mark in marks if mark in present), None)
+    if mark is None:
+        known = ", ".join(marks)
         raise ContainerError(Problem(path, f"contains no tensor: none of {known} is there; choose another path"))
-    return names[:1]
+    return [marks[mark]], file, f"the member {mark!r}"
 
 
 def _head(file: str | IO[bytes], name: str) -> bytes:

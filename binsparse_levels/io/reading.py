@@ -17,6 +17,7 @@ from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memor
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
 from ..limits import DEFAULT_LIMITS, Limits
+from ..log import LOG
 from ..tensors.backing import Check, TreeBacking
 from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
@@ -136,11 +137,13 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
         location = stack.enter_context(resolved(path))
         kind, loading, known = location.kind, None, None
         if kind.tensors and kind.part("look") is None:
+            LOG.debug("%s: read whole, because the kind %s cannot be sliced", location.path, location.name)
             return read(location, limits=limits), None
         if kind.tensors:
             given = location.options({}, kind.reads)
             source: FileTensor = kind.part("look")(location.handle, stack, limits=limits, **given)
             if not source.lazy:
+                LOG.debug("%s: read whole, because it has no array that can be sliced", location.path)
                 return loaded_tensor(source, limits), None
         else:
             loading = Loading(stack.enter_context(_reading(location, limits)), limits)

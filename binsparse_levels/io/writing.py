@@ -113,6 +113,9 @@ def write(
         storage.refuse("this kind of file", but=target.kind.writes)
         options |= {"chunks": chunks}
     given = target.options(options, target.kind.writes)
+    if lost := sorted(tensor.attributes.keys() - {*target.kind.attributes}):
+        what = f"leaves out the attributes {', '.join(lost):.200}; write a container such as .h5 to keep them"
+        warnings.warn(f"{target.path}: this kind of file {what}", DialectWarning, stacklevel=3)
     write_to(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
     _close_unused(tensor)
 

@@ -9,8 +9,6 @@ a signed counter costs a test for negative indices at every access.
 
 import contextlib
 import importlib
-import logging  # noqa: F401 (a fork takes its lock after ours, which waits for numba, which logs)
-import os
 import threading
 from collections.abc import Sequence
 from types import ModuleType
@@ -19,16 +17,18 @@ from typing import Any, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
+from ..log import DEBUG, LOG
+from ..system import LOCKS
 from ..thresholds import THRESHOLDS
 
 Array: TypeAlias = npt.NDArray[Any]
 
 _MODULES = "check", "dense", "emission", "fibers", "placing", "sorting"
-_FORK_SECONDS = 30  # that a fork waits for the thread at most
 _handled = 0
 _loaded = False
 _thread: threading.Thread | None = None
-_starting = threading.Lock()
+_importing = threading.RLock()
+LOCKS.append(_importing)
 
 
 def pays_off(count: int, cost: int = 1) -> bool:
@@ -42,56 +42,48 @@ def pays_off(count: int, cost: int = 1) -> bool:
     """
     global _handled
     if count * cost <= THRESHOLDS.numpy_entries:
+        if LOG.isEnabledFor(DEBUG):
+            LOG.debug("kernels: not used for %d entries, because they are few", count)
         return False
     _handled += count * cost
-    if _loaded or count * cost > THRESHOLDS.first_entries:
-        return True
-    if _handled > THRESHOLDS.first_entries // 2:
+    used = _loaded or count * cost > THRESHOLDS.first_entries
+    LOG.debug("kernels: %sused for %d entries, %d in this process", "" if used else "not ", count, _handled)
+    if not used and _handled > THRESHOLDS.first_entries // 2:
         _load_in_thread()
-    return False
+    return used
 
 
 def _load_in_thread() -> None:
     """Start the thread that loads kernels, once. The interpreter waits at its end, since numba cannot be stopped."""
     global _thread
-    with _starting, contextlib.suppress(RuntimeError):  # no thread starts at the end of the interpreter
-        if _thread is None:
-            thread = threading.Thread(target=_load, name="binsparse_levels kernels")
-            thread.start()
-            _thread = thread
+    if _thread is None:
+        _thread = threading.Thread(target=_load, name="binsparse_levels kernels")
+        with contextlib.suppress(RuntimeError):  # no thread starts at the end of the interpreter
+            _thread.start()
 
 
 def _load() -> None:
     global _loaded
     try:
-        for name in _MODULES:
-            if not threading.main_thread().is_alive():
-                return
-            importlib.import_module(f"{__name__}.{name}")
-        # numba completes its own loading when it loads the first kernel.
-        module: Any = importlib.import_module(f"{__name__}.fibers")
-        item, pointers = np.zeros(1, np.uint64), np.arange(2, dtype=np.uint64)
-        module.fan_out(readable(item), readable(pointers), item.copy())
+        with _importing:  # a fork waits: a child could never import what this thread imports at that time
+            for name in _MODULES:
+                if not threading.main_thread().is_alive():
+                    return
+                importlib.import_module(f"{__name__}.{name}")
+            # numba completes its own loading when it loads the first kernel.
+            module: Any = importlib.import_module(f"{__name__}.fibers")
+            item, pointers = np.zeros(1, np.uint64), np.arange(2, dtype=np.uint64)
+            module.fan_out(readable(item), readable(pointers), item.copy())
     except Exception:
         pass  # the call that uses kernels next raises it
     _loaded = True
 
 
-def _before_fork() -> None:
-    """Wait for the thread: a child could never import what the thread imports at the time of the fork."""
-    _starting.acquire()
-    if _thread is not None:
-        _thread.join(_FORK_SECONDS)
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_starting.release, after_in_child=_starting.release)
-
-
 def __getattr__(name: str) -> ModuleType:
     if name.startswith("__"):
         raise AttributeError(name)
-    return importlib.import_module(f"{__name__}.{name}")
+    with _importing:
+        return importlib.import_module(f"{__name__}.{name}")
 
 
 def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:

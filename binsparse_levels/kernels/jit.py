@@ -8,7 +8,9 @@ import numba
 import numpy as np
 from numba import config
 from numba.core import errors
+from numba.core.compiler_lock import global_compiler_lock
 
+from ..system import LOCKS
 from .waiting import report_compiling
 
 i8 = np.int64
@@ -18,6 +20,7 @@ u8 = np.uint64
 
 if not config.DISABLE_JIT:
     report_compiling()
+    LOCKS.append(global_compiler_lock)
 
 
 def kernel(function, cache=True, **options):

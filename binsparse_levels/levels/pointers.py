@@ -36,7 +36,8 @@ class Pointed(Level):
     def bounds(self, arrays: Arrays, positions: Positions, children: int | None = None) -> tuple[Array, Array]:
         """The first child and the end of the children of each fiber, as int64. Arrays in a file are sliced.
 
-        children: their number. If given, pointers that decrease or exceed it raise ArrayError.
+        children: their number in the level. If given, pointers that decrease, exceed it, or leave out the first or the
+        last child raise ArrayError.
         """
         pointers = self.pointers(arrays)
         if isinstance(positions, range) and positions.step == 1:
@@ -49,7 +50,7 @@ class Pointed(Level):
             at = as_array(positions)
             starts, ends = (items_at(pointers, x).astype(np.int64, copy=False) for x in (at, at + 1))
         if children is not None:
-            refuse_outside(starts, ends, children)
+            refuse_outside(positions, len(pointers) - 1, starts, ends, children)
         return starts, ends
 
     def above(self, arrays: Arrays, dims: Sequence[int], n: int, children: range) -> Owners:
@@ -190,12 +191,22 @@ def _in_level(problem: Problem, start: int, first: int) -> Problem:
     return moved(Problem(problem.path, message), start)
 
 
-def refuse_outside(starts: Array, ends: Array, children: int) -> None:
-    """Raise ArrayError for pointers that decrease or exceed the number of children."""
+def refuse_outside(positions: Positions, n: int, starts: Array, ends: Array, children: int) -> None:
+    """Raise ArrayError for pointers of some of n fibers that decrease or exceed the number of children.
+
+    The first fiber must begin at child 0, and the last fiber must end with the last child.
+    """
     bad = np.flatnonzero((starts < 0) | (starts > ends) | (ends > children))
     if len(bad):
         what = f"a fiber from {starts[bad[0]]} to {ends[bad[0]]}, but there are {children} children"
         raise ArrayError(Problem("ptr", what))
+    for where, fiber, bounds, expected in (("beginning", 0, starts, 0), ("end", n - 1, ends, children)):
+        if isinstance(positions, range):
+            found = bounds[[positions.index(fiber)]] if fiber in positions else bounds[:0]
+        else:
+            found = bounds[positions == fiber]
+        if (found != expected).any():
+            raise ArrayError(Problem("ptr", f"expected {expected} at the {where}, got {found[0]}"))
 
 
 def pointers_in_parts(pointers: Array, children: int, n: int, size: int) -> Iterator[Problem]:

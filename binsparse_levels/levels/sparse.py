@@ -22,7 +22,17 @@ from ..errors import Problem
 from ..limits import INT32_MAX
 from ..thresholds import THRESHOLDS
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import REMEDY, SHOWN, Lists, bisect, in_fiber, is_short, pointer_problems, pointers_to, refuse_outside
+from .pointers import (
+    REMEDY,
+    SHOWN,
+    Lists,
+    bisect,
+    in_fiber,
+    is_short,
+    pointer_problems,
+    pointers_to,
+    refuse_outside,
+)
 from .positions import (
     Array,
     Positions,
@@ -127,9 +137,10 @@ class Sparse(Lists):
         column = arrays["idx0"]
         if isinstance(positions, range) and positions.step == 1 and "ptr" in arrays and is_everything(window, dims):
             bounds = arrays["ptr"][positions.start : positions.stop + 1]
-            first, last = int(bounds[0]), int(bounds[-1])
-            if not 0 <= first <= last <= column.shape[0]:
-                refuse_outside(bounds[:1], bounds[-1:], len(column))
+            first, last, total = int(bounds[0]), int(bounds[-1]), column.shape[0]
+            least = total if positions.stop == len(arrays["ptr"]) - 1 else first
+            if not 0 <= first <= last <= total or last < least or (first and not positions.start):
+                refuse_outside(positions, len(arrays["ptr"]) - 1, bounds[:-1], bounds[1:], total)
             part = {"ptr": bounds - bounds[0]}
             for role, x in arrays.items():
                 if role != "ptr":

@@ -36,6 +36,7 @@ from ..formats.structure import (
 )
 from ..levels.positions import Array, items_at
 from ..limits import Limits
+from ..log import LOG
 from .late_imports import Origin, reopened
 
 Check: TypeAlias = Literal["full", "trusted", "none"]  # every invariant; all but the order of entries; nothing
@@ -253,7 +254,9 @@ class TreeBacking(Backing):
             return self
         sizes = [1 if isinstance(item, int) else len(item) for item in items]
         part = [size / max(whole, 1) for size, whole in zip(sizes, self.shape, strict=True)]
-        return min((self, *self.orders), key=lambda other: [part[k] for k in other.format.order])
+        best = min((self, *self.orders), key=lambda other: [part[k] for k in other.format.order])
+        LOG.debug("orders: %s, because the smallest part of its outermost dimension is needed", best.format)
+        return best
 
     def value_at(self, cell: Sequence[Any], pad: Any) -> Any:
         if self.structure is not None:
@@ -290,6 +293,7 @@ class TreeBacking(Backing):
             chunk = max(getattr(array, "chunk", 1) for array in (*self.tree.arrays.values(), self.tree.values))
             if self._lookups * max(2 * chunk, _VALUES_PER_LOOKUP) <= len(self.tree.values):
                 return self.tree
+            LOG.debug("lookups: the whole tensor is read, because %d lookups cost more", self._lookups)
         return self.own(None).tree
 
     def permuted(self, order: Sequence[int]) -> TreeBacking:

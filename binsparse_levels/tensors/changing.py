@@ -239,7 +239,8 @@ class Converting(Delegating):
         return made
 
     def expand_structure(self) -> Self:
-        """The same matrix without a structure: it stores the entries of both triangles in the same format.
+        """The same matrix without a structure: it stores the entries of both triangles in the same format, with padding
+        if the format pads, as `convert` does.
 
         Returns
         -------
@@ -358,9 +359,13 @@ def is_dense(tensor: Contents) -> bool:
 
 
 def expanded(tensor: C) -> C:
-    """The same matrix without a structure, as a list of coordinates if its format may refuse the mirrored entries."""
-    refuses = tensor.structure is not None and any(level.refuses for level in tensor.format.levels)
-    return (tensor.convert(coordinates(tensor.ndim)) if refuses else tensor).expand_structure()
+    """The same matrix without a structure.
+
+    It is a list of coordinates if its format may refuse the mirrored entries, or would store padding between them.
+    """
+    pads = tensor.format.padded and not is_dense(tensor)
+    listed = tensor.structure is not None and (pads or any(level.refuses for level in tensor.format.levels))
+    return (tensor.convert(coordinates(tensor.ndim)) if listed else tensor).expand_structure()
 
 
 def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> tuple[tuple[Array, ...], Array]:

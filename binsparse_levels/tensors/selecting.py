@@ -39,10 +39,12 @@ def select(tensor: Contents, key: Any) -> Any:
         return _cell(tensor, key)
     indices, array_first = parse_key(key, shape)
     kinds = list(map(type, indices))
-    arrays = kinds.count(np.ndarray)
-    if arrays and slice not in kinds:
-        return values_at(tensor, broadcast(indices, shape))
-    if arrays > 1 or (arrays and indices[kinds.index(np.ndarray)].ndim > 1):
+    arrays = [index for index in indices if isinstance(index, np.ndarray)]
+    if arrays and slice not in kinds and max(x.ndim for x in arrays) == 1:
+        points = broadcast(indices, shape)
+        _hold(tensor, points[0].size * tensor.dtype.itemsize)
+        return values_at(tensor, points)
+    if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
         return _gather(tensor, indices, array_first)
     if slice in kinds or (not indices and key != ()):
         return view(tensor, indices, array_first)
@@ -73,11 +75,21 @@ def values_at(tensor: Contents, coords: Sequence[Array]) -> Array:
     return tensor._backing.values_at(flat, tensor._pad()).reshape(coords[0].shape)
 
 
+def _hold(tensor: Contents, size: int) -> None:
+    """Raise LimitError if a selection by index arrays takes more than the limit `dense_bytes`."""
+    if size > (most := tensor.limits.dense_bytes):
+        what = f"index arrays of {size} bytes for all cells, more than the limit dense_bytes={most}"
+        raise LimitError(Problem("key", f"{what}; select in parts, or one dimension after the other: t[rows][:, cols]"))
+
+
 def _gather(tensor: T, indices: Sequence[Any], array_first: bool) -> T:
-    """The entries at several index arrays and slices, as a list of coordinates."""
+    """The entries at index arrays and slices: a view for an open mesh, else a list of coordinates."""
     named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
     points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
-    shape = points[0].shape
+    shape, first = points[0].shape, 0 if array_first else named[0]
+    if (axes := _mesh(indices, len(shape))) is not None:
+        return _outer(tensor, indices, axes, first)
+    _hold(tensor, points[0].size * 8 * len(named))
     part = view(tensor, [index if isinstance(index, slice) else slice(None) for index in indices])
     there, whole = [], [slice(None)] * part.ndim
     for k, point in zip(named, points, strict=True):  # each dimension alone first, which reads less
@@ -88,10 +100,47 @@ def _gather(tensor: T, indices: Sequence[Any], array_first: bool) -> T:
     entries, at = match([coords[k] for k in named], there)
     columns = [coords[k][entries] for k in range(len(indices)) if k not in named]
     sizes = [part.shape[k] for k in range(len(indices)) if k not in named]
-    first = 0 if array_first else named[0]
     columns[first:first] = np.unravel_index(at, shape) if at.size else [at] * len(shape)
     sizes[first:first] = shape
     return with_entries(part, columns, values[entries], coordinates(len(sizes)), shape=sizes, labels=None)
+
+
+def _mesh(indices: Sequence[Any], rank: int) -> list[int] | None:
+    """The dimension that is selected by each axis of an open mesh of this rank, such as that of `numpy.ix_`.
+
+    None if arrays share an axis, or if there are more axes than arrays: then the arrays list cells.
+    """
+    axes: list[int | None] = [None] * rank
+    single = []
+    for k, index in enumerate(indices):
+        if isinstance(index, np.ndarray):
+            varying = [rank - index.ndim + axis for axis, size in enumerate(index.shape) if size != 1]
+            if len(varying) > 1 or (varying and axes[varying[0]] is not None):
+                return None
+            if varying:
+                axes[varying[0]] = k
+            else:
+                single.append(k)
+    if len(single) != axes.count(None):
+        return None
+    return [single.pop(0) if k is None else k for k in axes]
+
+
+def _outer(tensor: T, indices: Sequence[Any], axes: Sequence[int], first: int) -> T:
+    """A view of the cells at the coordinates of each dimension, with the axes of a mesh from dimension `first` on."""
+    left = [k for k, index in enumerate(indices) if not isinstance(index, int)]
+    for k in reversed(range(len(indices))):  # one array at a time; an integer removes its dimension
+        index = indices[k].ravel() if isinstance(indices[k], np.ndarray) else indices[k]
+        tensor = view(tensor, [*[slice(None)] * k, index, *[slice(None)] * (tensor.ndim - k - 1)])
+    rest = [k for k in left if k not in axes]
+    return permuted(tensor, [left.index(k) for k in (*rest[:first], *axes, *rest[first:])])
+
+
+def permuted(tensor: T, order: Sequence[int]) -> T:
+    """The same entries, where dimension k is dimension order[k] of these."""
+    labels = tensor._metadata.labels
+    kept = None if labels is None else labels.permuted(order)
+    return tensor._of(tensor._backing.permuted(order), replace(tensor._metadata, labels=kept))
 
 
 def slabs(tensor: T, dimension: int, max_bytes: Any) -> Iterator[tuple[range, T]]:

@@ -91,14 +91,15 @@ class Tensor(Converting):
     def __getitem__(self, key: Any) -> Any:
         """Select by integers, slices, an ellipsis, arrays of integers and masks, with numpy's rules.
 
-        An integer for every dimension returns a numpy scalar. Integers and arrays for all dimensions return an array of
-        values. Several arrays together with a slice, or an array of several dimensions, return a list of coordinates in
-        memory. Every other key returns a view, which reads nothing until it is used. A view has no structure. It keeps
-        the attributes, and the names and labels of its dimensions.
+        An integer for every dimension returns a numpy scalar. Integers and arrays of one dimension for all dimensions
+        return an array of values. Several arrays together with a slice, or an array of several dimensions, return a
+        list of coordinates in memory. Every other key, also `numpy.ix_`, returns a view, which reads nothing until it
+        is used. A view has no structure. It keeps the attributes, and the names and labels of its dimensions.
 
         Raises
         ------
         IndexError : numpy would refuse the key, or the key adds a dimension.
+        LimitError : arrays that are no mesh select more than `dense_bytes`.
 
         >>> from binsparse_levels import pack_dense
         >>> tensor = pack_dense([[0, 2, 0], [3, 0, 4]], "CSR")
@@ -187,10 +188,8 @@ class Tensor(Converting):
         >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
         (5, 2, 3)
         """
-        labels = self._metadata.labels
         order = checked_axes([dimension_of(self, x) if isinstance(x, str) else x for x in axes], self.ndim)
-        kept = None if labels is None else labels.permuted(order)
-        return self._of(self._backing.permuted(order), replace(self._metadata, labels=kept))
+        return selecting.permuted(self, order)
 
     @property
     def T(self) -> Tensor:

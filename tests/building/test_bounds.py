@@ -9,6 +9,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import binsparse_levels as bl
+from binsparse_levels.building.request import Request, Workers
 
 COUNT, SHAPE = 1_500_000, (3000, 2**20)
 DOORS = {
@@ -21,6 +22,9 @@ DOORS = {
     "build of numbers": (
         "n.parquet", "build('n.parquet', 'b.zarr', (3000, 2**20), 'CSF', columns=['i', 'j', 'v'], duplicates='sum'"
     ),
+    "write_from with labels": (
+        None, "write_from(map(table, range(8)), 'b.h5', (None, 2**20), 'CSF', dims=['u', 'i'], values='v', labels=ids()"
+    ),
     "build of texts": ("t.parquet", "build('t.parquet', 'b.zarr', None, 'CSF', columns=['u', 'i', 'v']"),
 }  # fmt: skip
 PROGRAM = """
@@ -28,6 +32,13 @@ import re, sys, numpy as np, binsparse_levels as bl
 def chunk(k):
     rng = np.random.default_rng(k)
     return rng.integers(0, 2**20, (2, 100_000)), rng.random(100_000) + 1j
+def ids():
+    return {"u": [f"{k:024}" for k in range(500_000)]}
+def table(k):
+    import pyarrow as pa
+    rng = np.random.default_rng(k)
+    u = pa.array([f"{x:024}" for x in rng.integers(0, 500_000, 60_000)])
+    return pa.table({"u": u, "i": k * 60_000 + np.arange(60_000), "v": rng.random(60_000)})
 def call(memory):
     bl.{call}, memory=memory)
 memory = 160 << 20
@@ -66,3 +77,15 @@ def test_memory_of_a_fresh_process(tmp_path, sources, door):
     told = subprocess.run(command, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
     allowed, peak = map(int, told.split())
     assert peak <= 1.05 * allowed
+
+
+@pytest.mark.slow
+def test_memory_of_a_worker_does_not_bound_the_calling_process():
+    """This process numbers the labels. It may use more than a worker: a notebook that has loaded tables does."""
+    used = np.ones(2**26)  # 512 MiB
+    workers = Workers(memory=675_000_000, used=192 << 20)
+    plan = Request("CSF", workers=workers).plan((1000, 3000), here=2**29)
+    assert 0 < plan.rows <= Request("CSF", workers=workers).plan((1000, 3000)).rows
+    with pytest.raises(bl.LimitError, match="at least"):
+        Request("CSF", workers=workers, memory=675_000_000).plan((1000, 3000), here=2**29)
+    assert used.all()

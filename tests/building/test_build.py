@@ -438,6 +438,56 @@ def test_a_file_that_appears_meanwhile_is_kept(tmp_path, monkeypatch, more):
     assert (tmp_path / "a.zarr").read_bytes() == b"mine"
 
 
+@pytest.mark.parametrize("kept", [False, True])
+def test_of_two_builds_to_a_new_path_one_fails(tmp_path, kept):
+    """Their headers are equal."""
+
+    def chunk(value):
+        return lambda k: ([[k], [k]], [value])
+
+    def other(stage, done, total):
+        if stage == "write" and not os.path.exists(tmp_path / "a.zarr"):
+            binsparse_levels.build(chunk(2.0), tmp_path / "a.zarr", (3, 3), "CSR", count=2)
+
+    work = {"work": tmp_path / "work"} if kept else {}
+    with pytest.raises(FileExistsError):
+        binsparse_levels.build(chunk(1.0), tmp_path / "a.zarr", (3, 3), "CSR", count=2, progress=other, **work)
+    assert read(tmp_path / "a.zarr").values.tolist() == [2.0, 2.0]
+
+
+def test_a_tensor_that_changes_while_it_is_built_anew_is_kept(tmp_path):
+    path = str(tmp_path / "a.zarr")
+    write(path, pack([[0], [0]], [1.0], (3, 3), "CSR"))
+
+    def other(stage, done, total):
+        if stage == "write" and read(path).shape == (3, 3):
+            binsparse_levels.append(path, pack([[0], [0]], [1.0], (1, 3), "CSR"))
+
+    with pytest.raises(ContainerError, match="changed since"):
+        binsparse_levels.build([path], path, (3, 3), "CSC", overwrite=True, progress=other)
+    assert read(path).shape == (4, 3)
+
+
+@pytest.mark.parametrize("kind", ["function", "labels"])
+def test_a_build_is_sealed_as_a_file_is(tmp_path, monkeypatch, kind):
+    monkeypatch.setattr(THRESHOLDS, "step_bytes", 64)
+    frame = pandas.DataFrame({"i": [f"u{k}" for k in range(900)], "j": range(900), "v": np.arange(900.0)})
+    frame.to_parquet(tmp_path / "t.parquet")
+    source, shape, more = {
+        "function": (chunk, SHAPE, {"count": 10, "duplicates": "sum", "fill_value": 1.5}),
+        "labels": (tmp_path / "t.parquet", None, {"columns": ["i", "j", "v"]}),
+    }[kind]
+    build(source, tmp_path / "a.zarr", shape, "sparse(3)" if kind == "function" else "COO", checksum=True, **more)
+    made = read(tmp_path / "a.zarr")
+    write(tmp_path / "b.zarr", made, checksum=True)
+    seals = [zarr.open_group(tmp_path / f"{name}.zarr").attrs["binsparse"] for name in "ab"]
+    assert seals[0] == seals[1]
+    assert "binsparse_levels:sealed" in seals[0]
+    zarr.open_group(tmp_path / "a.zarr", mode="r+")["values"][0] = 99
+    with pytest.raises(ContainerError, match="checksum mismatch"):
+        read(tmp_path / "a.zarr")
+
+
 def test_overwriting(tmp_path):
     write(tmp_path / "a.zarr", pack([[0], [0]], [1.0], (2, 2), "DCSR"))
     build(chunk, tmp_path / "a.zarr", SHAPE, "dense, sparse(2)", count=10, duplicates="sum", overwrite=True)

@@ -13,7 +13,7 @@ import pytest
 from helpers.blocks import alike
 
 import binsparse_levels as bl
-from binsparse_levels.building.columns import file_tables
+from binsparse_levels.building.tables import file_tables
 from binsparse_levels.thresholds import THRESHOLDS
 
 

@@ -9,13 +9,14 @@ import pandas
 import polars
 import pyarrow
 import pytest
-from helpers.blocks import alike
+from helpers.blocks import alike, rows_at_once
 from helpers.places import CONTAINERS
 from helpers.strategies import cases
 from hypothesis import event, given
 from hypothesis import strategies as st
 from zarr.storage import MemoryStore
 
+import binsparse_levels
 from binsparse_levels import (
     ArrayError,
     FormatError,
@@ -548,6 +549,35 @@ def test_progress_tells_every_stage(tmp_path):
     names = list(dict.fromkeys(name for name, *_ in told))
     assert names == ["rows", "sample", "split", "partition", "pack", "writing"]
     assert all(0 <= done <= total for _, done, total in told)
+
+
+@pytest.mark.parametrize("size", [3, 10**6])
+@pytest.mark.parametrize("suffix", [".h5", ".zarr"])
+def test_entries_are_merged_into_the_file_as_it_was_opened(tmp_path, suffix, size):
+    path = str(tmp_path / f"a{suffix}")
+    write(path, pack([[0], [0]], [1.0], (50, 3), "DCSR", attributes={"unit": "m"}))
+    one, other = (binsparse_levels.open(path) for _ in range(2))
+    more = [([[k, k, k, k], [0, 1, 2, 1]], [1.0, 2.0, 3.0, 4.0]) for k in range(1, 5)]
+    with rows_at_once(size):
+        write_from([one, *more], path, (50, 3), "DCSR", duplicates="last", overwrite=True)
+        for stale in (other, other[:, :]):
+            with pytest.raises(
+                binsparse_levels.ContainerError, match=r"changed since the tensor was opened|was replaced"
+            ):
+                write_from([stale, *more], path, (50, 3), "DCSR", duplicates="last", overwrite=True)
+    assert read(path).number_of_stored_values == 13
+    assert read(path).attributes == {"unit": "m"}
+
+
+@pytest.mark.parametrize("size", [3, 10**6])
+def test_the_first_tensor_gives_the_attributes_and_the_names(tmp_path, size):
+    one = pack([[0, 1], [0, 2]], [1.0, 2.0], (5, 3), "CSR", attributes={"unit": "m"}, dims=["a", "b"])
+    other = pack([[2, 3, 4], [0, 2, 1]], [1.0, 2.0, 3.0], (5, 3), "CSR", attributes={"unit": "s"})
+    with rows_at_once(size):
+        write_from([([[4], [0]], [7.0]), one, other], tmp_path / "a.h5", (5, 3), "CSR")
+        write_from([one, other], tmp_path / "b.h5", (5, 3), "CSR", attributes={"of": "mine"})
+    assert (read(tmp_path / "a.h5").attributes, read(tmp_path / "a.h5").dims) == ({"unit": "m"}, ("a", "b"))
+    assert read(tmp_path / "b.h5").attributes == {"of": "mine"}
 
 
 def test_a_store_without_a_path():

@@ -9,6 +9,7 @@ import naive
 import numba
 import numpy as np
 import pyarrow
+import pytest
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
@@ -190,6 +191,54 @@ def contracted(tensor, model, draw, folder):
         with np.errstate(all="ignore"):
             expected = np.einsum(spec, wide, wide)
         same_numbers(got.to_dense() if isinstance(got, Tensor) else got, expected, model.dtype)
+
+
+@way("einsum")
+def named_product(tensor, model, draw, folder):
+    """A product with the same tensor under other names and labels, which agree, are missing, or are of other things."""
+    rank, names = len(model.shape), model.dims
+    if not 1 <= rank <= 3 or 0 in model.shape:
+        return
+    k, how = draw(st.integers(0, rank - 1)), draw(st.sampled_from(["same", "none", "names", "labels"]))
+    labels = [None if names is None else model.labels[name] for name in names or range(rank)]
+    theirs, called, other = list(labels), list(names or [None] * rank), tensor
+    if how == "none" and names is not None:
+        other, theirs[k] = tensor.with_labels({k: None}), None
+    elif how == "names":
+        called = [f"n{x}" for x in range(rank)]
+        other = tensor.with_labels({}, dims=called)
+    elif how == "labels":
+        theirs[k] = [f"other {x}" for x in range(model.shape[k])]
+        other = tensor.with_labels({k: theirs[k]})
+    letters = "ijk"[:rank]
+    others = "".join("lmn"[d] if draw(st.booleans()) else x for d, x in enumerate(letters))
+    out = "".join(draw(st.lists(st.sampled_from(sorted({*letters, *others})), unique=True)))
+    known, by_name = {}, {}
+    for x, told, name in zip(letters + others, labels + theirs, [*(names or [None] * rank), *called], strict=True):
+        known.setdefault(x, []).extend([] if told is None else [told])
+        by_name.setdefault(x, set()).update([] if name is None else [name])
+
+    def call():
+        return bl.einsum(f"{letters},{others}->{out}", tensor, other, memory=draw(st.sampled_from([None, 2**16])))
+
+    if any(len(told) == 2 and told[0] != told[1] for told in known.values()):
+        with pytest.raises(bl.LabelError):
+            call()
+        return
+    made = call()
+    if not isinstance(made, Tensor) or made.dims is None:
+        assert not isinstance(made, Tensor) or names is None
+        return
+    single = [min(by_name[x]) if len(by_name[x]) == 1 else None for x in out]
+    assert made.dims == tuple(x if x and single.count(x) == 1 else f"dim_{d}" for d, x in enumerate(single))
+    for d, x in enumerate(out):
+        told = made.labels(d)
+        assert (told is None) == (not known[x])
+        assert told is None or told.tolist() == known[x][0]
+    bl.write(store := {}, made)
+    again = bl.read(store)
+    assert again.equals(made)
+    assert again.dims == made.dims == bl.to_xarray(again).dims
 
 
 @way("Tensor.__array_ufunc__")

@@ -74,7 +74,7 @@ REFUSALS = (
         "a numpy type that Binsparse does not have", "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics product einsum contracted counted_reads foreach reduced_by_method combined",
+        "reduce statistics product einsum contracted named_product counted_reads foreach reduced_by_method combined",
         "`reduce`, `statistics`, `einsum`, `@`, `traffic`, `foreach`, functions of two operands",
         bl.ArrayError, "arithmetic does not support", "values that are not numbers of at most 8 bytes",
         "`astype` before", other_type,
@@ -85,7 +85,7 @@ REFUSALS = (
         "min and max of no cells; for floats with `cells=\"stored\"` they are NaN", "drop the empty dimension",
     ),
     Refusal(
-        "einsum contracted product counted_reads", "`einsum`, `@`, `traffic`", bl.FormatError,
+        "einsum contracted named_product product counted_reads", "`einsum`, `@`, `traffic`", bl.FormatError,
         "cells that are not stored have the value",
         "a fill value other than 0", "`to_dense` and numpy", filled,
     ),

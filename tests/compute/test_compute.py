@@ -31,6 +31,7 @@ from binsparse_levels import (
 )  # fmt: skip
 from binsparse_levels.compute import store, walk
 from binsparse_levels.compute.reductions import REDUCTIONS
+from binsparse_levels.formats.structure import STRUCTURES
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.parallel import using_threads
 from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
@@ -684,3 +685,28 @@ def test_what_cannot_be_computed_names_the_argument():
     with pytest.raises(bl.OptionError, match="unknown reduction"):
         bl.reduce(tensor, None, ["sum"])
     assert bl.reduce(np.eye(3)) == 3
+
+
+@pytest.mark.parametrize("structure", sorted(STRUCTURES))
+@pytest.mark.parametrize(
+    "chain", ["sparse, band", "dense, band", "band, band", "sparse, dense", "dense, dense", "run, band"]
+)
+def test_padding_between_mirror_images_is_no_stored_cell(tmp_path, plain_nests, chain, structure):
+    below = [1, 3, 4, 4], [0, 1, 0, 1]
+    coords = below if structure.endswith("lower") else below[::-1]
+    values = np.array([1.0, 2.0, 3.0, 4.0]) * (1 if structure.startswith("symmetric") else 1j)
+    tensor = pack(coords, values, (5, 5), chain, structure=structure)
+    bl.write(tmp_path / "a.h5", tensor)
+    listed = tensor.convert("COO").expand_structure()
+    stored = listed.unpack()[1]
+    for found in (tensor, bl.open(tmp_path / "a.h5"), tensor[:], bl.open(tmp_path / "a.h5")[:, :]):
+        assert found.count() == reduce(found, None, "count") == len(stored)
+        for how in ("mean", "min", "prod"):
+            assert reduce(found, None, how, cells="stored") == reduce(listed, None, how, cells="stored")
+        for axis in (0, 1):
+            made = statistics(found, axis, cells="stored")
+            np.testing.assert_array_equal(made, statistics(listed, axis, cells="stored"))
+        assert found[::-1].nnz == found.T[:, 1:].nnz + found[:, 0].nnz == len(stored)
+        assert [found[k].nnz for k in range(5)] == reduce(listed, 1, "count").tolist()
+        assert sum(slab.nnz for _, slab in found.slabs(0, max_bytes=200)) == len(stored)
+        assert found.load("COO").expand_structure().nnz == len(stored)

@@ -2,15 +2,20 @@
 
 import glob
 import json
+import logging
 import os
 import re
 import shutil
 import zipfile
 
+import numcodecs
 import numpy as np
 import pytest
 import zarr
 from helpers.places import vector
+from hypothesis import given
+from hypothesis import strategies as st
+from zarr.codecs import BytesCodec, ShardingCodec, TransposeCodec, ZstdCodec
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
 import binsparse_levels
@@ -18,6 +23,7 @@ from binsparse_levels import (
     BinsparseError,
     ContainerError,
     IncompleteError,
+    Limits,
     append,
     list_tensors,
     pack,
@@ -25,6 +31,7 @@ from binsparse_levels import (
     read,
     write,
 )
+from binsparse_levels.containers import zarr_reading
 from binsparse_levels.errors import PathExistsError
 from binsparse_levels.io import describe
 
@@ -167,3 +174,84 @@ def test_a_tensor_in_the_way_is_named_by_its_path(tmp_path):
     write(f"{path}:x", pack([[0]], [1.0], (3,), "sparse"))
     with pytest.raises(PathExistsError, match=re.escape(f"{path}:x: has a tensor")):
         write(f"{path}:x", pack([[0]], [1.0], (3,), "sparse"))
+
+
+def again(place, name="values", **options):
+    """Write an array of a group again with zarr itself. Returns its items."""
+    group = zarr.open_group(place, mode="r+")
+    items = group[name][...]
+    del group[name]
+    given = {"chunks": (100,), "dtype": items.dtype} | options
+    group.create_array(name, shape=items.shape, **given)[...] = items
+    return items
+
+
+# What zarr-python writes that only zarr reads, by the reason that the log has.
+REASONS = {
+    "codecs [{'name': 'bytes', 'configuration': {'endian': 'big'}}": {"serializer": BytesCodec(endian="big")},
+    "codecs [{'name': 'transpose'": {"filters": [TransposeCodec(order=(0,))]},
+    "index of shards": {
+        "chunks": (200,), "compressors": None,
+        "serializer": ShardingCodec(chunk_shape=(100,), codecs=[BytesCodec()], index_codecs=[BytesCodec()]),
+    },
+    "keys of chunks": {"chunk_key_encoding": {"name": "v2", "separator": "."}},
+    "fill value 'NaN'": {"fill_value": np.nan},
+    "type '>f8'": {"kind": "zarr2", "dtype": ">f8"},
+    "codecs [{'id': 'shuffle'": {"kind": "zarr2", "filters": [numcodecs.Shuffle(8)]},
+    "codecs [{'id': 'zlib'": {"kind": "zarr2", "compressors": numcodecs.Zlib()},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("reason", REASONS)
+def test_the_log_has_the_reason_why_zarr_reads_an_array(tmp_path, caplog, reason):
+    """Its chunks are cached too: each is read once."""
+    options = dict(REASONS[reason])
+    tensor = pack([np.arange(1000)], np.arange(1000.0), 2000, "CVEC")
+    write(tmp_path / "a.zarr", tensor, kind=options.pop("kind", None))
+    again(tmp_path / "a.zarr", **options)
+    with caplog.at_level(logging.DEBUG, "binsparse_levels"), binsparse_levels.open(tmp_path / "a.zarr") as opened:
+        assert [opened[k] for k in (207, 299, 201, 350)] == [207, 299, 201, 350]
+        assert opened[150:281].to_dense().tolist() == list(range(150, 281))
+    lines = caplog.messages
+    assert [line for line in lines if line.startswith(f"values: read by zarr, because of its {reason}")]
+    assert [line for line in lines if line.startswith("indices_0: read without zarr")]
+    read_by_zarr = [line for line in lines if re.match("values: items .* by zarr", line)]
+    assert read_by_zarr == [f"values: items {k}00 to {k}99 by zarr" for k in (2, 3, 1)]
+    assert read(tmp_path / "a.zarr").equals(tensor)
+
+
+@pytest.mark.parametrize("place", ["start", "end"])
+def test_the_index_of_a_shard_may_be_at_its_start(tmp_path, caplog, place):
+    tensor = pack([np.arange(1000)], np.arange(1000.0), 2000, "CVEC")
+    write(tmp_path / "a.zarr", tensor, checksum=False)
+    for name in ("values", "indices_0"):
+        again(tmp_path / "a.zarr", name, shards={"shape": (300,), "index_location": place}, compressors=[ZstdCodec()])
+    with caplog.at_level(logging.DEBUG, "binsparse_levels"):
+        assert read(tmp_path / "a.zarr").equals(tensor)
+    assert len([line for line in caplog.messages if "read without zarr, in chunks of 100 items (zstd)" in line]) == 2
+    with binsparse_levels.open(tmp_path / "a.zarr") as opened:
+        assert opened[777] == 777
+        assert opened[200:420].to_dense().tolist() == list(range(200, 420))
+
+
+@given(
+    length=st.integers(1, 60),
+    chunk=st.integers(1, 20),
+    cache_bytes=st.sampled_from([0, 100, 10_000]),
+    dtype=st.sampled_from(["float64", "uint8", "str"]),
+    data=st.data(),
+)
+def test_any_read_of_a_cached_array_is_that_of_numpy(length, chunk, cache_bytes, dtype, data):
+    items = np.random.default_rng(length).integers(0, 99, length).astype(dtype)
+    store = MemoryStore()
+    group = zarr.create_group(store)
+    group.create_array("x", shape=length, chunks=chunk, dtype=dtype, filters=[TransposeCodec(order=(0,))])[...] = items
+    with zarr_reading.reading(store, None, Limits(cache_bytes=cache_bytes)) as reader:
+        array = reader.array("x")
+        for _ in range(4):
+            if data.draw(st.booleans()):
+                start, stop = sorted(data.draw(st.tuples(st.integers(0, length), st.integers(0, length))))
+                assert array[start:stop].tolist() == items[start:stop].tolist()
+            else:
+                at = np.array(data.draw(st.lists(st.integers(0, length - 1))), np.int64)
+                assert array[at].tolist() == items[at].tolist()

@@ -1,5 +1,7 @@
 """Views: whatever the format and the index, the same as numpy's on the dense array, and lazy like it."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 from helpers import kinds  # noqa: F401 (registers kinds that only tests have)
@@ -8,8 +10,9 @@ from hypothesis import assume, given
 from hypothesis import strategies as st
 
 import binsparse_levels
-from binsparse_levels import BinsparseError, Tensor, pack, pack_dense, read, testing, write
+from binsparse_levels import BinsparseError, LimitError, Tensor, pack, pack_dense, read, testing, write
 from binsparse_levels.engine import selection
+from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
 
 pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 
@@ -46,7 +49,7 @@ def pattern(tensor):
     """Where entries are stored."""
     marks = np.zeros(tensor.shape, bool)
     marks[tensor.unpack()[0]] = True
-    return marks
+    return marks if tensor.structure is None else marks | marks.T
 
 
 @given(st.data())
@@ -61,7 +64,7 @@ def test_a_view_is_numpys_on_the_dense_array(data):
         if not isinstance(tensor, Tensor):
             assert np.ndim(tensor) or isinstance(tensor, np.generic)
             return
-        if before.structure is None and before.ndim:
+        if before.ndim:
             assert tensor.number_of_stored_values == np.count_nonzero(pattern(before)[key])
         dense = expected
         axes = data.draw(st.permutations(range(dense.ndim)))
@@ -231,3 +234,74 @@ def test_which_formats_are_read_by_fibers(tmp_path, format, fast, monkeypatch):
         for _ in range(2):
             np.testing.assert_array_equal(held[key].load().to_dense(), tensor.to_dense()[key])
     assert len(asked) == (0 if fast else 4)
+
+
+@given(st.data())
+def test_an_open_mesh_selects_each_dimension_as_numpy_and_stays_sparse(data):
+    tensor = data.draw(any_tensors().filter(lambda tensor: tensor.ndim > 1 and tensor.size))
+    named = data.draw(st.permutations(range(tensor.ndim)).map(lambda x: sorted(x[: max(len(x) // 2, 2)])))
+    axes = data.draw(st.permutations(range(len(named))))  # of the mesh
+    key = [slice(None, None, data.draw(st.sampled_from([1, -1]))) for _ in tensor.shape]
+    for k, axis in zip(named, axes, strict=True):
+        at = data.draw(st.lists(st.integers(-tensor.shape[k], tensor.shape[k] - 1), max_size=3))
+        key[k] = np.expand_dims(np.array(at, np.int64), [x for x in range(len(named)) if x != axis])
+    labels = {k: np.arange(10, 10 + size) for k, size in enumerate(tensor.shape)}
+    found = tensor.with_labels(labels)[tuple(key)]
+    assert isinstance(found, Tensor)
+    alike(found, tensor.to_dense()[tuple(key)])
+    for k in named:
+        assert found.labels(f"dim_{k}").tolist() == labels[k][key[k].ravel()].tolist()
+
+
+def test_index_arrays_take_no_more_than_the_limit(tmp_path):
+    rng = np.random.default_rng(0)
+    entries = rng.integers(0, 1000, (2, 500)), rng.random(500), (1000, 1000)
+    tensor = pack(*entries, "CSR", duplicates="sum", limits=binsparse_levels.Limits(dense_bytes=10**5))
+    rows, columns = np.arange(0, 900), np.arange(1000)
+    assert tensor[np.ix_(rows, columns)].shape == (900, 1000)
+    assert tensor[np.ix_(rows % 2 == 0, columns[:900] > 5)].nnz == tensor[:900:2, 6:900].nnz
+    for key in (
+        (np.tile(rows, (1000, 1)), np.tile(columns[:, None], 900)),
+        (np.tile(rows, 1000), np.tile(columns, 900)),
+    ):
+        with pytest.raises(LimitError, match=r"dense_bytes.*t\[rows\]\[:, cols\]"):
+            tensor[key]
+    assert tensor[rows][:, columns].shape == (900, 1000)
+
+
+@given(st.data(), st.integers(1, 5))
+def test_a_selection_that_is_read_in_blocks_is_the_same(data, size):
+    tensor = data.draw(any_tensors())
+    write(stored := {}, tensor)
+    opened, dense = binsparse_levels.open(stored), tensor.to_dense()
+    with using_thresholds(block_entries=size):
+        for _ in range(2):
+            key = data.draw(keys(dense.shape))
+            opened, dense = opened[key], dense[key]
+            alike(opened, np.asarray(dense))
+            if not isinstance(opened, Tensor):
+                return
+            loaded = binsparse_levels.open(stored)[key].load() if _ == 0 else opened.load()
+            loaded.check()
+            alike(loaded, dense)
+
+
+@pytest.mark.parametrize(
+    ("format", "key"),
+    [("CSR", 1), ("CSC", 0), ("COO", 0), ("COO", 1), ("DCSR", 1), ("dense, hashed", 1), ("dense, elias_fano", 1)],
+)
+def test_a_mask_of_an_inner_dimension_is_read_block_by_block(tmp_path, format, key, monkeypatch):
+    monkeypatch.setattr(THRESHOLDS, "block_entries", 2**13)
+    monkeypatch.setattr(THRESHOLDS, "checked_items", 2**13)
+    rng = np.random.default_rng(0)
+    at = np.unique(rng.integers(0, 2000 * 2000, 300_000))
+    write(tmp_path / "a.h5", pack(np.divmod(at, 2000), rng.random(len(at)), (2000, 2000), format))
+    mask = np.arange(2000) % 50 == 0
+    opened = binsparse_levels.open(tmp_path / "a.h5")
+    view = opened[mask] if key == 0 else opened[:, mask]
+    tracemalloc.start()
+    loaded = view.load()
+    _, most = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert loaded.nnz == np.count_nonzero(np.divmod(at, 2000)[key] % 50 == 0)
+    assert most < (12 * len(at) if format != "dense, hashed" else 40 * len(at)) / 2

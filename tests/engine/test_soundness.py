@@ -60,3 +60,25 @@ def test_damage_of_any_tensor(tensor, random):
     bl.write(stored, tensor)
     for changed in random.sample(every := list(testing.damaged(stored)), min(len(every), 4)):
         testing.check_stored(changed)
+
+
+@pytest.mark.parametrize("outer", ["dense", "sparse", "hashed"])
+@pytest.mark.parametrize("inner", KINDS)
+def test_a_slice_finds_pointers_that_leave_out_the_first_or_the_last_child(outer, inner):
+    good = np.array([[1.0, 0, 2], [0, 3, 0], [4, 5, 0]])
+    stored = {}
+    bl.write(stored, bl.pack_dense(good, f"{outer}, {inner}", fill_value=0))
+    everything = slice(None)
+    keys = [*itertools.product(range(3), range(3)), *range(3), *((everything, k) for k in range(3))]
+    keys += [slice(0, 1), slice(1, 3), slice(0, 2), [0, 2], [1], (slice(0, 2), [0, 2]), (slice(2, None), slice(1, 3))]
+    for name in [name for name in stored if name.startswith("pointers_")]:
+        for at, change in ((0, 1), (-1, -1), (-1, 1)):
+            changed = {key: np.array(array) if key == name else array for key, array in stored.items()}
+            changed[name][at] += change
+            for key in keys:
+                try:
+                    found = bl.open(changed)[key]
+                    found = found.to_dense() if isinstance(found, bl.Tensor) else found
+                except bl.BinsparseError:
+                    continue
+                np.testing.assert_array_equal(found, good[key])

@@ -209,7 +209,12 @@ def test_empty_tables():
 @pytest.mark.parametrize(
     ("table", "dims", "error", "message"),
     [
-        ({"a": ["x", None], "value": [1, 2]}, ["a"], bl.ArrayError, r"columns\.a: 1 nulls, which .* fill or drop"),
+        (
+            {"a": ["x", None], "value": [1, 2]},
+            ["a"],
+            bl.ArrayError,
+            r"columns\.a: 1 nulls, which .* fill them, or pass nulls='drop'",
+        ),
         ({"a": [1, None], "value": [1, 2]}, ["a"], bl.ArrayError, r"columns\.a: 1 nulls"),
         ({"a": [1, 2], "value": [1, None]}, ["a"], bl.ArrayError, r"columns\.value: 1 nulls"),
         ({"a": [1, 2], "value": ["p", "q"]}, ["a"], bl.ArrayError, r"columns\.value: contains string, but numbers"),

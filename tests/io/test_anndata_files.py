@@ -1,5 +1,6 @@
 """AnnData in HDF5 and Zarr, held to anndata itself, both ways."""
 
+import logging
 import os
 import shutil
 import tracemalloc
@@ -751,3 +752,16 @@ def test_names_of_either_side_of_a_square_are_those_of_its_table(tmp_path, side)
     tensor = from_scipy(matrix((3, 3))).with_attributes({side: names})
     write(f"{tmp_path}/a.h5ad:obsp/a", tensor, kind="anndata")
     assert loaded(str(tmp_path / "a.h5ad")).obs_names.tolist() == names
+
+
+@pytest.mark.filterwarnings("ignore::UserWarning")
+def test_chunks_of_a_dense_matrix_in_zarr_are_cached(tmp_path, caplog):
+    dense = np.arange(2000.0).reshape(50, 40)
+    anndata.AnnData(dense).write_zarr(tmp_path / "a.zarr", chunks=(10, 40))
+    opened = open_tensor(tmp_path / "a.zarr")
+    with caplog.at_level(logging.DEBUG, "binsparse_levels"):
+        assert [opened[k : k + 2].to_dense().tolist() for k in (12, 15, 9)] == [
+            dense[k : k + 2].tolist() for k in (12, 15, 9)
+        ]
+    cached = [line for line in caplog.messages if line.startswith("X: ")]
+    assert cached == [f"X: {there} chunks are in the cache" for there in ("0 of 1", "1 of 1", "1 of 2")]

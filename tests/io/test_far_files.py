@@ -3,6 +3,7 @@
 import datetime
 import gc
 import io
+import logging
 import os
 import pickle
 import subprocess
@@ -17,10 +18,11 @@ import obstore
 import pytest
 import scipy.sparse as sp
 import zarr
-from helpers import layouts
+from helpers import layouts, servers
 from test_places import Quiet, Ranged, serving
 
 import binsparse_levels as bl
+from binsparse_levels.cli import main
 from binsparse_levels.containers import remote
 from binsparse_levels.io import describe
 
@@ -40,6 +42,7 @@ def folder(tmp_path_factory):
     bl.write(path / "deflated.npz", tensor, compression="gzip")
     bl.write(path / "a.h5ad", tensor, overwrite=True)
     bl.write(path / "a.zarr.zip", tensor)
+    bl.write(path / "a.zarr", tensor)
     sp.save_npz(path / "scipy.npz", sp.csr_array(DENSE), compressed=False)
     layouts.matlab(path / "a.mat", DENSE)
     layouts.cooler(path / "a.mcool", DENSE[:6, :6], "square", "resolutions/5")
@@ -75,6 +78,21 @@ def test_files_on_a_web_server(folder, handler, name):
         there = pickle.loads(pickle.dumps(tensor[1:3]))
         assert np.array_equal(there.to_dense(), tensor[1:3].to_dense())
         del tensor, there
+
+
+@pytest.mark.parametrize("name", ["packed.h5", "a.npz", "a.zarr.zip", "a.zarr"])
+def test_the_log_has_a_line_for_each_request(folder, caplog, name):
+    """It has no secrets of the URL."""
+    with serving(folder, Ranged) as (port, _), servers.Proxy(f"http://127.0.0.1:{port}") as proxy:
+        url = f"{proxy.endpoint.replace('//', '//me:word@')}/{name}?key=secret"
+        with caplog.at_level(logging.DEBUG, "binsparse_levels"), proxy.counting() as seen, bl.open(url) as tensor:
+            tensor[1:3].load()
+        lines = [line for line in caplog.messages if line.startswith("GET ")]
+        there = [request.down for request in seen if request.status < 300]
+        assert there
+        assert sorted(int(line.split()[-2]) for line in lines if "no bytes" not in line) == sorted(there)
+        assert not [line for line in caplog.messages if "word" in line or "secret" in line]
+        assert main(["info", "--why", f"{proxy.endpoint}/{name}"]) == 0
 
 
 @pytest.mark.parametrize("name", FILES)

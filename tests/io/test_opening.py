@@ -1,15 +1,19 @@
 """Tensors that stay in their file: what is read of them, that it is checked, and that it is the same."""
 
+import contextlib
 import functools
 import gc
 import json
 import os
+import signal
 import sys
+import threading
 import zipfile
 
 import h5py
 import numpy as np
 import pytest
+import scipy.sparse
 from helpers.strategies import any_tensors, keys
 from hypothesis import given
 from hypothesis import strategies as st
@@ -29,6 +33,7 @@ from binsparse_levels import (
 )
 from binsparse_levels.arrays import LazyArray
 from binsparse_levels.io import describe, kinds
+from binsparse_levels.io.reading import streamed
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy"]
 STORED = [*((suffix, {}) for suffix in SUFFIXES), (".h5", {"compression": "gzip", "chunks": 7}),
@@ -167,7 +172,7 @@ def test_a_zip_file_is_opened_once(tmp_path, monkeypatch, suffix):
     for call in (read, binsparse_levels.open, describe, list_tensors, read_all):
         opened.clear()
         call(path)
-        assert opened == [str(path)], call
+        assert [file.name for file in opened] == [str(path)], call
 
 
 def test_a_mapping_is_opened():
@@ -453,3 +458,81 @@ def test_labels_are_read_without_checks_too(tmp_path):
     table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
     write(tmp_path / "a.h5", from_table(table, ["user", "item"], "value", "CSR"))
     assert read(tmp_path / "a.h5", check="none").labels("item").tolist() == ["ink", "pen"]
+
+
+def offsets(path):
+    """The offset of each open descriptor of a file, or of the files in a folder, on Linux."""
+    found = {}
+    for number in os.listdir("/proc/self/fd"):
+        with contextlib.suppress(OSError):
+            if os.readlink(f"/proc/self/fd/{number}").startswith(str(path)):
+                found[number] = os.lseek(int(number), 0, os.SEEK_CUR)
+    return found
+
+
+FORKED = [*STORED, (".nc", {}), (".zarr.zip", {}), (".zarr.zip", {"compression": "gzip"}), (".bspra", {})]
+FORKED += [(".csr.npz", {"compressed": False}), (".csr.npz", {"compressed": True})]
+
+
+@pytest.fixture(params=FORKED, ids=str)
+def forked(request, tmp_path):
+    """A file, and a tensor that is open in it."""
+    suffix, options = request.param
+    path, tensor = tmp_path / f"a{suffix}", matrix()
+    if suffix == ".csr.npz":
+        scipy.sparse.save_npz(path, binsparse_levels.to_scipy(tensor), **options)
+    else:
+        write(path, tensor, **options)
+    return path, binsparse_levels.open(path)
+
+
+def matrix():
+    rng = np.random.default_rng(0)
+    return pack(rng.integers(0, 400, (2, 5000)), rng.random(5000), (400, 400), "CSR", duplicates="sum")
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+def test_reading_moves_no_offset_that_forked_processes_share(forked):
+    path, tensor = forked
+    before = offsets(path)
+    for _ in range(2):
+        tensor[3:200, ::2].load()
+        tensor[7, 8]
+        tensor[1:].load()
+        assert offsets(path) == before
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
+@pytest.mark.parametrize("suffix", [".mtx", ".mtx.gz", ".tns"])
+def test_a_text_moves_no_offset(tmp_path, suffix):
+    write(path := tmp_path / f"a{suffix}", matrix())
+    with streamed(path) as stream:
+        assert offsets(path) == dict.fromkeys(offsets(path), 0)
+        assert sum(len(values) for _, values in stream.chunks) == matrix().nnz
+        assert offsets(path) == dict.fromkeys(offsets(path), 0)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no fork")
+@pytest.mark.filterwarnings("ignore:.*multi-threaded.*fork")
+def test_processes_forked_while_threads_read_do_not_wait_for_them(forked):
+    _, tensor = forked
+    expected, over = tensor.load().values.sum(), threading.Event()
+
+    def read_on():
+        while not over.is_set():
+            tensor[3:200].load()
+
+    def child():
+        if (number := os.fork()) == 0:
+            signal.alarm(20)
+            os._exit(0 if tensor.load().values.sum() == expected else 1)
+        return number
+
+    threads = [threading.Thread(target=read_on) for _ in range(2)]
+    for thread in threads:
+        thread.start()
+    codes = [os.waitstatus_to_exitcode(os.waitpid(child(), 0)[1]) for _ in range(3)]
+    over.set()
+    for thread in threads:
+        thread.join()
+    assert codes == [0] * 3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import logging
 import pickle
 
 import h5py
@@ -54,6 +55,16 @@ def test_every_order_answers_as_the_tensor(data, case, tmp_path_factory):
     for name in bl.list_tensors(place):
         assert np.array_equal(bl.read(f"{place}:{name}").to_dense(), dense)
     assert order_faults(place, tensor, False, bl.Limits()) == ()
+
+
+def test_the_log_has_the_order_of_a_slice(place, caplog):
+    bl.write(place, MATRIX, orders=["CSC"])
+    opened = bl.open(place)
+    for key, order in ((np.s_[1:2], "CSR"), (np.s_[:, 1:2], "CSC")):
+        with caplog.at_level(logging.DEBUG, "binsparse_levels"):
+            opened[key].load()
+        assert any(line.startswith(f"orders: {order}, because") for line in caplog.messages)
+        caplog.clear()
 
 
 def test_a_slice_reads_the_order_of_its_dimension(place):

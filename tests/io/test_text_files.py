@@ -536,3 +536,30 @@ def test_a_forked_process_writes_text(tmp_path):
     )
     subprocess.run([sys.executable, "-W", "ignore", "-c", code], cwd=tmp_path, check=True, timeout=100)
     assert read(tmp_path / "child.mtx").equals(read(tmp_path / "parent.mtx"))
+
+
+@pytest.mark.parametrize("symmetry", ["general", "symmetric", "skew-symmetric", "hermitian"])
+@pytest.mark.parametrize("size", [2 * 10**7, 2**32, 10**19 - 1])
+def test_sizes_of_an_array_take_no_memory(tmp_path, size, symmetry):
+    field = "complex" if symmetry == "hermitian" else "real"
+    path = tmp_path / "a.mtx"
+    path.write_text(f"%%MatrixMarket matrix array {field} {symmetry}\n{size} {size}\n1.0 {'0' * (field != 'real')}\n")
+    tracemalloc.start()
+    try:
+        with pytest.raises(ArrayError, match="values for shape"):
+            read(path)
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+    finally:
+        tracemalloc.stop()
+
+
+@pytest.mark.parametrize("symmetry", ["symmetric", "skew-symmetric"])
+@pytest.mark.parametrize("size", [0, 1, 2, 7])
+def test_a_triangle_in_any_blocks(tmp_path, monkeypatch, symmetry, size):
+    monkeypatch.setattr(text_tables, "BLOCK_BYTES", 5)
+    dense = np.tril(np.arange(1.0, size * size + 1).reshape(size, size), -(symmetry[0:2] == "sk"))
+    values = [str(dense[i, j]) for j in range(size) for i in range(j + (symmetry[0:2] == "sk"), size)]
+    path = tmp_path / "a.mtx"
+    path.write_text("\n".join([f"%%MatrixMarket matrix array real {symmetry}", f"{size} {size}", *values, ""]))
+    other = np.tril(dense, -1).T * (-1 if symmetry[0:2] == "sk" else 1)
+    np.testing.assert_array_equal(read(path).to_dense(), dense + other)

@@ -23,6 +23,7 @@ from .requests import Requests
 
 ABSENT = 2**64 - 1  # offset and length of a missing chunk in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
+_KEYS = {"name": "default", "configuration": {"separator": "/"}}
 _CHECKSUM_BYTES = 4
 _NUMBERS = {f"{kind}{bits}" for kind in ("int", "uint", "float") for bits in (8, 16, 32, 64)} - {"float8"} | {"bool"}
 # The members of the metadata of an array; zarr refuses others.
@@ -34,8 +35,8 @@ _MEMBERS |= {"codecs", "attributes", "dimension_names", "storage_transformers"}
 class Chunks:
     """The layout of an array: the objects `folder`/0, 1 … of `per_file` items, each in chunks of `chunk` items.
 
-    indexed: an object is a shard, which ends with an index of its chunks; else it is a chunk. compression: a key of
-    CODECS, with its settings. checksum: crc32c, after each chunk.
+    index: where an object, a shard, has the index of its chunks, "start" or "end"; "" if an object is a chunk.
+    compression: a key of CODECS, with its settings. checksum: crc32c, after each chunk.
     """
 
     folder: str
@@ -44,7 +45,7 @@ class Chunks:
     fill: Any
     per_file: int
     chunk: int
-    indexed: bool
+    index: str
     compression: str
     settings: dict[str, Any]
     checksum: bool
@@ -56,7 +57,7 @@ class Chunks:
 
     @property
     def index_bytes(self) -> int:
-        """The size of the index at the end of a shard: offset and length of each chunk, and a checksum."""
+        """The size of the index of a shard: offset and length of each chunk, and a checksum."""
         return 16 * self.per_index + _CHECKSUM_BYTES
 
     @property
@@ -70,7 +71,7 @@ class Chunks:
         return CODECS[self.compression].most(self.chunk_bytes) + _CHECKSUM_BYTES * self.checksum
 
     def parse_index(self, raw: Bytes) -> npt.NDArray[np.uint64]:
-        """The offset and the length of each chunk of a shard, from the bytes at its end. Raises ValueError."""
+        """The offset and the length of each chunk of a shard, from the bytes of its index. Raises ValueError."""
         if raw.size != self.index_bytes:
             raise ValueError("a shard is shorter than its index")
         if _checksum(raw[:-_CHECKSUM_BYTES]) != raw[-_CHECKSUM_BYTES:].tobytes():
@@ -86,7 +87,7 @@ class Chunks:
         CODECS[self.compression].expand(raw, out)
 
     def encoded(self, items: npt.NDArray[Any]) -> Iterator[Any]:
-        """The bytes of an object with these items, in buffers."""
+        """The bytes of an object with these items, in buffers. Precondition: the index is not at the start."""
         items = np.ascontiguousarray(items, self.dtype)
         index = np.full((self.per_index, 2), ABSENT, "<u8")
         at = 0
@@ -96,7 +97,7 @@ class Chunks:
                 yield raw
                 at += len(raw)
             index[k, 1] = at - int(index[k, 0])
-        if self.indexed:
+        if self.index:
             yield index.tobytes() + _checksum(index.tobytes())
 
     def _encoded_chunk(self, items: npt.NDArray[Any]) -> Iterator[Any]:
@@ -120,42 +121,52 @@ def write(store: Folder | Requests, chunks: Chunks, pieces: Pieces) -> None:
         number += len(parts)
 
 
-def chunks_in(metadata: Mapping[str, Any], path: str) -> Chunks | None:
-    """The layout of the array at a path of a store, from its metadata. None for an array that only zarr can read."""
+def chunks_in(metadata: Mapping[str, Any], path: str) -> Chunks:
+    """The layout of the array at a path of a store, from its metadata.
+
+    Raises NotImplementedError with the reason for an array that only zarr can read.
+    """
     match metadata:
+        case {"shape": list(shape)} if len(shape) != 1:
+            raise NotImplementedError(f"{len(shape)} dimensions")
         case {
-            "zarr_format": 2, "shape": [length], "chunks": [chunk], "dtype": str(name), "fill_value": fill,
-            "compressor": dict() | None as compressor, "filters": None | [],
-        } if re.fullmatch(r"<[iuf][248]|\|[iub]1", name):  # fmt: skip
+            "zarr_format": 2, "shape": [length], "chunks": [per_file], "dtype": str(name), "fill_value": fill,
+            "compressor": dict() | None as compressor, "filters": list() | None as filters,
+        }:  # fmt: skip
+            if not re.fullmatch(r"<[iuf][248]|\|[iub]1", name):
+                raise NotImplementedError(f"type {name!r:.40}")
             how = dict(compressor or {"id": "none"})
-            if how.get("id") not in CODECS or not _are_sizes(length, chunk):
-                return None
-            dtype = np.dtype(name)
+            if filters or how.get("id") not in CODECS:
+                raise NotImplementedError(f"codecs {[*(filters or ()), compressor]!r:.80}")
+            dtype, chunk, index, chain, folder = np.dtype(name), per_file, "", (how.pop("id"), how, False), path
             fill = dtype.type().item() if fill is None else fill
-            options = chunk, chunk, False, how.pop("id"), how, False
-            return Chunks(path, length, dtype, dtype.type(fill), *options) if _is_value(fill, dtype) else None
         case {
-            "zarr_format": 3, "shape": [length], "data_type": str(name), "fill_value": fill, "codecs": codecs,
-            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [per_file]}},
-            "chunk_key_encoding": {"name": "default", "configuration": {"separator": "/"}}, **more,
-        } if name in _NUMBERS and not more.get("storage_transformers"):  # fmt: skip
-            dtype, names = np.dtype(name).newbyteorder("<"), more.get("dimension_names")
+            "zarr_format": 3, "shape": [length], "data_type": name, "fill_value": fill, "codecs": codecs,
+            "chunk_grid": {"name": "regular", "configuration": {"chunk_shape": [per_file]}}, "chunk_key_encoding": keys,
+            **more,
+        }:  # fmt: skip
+            if not isinstance(name, str) or name not in _NUMBERS:
+                raise NotImplementedError(f"type {name!r:.40}")
+            if keys != _KEYS:
+                raise NotImplementedError(f"keys of chunks {keys!r:.80}")
+            names, others = more.get("dimension_names"), {*metadata} - _MEMBERS or more.get("storage_transformers")
             named = names is None or (type(names) is list and len(names) == 1 and isinstance(names[0], str | None))
-            if not named or type(more.get("attributes", {})) is not dict or {*metadata} - _MEMBERS:
-                return None
-            chunk, indexed = per_file, False
+            if not named or type(more.get("attributes", {})) is not dict or others:
+                raise NotImplementedError(f"metadata {others or [names, more.get('attributes')]!r:.80}")
+            dtype, chunk, index, folder = np.dtype(name).newbyteorder("<"), per_file, "", f"{path}/c"
             match codecs:
-                case [{"name": "sharding_indexed", "configuration": {"chunk_shape": [chunk], "codecs": codecs, **end}}]:
-                    last = end.get("index_location", "end") == "end"
-                    if not last or _chain(end.get("index_codecs")) != ("none", {}, True):
-                        return None
-                    indexed = True
+                case [{"name": "sharding_indexed", "configuration": {"chunk_shape": [chunk], "codecs": codecs, **of}}]:
+                    index = str(of.get("index_location", "end"))
+                    if index not in ("start", "end") or _chain(of.get("index_codecs")) != ("none", {}, True):
+                        raise NotImplementedError(f"index of shards {of!r:.80}")
             chain = _chain(codecs)
-            if chain is None or not _is_value(fill, dtype) or not _are_sizes(length, per_file, chunk):
-                return None
-            options = per_file, chunk, indexed, *chain
-            return None if per_file % chunk else Chunks(f"{path}/c", length, dtype, dtype.type(fill), *options)
-    return None
+        case _:
+            raise NotImplementedError("unknown metadata")
+    if not _is_value(fill, dtype):
+        raise NotImplementedError(f"fill value {fill!r:.40} of the type {dtype}")
+    if not _are_sizes(length, per_file, chunk) or per_file % chunk:
+        raise NotImplementedError(f"length {length!r:.40} in chunks of {per_file!r:.40} and {chunk!r:.40}")
+    return Chunks(folder, length, dtype, dtype.type(fill), per_file, chunk, index, *chain)
 
 
 def _is_value(fill: Any, dtype: np.dtype[Any]) -> bool:
@@ -169,8 +180,8 @@ def _are_sizes(length: Any, *chunks: Any) -> bool:
     return type(length) is int and length >= 0 and all(type(chunk) is int and chunk > 0 for chunk in chunks)
 
 
-def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:
-    """The compression, its settings, and True if there is a checksum; None for other codecs."""
+def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool]:
+    """The compression, its settings, and True if there is a checksum. Raises NotImplementedError for other codecs."""
     match codecs:
         case [first, *rest] if first in (_BYTES, {"name": "bytes"}):  # a type of one byte has no order
             checksum = rest[-1:] == [{"name": "crc32c"}]
@@ -179,7 +190,7 @@ def _chain(codecs: Any) -> tuple[str, dict[str, Any], bool] | None:
                     return "none", {}, checksum
                 case [{"name": str(name), "configuration": dict(settings)}] if name in CODECS:
                     return name, settings, checksum
-    return None
+    raise NotImplementedError(f"codecs {codecs!r:.80}")
 
 
 def _checksum(raw: Any) -> bytes:

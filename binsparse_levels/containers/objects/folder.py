@@ -34,7 +34,7 @@ class Folder:
         each(lambda k: use(k, self._read(parts[k])), range(len(parts)))
 
     def _read(self, part: Part) -> Bytes | None:
-        path = self._path(part.key)
+        path = f"{self._root}/{part.key}"
         try:
             with open_file(path, PathMissingError, buffering=0) as file:
                 size = os.fstat(file.fileno()).st_size
@@ -65,7 +65,7 @@ class Folder:
         rename: Callable[[str, str], bool | None] = os.replace,
     ) -> bool | None:
         """Write an object, and return what `rename` returns. flush: to the disk, before it gets its name."""
-        path = self._path(key)
+        path = f"{self._root}/{key}"
         part = self._part(path)
         try:
             os.makedirs(os.path.dirname(path), exist_ok=True)
@@ -73,39 +73,43 @@ class Folder:
                 file.writelines(pieces)
             if flush:
                 to_disk(part)
-            return rename(part, path)
-        except OSError as error:
-            raise write_error(path, error) from error
-        finally:
+            done = rename(part, path)
+            if done is False:
+                remove(part)
+            return done
+        except BaseException as error:
             remove(part)
+            if isinstance(error, OSError):
+                raise write_error(path, error) from error
+            raise
 
     def _part(self, path: str) -> str:
         return f"{path}.{uuid.uuid4().hex[:12]}.part"
 
-    def _path(self, key: str) -> str:
-        return os.path.join(self._root, *key.split("/"))
-
     def get(self, key: str) -> bytes:
-        with wrap_object_errors(self._path(key)), open(self._path(key), "rb") as file:
+        path = f"{self._root}/{key}"
+        with wrap_object_errors(path), open(path, "rb") as file:
             return file.read()
 
     def ranges(self, places: Sequence[Range]) -> Iterator[Bytes]:
         for key, start, size in places:
-            with wrap_object_errors(self._path(key)):
-                raw = np.fromfile(self._path(key), np.uint8, size, offset=start)
+            path = f"{self._root}/{key}"
+            with wrap_object_errors(path):
+                raw = np.fromfile(path, np.uint8, size, offset=start)
             if len(raw) != size:
-                raise shorter(self._path(key))
+                raise shorter(path)
             yield raw
 
     def size(self, key: str) -> int:
-        with wrap_object_errors(self._path(key)):
-            return os.path.getsize(self._path(key))
+        path = f"{self._root}/{key}"
+        with wrap_object_errors(path):
+            return os.path.getsize(path)
 
     def names(self, prefix: str) -> set[str]:
-        path = self._path(prefix)
+        path = f"{self._root}/{prefix}"
         with wrap_errors(path), contextlib.suppress(FileNotFoundError):
             return {name for name in os.listdir(path) if not name.endswith(".part")}
         return set()
 
     def delete(self, prefix: str) -> None:
-        remove(self._path(prefix))
+        remove(f"{self._root}/{prefix}")

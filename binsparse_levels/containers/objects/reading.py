@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import itertools
-import threading
 import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Collection
+from typing import TypeAlias
 
 import numpy as np
 
 from ...arrays import Array, LazyArray, Size
 from ...errors import IncompleteError, LimitError, Problem
 from ...limits import Limits
+from ...log import DEBUG, LOG
+from ...parallel import Lock, each
 from ...thresholds import THRESHOLDS
 from ..base import bounded_chunk, wrap_errors
 from .chunks import ABSENT, Chunks
@@ -22,7 +24,10 @@ from .requests import Requests
 from .stores import Part, Use
 
 _MAX_SMALL_CHUNKS = 2**16  # of an array whose chunks are smaller than
+_MAX_OPEN_READS = 16  # of zarr, which may wait for a server
 _MIN_CHUNK_BYTES = 64  # the overhead of a chunk is that of many items
+
+UseItems: TypeAlias = Callable[[int, Array], None]  # called with the number and the items of a chunk
 
 
 class Cache:
@@ -35,7 +40,7 @@ class Cache:
     def __init__(self) -> None:
         self._items: OrderedDict[tuple[int, str, int], Array] = OrderedDict()
         self._size = 0
-        self._lock = threading.RLock()  # an owner may be deleted while this thread holds it
+        self._lock = Lock()  # reentrant: an owner may be deleted while this thread holds it
 
     def get(self, key: tuple[int, str, int]) -> Array | None:
         with self._lock:
@@ -73,36 +78,20 @@ class Objects:
         weakref.finalize(self, CACHE.drop, self.owner)
 
 
-class ObjectArray(LazyArray):
-    """An array in a store. Objects are neither listed nor probed: a missing chunk is detected when it is read.
+class ChunkedArray(LazyArray):
+    """An array in chunks. The chunks of a small read are cached."""
 
-    The chunks of a small read are cached.
+    _name: str
+    _objects: Objects
 
-    complete: a missing chunk is an error, else it contains fill values.
-    """
+    def _read(self, numbers: list[int], use: UseItems) -> None:
+        """Call `use` with the number and the items of each of these chunks, in any order and in any thread."""
+        raise NotImplementedError
 
-    def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: Size | None, *, complete: bool) -> None:
-        super().__init__(chunks.length, chunks.dtype, nbytes)
-        self.chunk = chunks.chunk
-        self._name = name
-        self._objects = objects
-        self._chunks = chunks
-        self._complete = complete
-        self._checked = False
-
-    def _check(self) -> None:
-        """Raise LimitError for chunks that are too large, or too many."""
-        if self._checked:
-            return
-        chunks, limits = self._chunks, self._objects.limits
-        bounded_chunk(self._name, chunks.per_file, chunks.length, chunks.dtype.itemsize, limits)
-        if chunks.indexed:
-            limits.hold("array_bytes", chunks.index_bytes, self._name, "the size in bytes of the index of a shard")
-        count = -(-chunks.length // chunks.chunk)
-        if count > _MAX_SMALL_CHUNKS and chunks.chunk_bytes < _MIN_CHUNK_BYTES:
-            what = f"has {count} chunks of {chunks.chunk_bytes} bytes; write it again with larger chunks"
-            raise LimitError(Problem(self._name, what))
-        self._checked = True
+    def _keeps(self, count: int) -> bool:
+        """Return True if the chunks of a read of so many chunks are cached."""
+        size, most = count * self.chunk * self.dtype.itemsize, self._objects.limits.cache_bytes
+        return size * THRESHOLDS.cached_reads <= most or (count <= THRESHOLDS.cached_chunks and size <= most)
 
     def part(self, start: int, stop: int) -> Array:
         self._objects.limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
@@ -130,43 +119,106 @@ class ObjectArray(LazyArray):
         self._each(by_chunk, use)
         return items
 
-    def _each(self, numbers: Collection[int], use: Callable[[int, Array], None]) -> None:
-        """Call `use` with the number and the items of each of these chunks, in any order and in any thread."""
-        self._check()
-        chunks, objects, missing = self._chunks, self._objects, []
+    def _each(self, numbers: Collection[int], use: UseItems) -> None:
+        """Call `use` with the number and the items of each of these chunks, from the cache if they are there."""
+        objects, missing = self._objects, []
         for number in numbers:
             known = CACHE.get((objects.owner, self._name, number))
             if known is None:
                 missing.append(number)
             else:
                 use(number, known)
-        size, most = len(numbers) * chunks.chunk_bytes, objects.limits.cache_bytes
-        kept = size * THRESHOLDS.cached_reads <= most or (len(numbers) <= THRESHOLDS.cached_chunks and size <= most)
+        if LOG.isEnabledFor(DEBUG):
+            LOG.debug("%s: %d of %d chunks are in the cache", self._name, len(numbers) - len(missing), len(numbers))
+        if not missing:
+            return
+        kept = self._keeps(len(numbers))
+
+        def keep(number: int, decoded: Array) -> None:
+            if kept:
+                CACHE.put((objects.owner, self._name, number), decoded, objects.limits.cache_bytes)
+            use(number, decoded)
+
+        self._read(missing, keep)
+
+
+class CachedArray(ChunkedArray):
+    """An array that other code reads. Texts are not cached, because their size is unknown."""
+
+    def __init__(self, name: str, objects: Objects, array: LazyArray) -> None:
+        super().__init__(array.shape, array.dtype, lambda: array.nbytes)
+        self.chunk, self._name, self._objects, self._array = array.chunk, name, objects, array
+
+    def _keeps(self, count: int) -> bool:
+        small = self.chunk * self.dtype.itemsize < _MIN_CHUNK_BYTES
+        return not small and self.dtype.kind not in "OT" and super()._keeps(count)
+
+    def part(self, start: int, stop: int) -> Array:
+        few = self._keeps(-(-stop // self.chunk) - start // self.chunk)
+        return super().part(start, stop) if few else self._array.part(start, stop)
+
+    def at(self, positions: Array) -> Array:
+        few = self._keeps(len(np.unique(positions // self.chunk)))
+        return super().at(positions) if few else self._array.at(positions)
+
+    def _read(self, numbers: list[int], use: UseItems) -> None:
+        def read(number: int) -> None:
+            start = number * self.chunk
+            use(number, self._array.part(start, min(start + self.chunk, len(self))))
+
+        each(read, numbers, _MAX_OPEN_READS)
+
+
+class ObjectArray(ChunkedArray):
+    """An array in a store. Objects are neither listed nor probed: a missing chunk is detected when it is read.
+
+    complete: a missing chunk is an error, else it contains fill values.
+    """
+
+    def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: Size | None, *, complete: bool) -> None:
+        super().__init__(chunks.length, chunks.dtype, nbytes)
+        self.chunk, self._name, self._objects = chunks.chunk, name, objects
+        self._chunks = chunks
+        self._complete = complete
+
+    def _check(self) -> None:
+        """Raise LimitError for chunks that are too large, or too many."""
+        chunks, limits = self._chunks, self._objects.limits
+        bounded_chunk(self._name, chunks.per_file, chunks.length, chunks.dtype.itemsize, limits)
+        if chunks.index:
+            limits.hold("array_bytes", chunks.index_bytes, self._name, "the size in bytes of the index of a shard")
+        count = -(-chunks.length // chunks.chunk)
+        if count > _MAX_SMALL_CHUNKS and chunks.chunk_bytes < _MIN_CHUNK_BYTES:
+            what = f"has {count} chunks of {chunks.chunk_bytes} bytes; write it again with larger chunks"
+            raise LimitError(Problem(self._name, what))
+
+    def _read(self, numbers: list[int], use: UseItems) -> None:
+        self._check()
+        chunks, sizes = self._chunks, list[int]()
 
         def decode(number: int, raw: Bytes | None) -> None:
             decoded = np.empty(chunks.chunk, self.dtype)
             with wrap_errors(self._name):
                 if raw is not None:
+                    sizes.append(raw.size)
                     chunks.decode(raw, decoded.view(np.uint8))
                 elif self._complete:
                     raise IncompleteError(Problem(self._name, "chunks are missing"))
                 else:
                     decoded[:] = chunks.fill
-            if kept:
-                CACHE.put((objects.owner, self._name, number), decoded, most)
             use(number, decoded)
 
-        if missing:
-            self._fetch(missing, decode)
+        self._fetch(numbers, decode)
+        LOG.debug("%s: %d bytes for %d chunks", self._name, sum(sizes), len(numbers))
 
     def _fetch(self, numbers: list[int], use: Use) -> None:
         """Call `use` with the number and the stored bytes of each of these chunks; None for a missing chunk."""
         chunks, parts, numbered = self._chunks, [], []
         with wrap_errors(self._name):
-            indexes = self._indexes(numbers) if chunks.indexed else {}
+            indexes = self._indexes(numbers) if chunks.index else {}
             for number in numbers:
                 file, k = divmod(number, chunks.per_index)
-                if not chunks.indexed:
+                if not chunks.index:
                     parts.append(Part(f"{chunks.folder}/{file}", 0, None, chunks.most))
                 elif (index := indexes[file]) is None or (index[k] == ABSENT).all():
                     use(number, None)
@@ -192,7 +244,9 @@ class ObjectArray(LazyArray):
             if raw is not None:
                 indexes[todo[k]] = index = chunks.parse_index(raw)
                 CACHE.put((owner, self._name, -1 - todo[k]), index, most)
+                LOG.debug("%s: %d bytes for the index of shard %d", self._name, raw.size, todo[k])
 
         size = chunks.index_bytes
-        self._objects.store.each([Part(f"{chunks.folder}/{file}", -size, size, size) for file in todo], use)
+        start = 0 if chunks.index == "start" else -size
+        self._objects.store.each([Part(f"{chunks.folder}/{file}", start, size, size) for file in todo], use)
         return indexes

@@ -7,8 +7,7 @@ replaces an existing one. Every method raises ContainerError if the disk or the 
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
 from typing import Any, NamedTuple, TypeAlias
 
 from ...errors import ContainerError, PathMissingError, Problem
@@ -41,16 +40,15 @@ class Part(NamedTuple):
 Use: TypeAlias = Callable[[int, "Bytes | None"], None]
 
 
-@contextlib.contextmanager
-def wrap_object_errors(place: str) -> Iterator[None]:
+class wrap_object_errors(wrap_errors):
     """`wrap_errors` for an object; PathMissingError if it is missing."""
-    try:
-        with wrap_errors(place):
-            yield
-    except ContainerError as error:
-        if isinstance(error.__cause__, FileNotFoundError):
-            raise PathMissingError(Problem(place, "is missing; repeat the call that writes it")) from None
-        raise
+
+    def __exit__(self, kind: object, error: BaseException | None, trace: object) -> None:
+        cause = error.__cause__ if isinstance(error, ContainerError) else error
+        if isinstance(cause, FileNotFoundError):
+            raise PathMissingError(Problem(self._name, "is missing; repeat the call that writes it")) from None
+        if error is not None:
+            super().__exit__(kind, error, trace)
 
 
 def shorter(place: str) -> ContainerError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import bisect
 import contextlib
 import math
 from collections.abc import Iterable, Iterator, Sequence
@@ -13,7 +14,7 @@ from ...arrays import Array
 from ...errors import ArrayError, ContainerError, FormatError, Problem, raise_if
 from ...formats.format import coordinates
 from ...formats.structure import STRUCTURES, diagonal_problems, in_triangle
-from ...limits import DEFAULT_LIMITS, Limits
+from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from . import text_tables
@@ -51,7 +52,6 @@ def streaming(path: str, *, whole: bool = False, limits: Limits = DEFAULT_LIMITS
         one = np.ones(1, bool) if head.field == "pattern" else None
         dtype, rank = _values([np.empty(0, x) for x in _TYPES[head.field]]).dtype, len(head.shape)
         if head.entries is None:
-            limits.hold("array_bytes", 8 * head.shape[0], path, "the size in bytes of a column")
             axes = ", ".join(map(str, reversed(range(rank))))
             format, chunks = ", ".join(["dense"] * rank) + f" @ {axes}", _array_chunks(head, blocks, path)
         else:
@@ -82,22 +82,20 @@ def _array_chunks(
     head: _Header, blocks: Iterable[tuple[bytes, str]], path: str
 ) -> Iterator[tuple[Sequence[Array], Array]]:
     """The nonzero cells of each block. A file lists cells by columns; with a symmetry, those of the lower triangle."""
-    at, expected = 0, math.prod(head.shape)
+    at, expected, above = 0, math.prod(head.shape), 0
     if head.structure is not None:
         above = int(head.structure.startswith("skew"))
-        starts = np.cumsum([0, *range(head.shape[0] - above, 0, -1)])  # of the columns
-        expected = int(starts[-1])
+        longest = max(head.shape[0] - above, 0)  # of the columns
+        expected = longest * (longest + 1) // 2
     for data, place in blocks:
         values = _values(text_tables.parse_table(data, _TYPES[head.field], COMMENT, place))
         end = at + len(values)
         if end > expected:
             break
         if head.structure is None:
-            coords: Sequence[Array] = np.unravel_index(np.arange(at, end), head.shape, order="F")
+            coords = _cells(head.shape, at, end)
         else:
-            k = np.arange(at, end)
-            j = np.searchsorted(starts, k, "right") - 1
-            coords = k - starts[j] + j + above, j
+            coords = _triangle(longest, above, at, end)
             raise_if(ArrayError, diagonal_problems(head.structure, coords, values))
         kept = values.astype(bool) | np.signbit(values.real) | np.signbit(values.imag)
         yield [x[kept] for x in coords], values[kept]
@@ -106,6 +104,32 @@ def _array_chunks(
         end = at
     if end != expected:
         raise ArrayError(Problem(path, f"expected {expected} values for shape {head.shape}, got {end}"))
+
+
+def _cells(shape: Sequence[int], at: int, end: int) -> list[Array]:
+    """The coordinates of the cells at … end - 1 of an array, counted by columns. Sizes may exceed those of numpy."""
+    coords, rest = [], np.arange(at, end)
+    for size in shape:
+        rest, x = np.divmod(rest, min(size, INT64_MAX)) if len(rest) else (rest, rest)
+        coords.append(x)
+    return coords
+
+
+def _triangle(longest: int, above: int, at: int, end: int) -> list[Array]:
+    """The coordinates of the cells at … end - 1 of a lower triangle, counted by columns.
+
+    longest: the length of the first column, whose first row is `above`. Only the columns of these cells take memory.
+    """
+
+    def start(j: int) -> int:
+        return j * longest - j * (j - 1) // 2
+
+    columns = range(min(longest, end))
+    first, last = bisect.bisect_right(columns, at, key=start) - 1, bisect.bisect_left(columns, end, key=start)
+    starts = np.array([start(j) for j in range(first, last)], np.int64)
+    k = np.arange(at, end)
+    j = np.searchsorted(starts, k, "right") - 1
+    return [k - starts[j] + j + first + above, j + first] if len(k) else [k, k]
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:

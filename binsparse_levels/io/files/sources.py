@@ -125,7 +125,12 @@ class Group:
                 rows = np.asarray(stored[first:last]).reshape(-1)
             return rows[start - first * row : stop - first * row].astype(dtype, copy=False)
 
-        return lazy(math.prod(shape), dtype, read, nbytes=lambda: checked.nbytes), shape
+        array = lazy(math.prod(shape), dtype, read, nbytes=lambda: checked.nbytes)
+        if not self.of_hdf5:  # which has a cache of its own
+            rows = max(stored.chunks[0] * row, 1)
+            array.chunk = rows if rows * dtype.itemsize <= self.limits.cache_bytes else 1
+            array = self.reader.cached(name, array)
+        return array, shape
 
     # Texts
 

@@ -22,6 +22,7 @@ import numpy as np
 from ... import kernels
 from ...arrays import Array
 from ...containers.base import wrap_errors
+from ...containers.direct import File
 from ...containers.replacing import replacing
 from ...engine.tree import Duplicates
 from ...errors import ArrayError, ContainerError, DialectWarning, Problem, raise_if
@@ -65,7 +66,7 @@ class Stream:
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[IO[bytes]]:
     """The bytes of a file, decompressed if it is gzip. Raises ContainerError for a truncated or damaged stream."""
-    with open(path, "rb") as raw:
+    with io.BufferedReader(File(path)) as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
         try:

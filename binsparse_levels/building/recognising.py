@@ -1,0 +1,261 @@
+"""What a caller passes as the source: numbered chunks, a table that DuckDB reads, or a stream that is read once."""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from ..arrays import Array
+from ..containers.base import is_url
+from ..containers.objects.bucket import map_concurrently
+from ..errors import ArrayError, OptionError, Problem
+from ..formats.format import coordinates
+from ..io import reading
+from ..io.kinds import name_of
+from ..limits import INT64_MAX, as_integer
+from ..progress import Progress
+from ..tensors.foreign import qualified
+from ..tensors.labels import Labels
+from ..tensors.late_imports import Origin
+from ..tensors.tensor import Tensor
+from .columns import TableReader, is_table, wrap_tables
+from .plan import Chunk, Plan, Source, check_told, refuse_scalar
+from .request import Request
+from .sources import Blocks, Function, Tensors, blocks, entries_in_parts, pair_of, spilled, state_of
+from .tables import MIN_DUCKDB_BYTES, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
+from .work import scratch
+
+_ARROW_BYTES = 3 * 2**24  # of pyarrow, and of a row group that it reads
+
+
+Record: TypeAlias = Mapping[str, Any]
+_Found: TypeAlias = tuple[Plan, Source, Record]
+
+# Sources of `build`
+
+
+@dataclass(frozen=True)
+class Numbered:
+    """A source in numbered chunks. identity: differs for any other source. places: paths that workers read.
+
+    open: returns the source for a plan.
+    """
+
+    identity: Any
+    open: Callable[[Plan], Source]
+    places: Sequence[str] = ()
+
+    def entries(self, request: Request, sizes: Any, folder: str, kept: Record, report: Progress | None) -> _Found:
+        """The plan, the entries, and the record that a repeated call needs besides the rows of the plan.
+
+        folder: of the work. kept: the record of an earlier call; empty if there is none.
+        """
+        if sizes is None or None in sizes:
+            raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables contain them"))
+        plan = request.plan(sizes, rows=kept.get("rows"), extra=0 if request.dims is None else _ARROW_BYTES)
+        refuse_scalar(plan)
+        entries = self.open(plan)
+        single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
+        plan = replace(plan.typed(plan.dtype or entries.value_type()), sorted=single)
+        if isinstance(entries, Tensors) and entries.tensors:
+            entries.check(plan.shape)
+            plan = plan.like(entries.tensors[0])
+        return plan, entries, {}
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A table whose labels this process numbers by DuckDB. It writes rows and labels into the work folder."""
+
+    identity: Any
+    source: Any
+    places: Sequence[str] = ()
+
+    def entries(self, request: Request, sizes: Any, folder: str, kept: Record, report: Progress | None) -> _Found:
+        if kept:
+            plan = request.plan(kept["shape"], rows=kept["rows"]).typed(np.dtype(kept["dtype"]))
+            plan = replace(plan, labels=tuple(kept["labels"]), sorted=kept["sorted"])
+            return plan, Blocks(folder, plan.raw, kept["blocks"]), kept
+        share = max((request.available - request.used) // 2, MIN_DUCKDB_BYTES)
+        with wrap_tables(), contextlib.ExitStack() as ending:
+            spare = ending.enter_context(scratch(folder)) if is_url(folder) else os.path.join(folder, "spare")
+            table = Table(self.places or self.source, request.columns, request.nulls, memory=share, folder=spare)
+            ending.enter_context(contextlib.closing(table))
+            found = table.sizes()
+            if sizes is not None:
+                found = [here if size is None else size for here, size in zip(found, sizes, strict=True)]
+            plan = replace(request.plan(found, here=share), labels=table.labels)
+            if sizes is None or None in sizes:
+                check_told(plan, table.rows)
+            plan = plan.typed(table.dtype)
+            table.keep_labels(folder)
+            entries, in_order = spilled(folder, plan.raw, blocks(plan.raw, table.chunks()), report)
+        plan = replace(plan, sorted=in_order and plan.map is None)
+        record = {"shape": plan.shape, "labels": plan.labels, "sorted": plan.sorted, "blocks": len(entries)}
+        return plan, entries, {**record, "dtype": plan.column_types[-1].str}
+
+
+def source_of(source: Any, request: Request, sizes: Any, count: int | None) -> Numbered | Rows:
+    """Recognise the source of a build. Raises OptionError for unsuitable options, ArrayError for a wrong number of
+    columns.
+    """
+    if callable(source):
+        number = as_integer(count)
+        if number is None or number < 0 or request.dims is not None:
+            raise OptionError(Problem("count", f"a function needs a number of chunks, got count={count!r:.40}"))
+        name = getattr(source, "__qualname__", type(source).__name__)
+        return Numbered(name, lambda plan: Function(source, number, len(plan.shape)))
+    if count is not None:
+        raise OptionError(Problem("count", "only a function needs a number of chunks; leave it out"))
+    in_memory = is_relation(source) or hasattr(source, "to_delayed")
+    columns = request.columns
+    if request.dims is None:
+        if in_memory:
+            raise OptionError(Problem("columns", "name the columns of the coordinates, and of the values last"))
+        places = source if isinstance(source, list | tuple) else [source]
+        named = [name_of(x) for x in places]
+
+        def opened(plan: Plan) -> Tensors:
+            tensors = [reading.open(place, limits=plan.limits) for place in places]
+            return Tensors(list(zip(named, tensors, strict=True)), plan.rows)
+
+        return Numbered(named, opened, named)
+    ndim = len(columns) - 1 if sizes is None else len(sizes)
+    if None in columns[:-1] or not 2 <= len(columns) == ndim + 1:
+        what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
+        raise ArrayError(Problem("columns", what))
+    if is_relation(source):
+        return Rows(source.columns, source)
+    if in_memory:
+        identity = list(source.columns), source.npartitions
+        return Numbered(identity, lambda plan: dask_chunks(source, columns, request.nulls))
+    files = parquet_files(source)
+    states = list(zip(files, map_concurrently(state_of, files), strict=True))
+    if sizes is None or None in sizes or needs_sql(files, columns):
+        return Rows(states, source, files)
+    return Numbered(states, lambda plan: Parquet(files, columns, plan.rows, request.nulls), files)
+
+
+# Streams of `write_from` and `convert`
+
+
+@dataclass
+class Entries:
+    """A stream of entries, read once, of a known plan. origins: the files of opened tensors among them."""
+
+    plan: Plan
+    given: Any
+    labels: Labels | None = None
+    origins: set[Origin | None] = field(default_factory=set)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The chunks. Then the plan has the type of the values."""
+        return iter(self.given)
+
+    def finished(self) -> tuple[Plan, Labels | None, Mapping[int, Array]]:
+        """The final plan, the labels, and the new coordinates by dimension. Precondition: all chunks are read."""
+        return self.plan, self.labels, {}
+
+
+class Stream(Entries):
+    """Pairs of coordinates and values, tables and tensors, as the caller gives them."""
+
+    def __init__(self, given: Any, shape: Any, request: Request) -> None:
+        dims = request.dims
+        if shape is None and dims is None:
+            raise OptionError(Problem("shape", "None needs names of the dimensions; pass dims=, or a size for each"))
+        self._request = request
+        self._sizes: Any = [None] * len(dims or ()) if shape is None else shape
+        self._open_ended = isinstance(self._sizes, Sequence) and None in self._sizes
+        self._rows: TableReader | None = None
+        self._first: Tensor | None = None
+        self._count = extra = 0
+        if (dims is None) != (request.values is None) or (dims is None and request.labels is not None):
+            what = "name the columns of the coordinates and of the values: dims= and values="
+            raise OptionError(Problem("dims", what))
+        if dims is not None:
+            self._rows = TableReader(dims, request.values, request.labels, request.nulls)
+            extra = self._rows.nbytes
+        if self._open_ended:  # keep the coordinates unchanged until all sizes are known
+            most = [INT64_MAX if size is None else size for size in self._sizes]
+            plain = replace(request, format=coordinates(len(most)), map=None)
+            plan = plain.plan(most, extra=extra)
+        else:
+            plan = request.plan(self._sizes, extra=extra)
+        if dims is not None and len(dims) != len(plan.shape):
+            raise OptionError(Problem("dims", f"{len(dims)} names for {len(plan.shape)} dimensions"))
+        super().__init__(plan, given)
+        self._ends = [0] * len(plan.shape)
+
+    def chunks(self) -> Iterator[Chunk]:
+        """The first chunk that has entries tells the type of the values."""
+        stream, first = self._counted(), list[Chunk]()
+        while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
+            first.append(chunk)
+        if not first and self.plan.dtype is None:
+            raise OptionError(Problem("dtype", "the type of the values is unknown without chunks; pass dtype="))
+        self.plan = self.plan.typed(first[-1][1].dtype if first else np.dtype(float))
+        return itertools.chain(first, stream)
+
+    def finished(self) -> tuple[Plan, Labels | None, Mapping[int, Array]]:
+        """Labels become ascending, so that ranges of them can be selected."""
+        plan, rows, first = self.plan, self._rows, self._first
+        own = None if first is None else first._metadata.labels  # names alone: labels need the names of columns
+        told = self._sizes if self._open_ended else plan.shape
+        ranks, known = ({}, own) if rows is None else (rows.ascend(), rows.labels(told))
+        if self._open_ended:
+            measured = self._ends if rows is None else rows.sizes(self._ends)
+            found = [end if size is None else size for size, end in zip(self._sizes, measured, strict=True)]
+            plan = self._request.plan(found, rows=plan.rows).typed(plan.column_types[-1])
+            check_told(plan, self._count)
+        return plan if first is None else plan.described(first), known, ranks
+
+    def _counted(self) -> Iterator[Chunk]:
+        for coords, values in self._arrays():
+            if len(values):
+                self._ends = [max(end, int(x.max()) + 1) for end, x in zip(self._ends, coords, strict=True)]
+                self._count += len(values)
+            yield coords, values
+
+    def _arrays(self) -> Iterator[Chunk]:
+        """The chunks as arrays. Raises OptionError, ArrayError."""
+        given, rows = self.given, self._rows
+        whole = is_table(given) or isinstance(given, Tensor)
+        if not whole and (isinstance(given, str | bytes) or not isinstance(given, Iterable)):
+            what = f"expected an iterable of pairs of coordinates and values, or a table, got {qualified(given)}"
+            raise OptionError(Problem("chunks", what))
+        for chunk in [given] if whole else given:
+            if isinstance(chunk, Tensor):
+                self._first = chunk if self._first is None else self._first
+                self.origins.add(chunk._backing.stored.origin)
+                yield from self._of_tensor(chunk)
+            elif is_table(chunk):
+                if rows is None:
+                    raise OptionError(Problem("dims", "a table needs the names of its columns; pass dims= and values="))
+                yield from rows.chunks(chunk)
+            else:
+                yield pair_of(chunk, len(self.plan.shape))
+
+    def _of_tensor(self, tensor: Tensor) -> Iterator[Chunk]:
+        """The entries of a tensor that is merged with others. Raises ArrayError."""
+        plan, rows = self.plan, self._rows
+        if tensor.ndim != len(plan.shape):
+            what = f"a tensor has {tensor.ndim} dimensions, and {len(plan.shape)} are written"
+            raise ArrayError(Problem("chunks", what))
+        fill = np.zeros((), tensor.dtype) if plan.fill_value is None else plan.fill_value
+        if not np.array_equal(tensor._pad(), fill, equal_nan=tensor.dtype.kind in "fcmM"):
+            what = f"a tensor has the fill value {tensor._pad()}, and another is written; pass fill_value= as it has"
+            raise ArrayError(Problem("fill_value", what))
+        labels = tensor._metadata.labels
+        if rows is None and labels is not None and labels.columns:
+            what = "a tensor has labels; name its dimensions and values by dims= and values="
+            raise OptionError(Problem("dims", what))
+        empty = [np.empty(0, np.int64)] * tensor.ndim, np.empty(0, tensor.dtype)  # adds the labels without entries too
+        for coords, values in itertools.chain([empty], entries_in_parts(tensor, plan.rows)):
+            yield coords if rows is None else rows.renumbered(coords, labels), values
