@@ -5,6 +5,7 @@ import functools
 import inspect
 import sys
 import typing
+import warnings
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from types import FunctionType, SimpleNamespace, UnionType
@@ -338,3 +339,11 @@ class DialectWarning(UserWarning):
     >>> print(caught[0].message)
     shape[0]: 3.0 is not written as an integer
     """
+
+
+def warn(message: str, category: type[Warning] = DialectWarning) -> None:
+    """Warn at the line that called the package."""
+    ours, frame, level = (__name__.partition(".")[0], "contextlib", "functools"), sys._getframe().f_back, 2
+    while frame is not None and frame.f_globals.get("__name__", "").partition(".")[0] in ours:
+        frame, level = frame.f_back, level + 1
+    warnings.warn(message, category, stacklevel=level)

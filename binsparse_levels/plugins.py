@@ -8,13 +8,13 @@ that the environment variable BINSPARSE_LEVELS_PLUGINS of these processes lists.
     banana = "my_package:Banana"                          a subclass of Level
 
     [project.entry-points."binsparse_levels.kinds"]
-    banana_file = "my_package:KIND"                       a binsparse_levels.io.Kind, whose module has the functions
-                                                          `reading` and `writing`, or `read` and `write`
+    banana_file = "my_package:KIND"                       a binsparse_levels.io.Kind
 
 A Python file that registers level kinds is also a plug-in, as in load_plugins("banana.py").
 
-A Kind defines how its files are recognised: by a suffix, a signature, the names of files in a folder or in a zip file,
-or the names of attributes or members in an HDF5 group. To list such groups, its module has `claims(group) -> bool`.
+A Kind contains the functions that read and write its files, a `Foreign` or a `Container` of binsparse_levels.io, or the
+name of the module with these as `FUNCTIONS`, and the marks by which its files are recognised.
+`testing.check_file_kind` checks its laws.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ from ..arrays import Array, LazyArray, lazy
 from ..containers.base import is_url
 from ..containers.objects.bucket import Bucket, map_concurrently
 from ..containers.objects.folder import Folder
+from ..containers.objects.stores import WorkStore
 from ..containers.replacing import part_of, real_path, remove
 from ..errors import ContainerError, OptionError, PathMissingError, Problem, refuse_memory
 from ..io.kinds import StoreLike, split_place
@@ -33,7 +34,7 @@ _PAGE_BYTES = 2**18  # of an array that share a checksum
 
 
 @lru_cache(8)
-def store_at(address: str) -> Bucket | Folder:
+def store_at(address: str) -> WorkStore:
     """The store at a URL, or at the path of a folder, which is created."""
     return Bucket(address) if is_url(address) else Folder(real_path(os.path.expanduser(address)))
 
@@ -100,7 +101,7 @@ class Work(NamedTuple):
     digest: str = ""
 
     @property
-    def store(self) -> Bucket | Folder:
+    def store(self) -> WorkStore:
         return store_at(self.address)
 
     @property

@@ -8,7 +8,7 @@ import re
 import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
-from typing import Any, Protocol
+from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
@@ -57,6 +57,7 @@ class Writer(Protocol):
     def write_header(self, header: Mapping[str, Any]) -> None: ...
 
 
+@runtime_checkable
 class GroupWriter(Writer, Protocol):
     """A group that is open for writing, in a container with groups."""
 

@@ -6,7 +6,7 @@ import contextlib
 import json
 import math
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 import h5py
@@ -34,6 +34,7 @@ from .direct import DIRECT, parts_of, read_into
 from .hdf5_files import Disk, child_of
 from .hdf5_files import opened as opened
 from .hdf5_files import walk as walk
+from .interface import Claims, Container, claimed
 from .replacing import Others, Overwrite, keeps, part_of, replacing
 
 ATTRIBUTE = "binsparse"
@@ -416,9 +417,13 @@ def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str
     with opened(path) as file, contextlib.suppress(PathMissingError), wrap_errors(file.file.filename):
         place = walk(file, group)
         for name in among:
-            if h5py.h5a.exists(place.id, name.encode()) or place.id.links.exists(name.encode()):
+            if _is_marked(place, name.encode()):
                 return name
     return None
+
+
+def _is_marked(group: h5py.Group, key: bytes) -> bool:
+    return bool(h5py.h5a.exists(group.id, key) or group.id.links.exists(key))
 
 
 def neighbours(path: str | h5py.Group, group: str | None) -> dict[str, Mapping[str, int]]:
@@ -436,23 +441,31 @@ def neighbours(path: str | h5py.Group, group: str | None) -> dict[str, Mapping[s
         return found
 
 
-def list_groups(
-    path: str | h5py.Group, limits: Limits, claims: Sequence[Callable[[h5py.Group], bool]] = ()
-) -> list[str]:
-    """The groups with a header, or that a function of `claims` accepts, in a file or an open group.
+def list_groups(path: str | h5py.Group, limits: Limits, claims: Mapping[str, Claims]) -> list[str]:
+    """The groups with a header, and the paths that kinds with a mark claim, in a file or an open group.
 
     The root is an empty string. Links are not followed.
     """
-    names = []
+    names = set[str]()
 
     def look(name: str, item: Any) -> None:
         with wrap_errors(name):
-            if isinstance(item, h5py.Group) and (
-                has_attribute(item, ATTRIBUTE) or any(claim(item) for claim in claims)
-            ):
-                names.append(name)
+            if isinstance(item, h5py.Group):
+                there = [claims[mark] for mark in claims if _is_marked(item, mark.encode())]
+                names.update(claimed(item, name, there), [name] if has_attribute(item, ATTRIBUTE) else ())
 
     with opened(path) as file, wrap_errors(str(path)):
         look("", file)
         file.visititems(look)
-    return names
+    return sorted(names)
+
+
+FUNCTIONS = Container(
+    reading=reading,
+    writing=writing,
+    opened=opened,
+    list_groups=list_groups,
+    mark=mark,
+    others=others,
+    neighbours=neighbours,
+)

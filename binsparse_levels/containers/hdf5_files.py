@@ -68,7 +68,8 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order
             raise ContainerError(Problem(str(group), f"no group has the name {part!r}"))
         child = child_of(place, part, h5py.h5g.GroupID)
         if child is None and not make:
-            raise PathMissingError(Problem(str(group), f"no group {part!r} in {place.name}"))
+            what = f"no group {part!r} in {place.name}; list_tensors names those with a tensor"
+            raise PathMissingError(Problem(str(group), what))
         place = place.create_group(part, track_order=track_order) if child is None else h5py.Group(child)
     return place
 

@@ -15,7 +15,9 @@ from ..errors import BinsparseError, ContainerError, OptionError, PathExistsErro
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from .base import Storage, in_turn, names_in
+from .interface import Container
 from .npz import text_in
+from .replacing import Overwrite
 
 KEY = "binsparse"
 
@@ -84,7 +86,7 @@ def reading(mapping: Mapping[str, Any], group: str | None, limits: Limits) -> It
 
 @contextlib.contextmanager
 def writing(
-    mapping: MutableMapping[str, Any], group: str | None, overwrite: bool, limits: Limits, storage: Storage
+    mapping: MutableMapping[str, Any], group: str | None, overwrite: Overwrite, limits: Limits, storage: Storage
 ) -> Iterator[MemoryWriter]:
     """Fill a mapping. The tensor replaces the tensor in the mapping; other items are kept. A failure is undone.
 
@@ -120,3 +122,6 @@ def _names(mapping: Mapping[str, Any]) -> set[str]:
     except BinsparseError:
         return set()
     return {KEY, *names_in(header)}
+
+
+FUNCTIONS = Container(reading=reading, writing=writing)

@@ -17,8 +17,7 @@ from ..limits import Limits
 from . import hdf5
 from .base import Storage
 from .hdf5 import HDF5Writer, has_attribute, list_groups, members_in, neighbours, others, reading
-
-__all__ = ["list_groups", "neighbours", "others", "reading", "writing"]
+from .interface import Container
 
 # The NetCDF library extends only files that track the order in which objects were created.
 OPTIONS: dict[str, Any] = {"track_order": True, "libver": ("v108", "v108")}
@@ -88,3 +87,4 @@ class NetCDFWriter(HDF5Writer):
 
 
 writing = functools.partial(hdf5.writing, by=NetCDFWriter, **OPTIONS)
+FUNCTIONS = Container(reading=reading, writing=writing, list_groups=list_groups, others=others, neighbours=neighbours)

@@ -18,6 +18,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..log import LOG
 from .base import Storage, named_by
 from .direct import open_file, parts_of
+from .interface import Container, in_folder
 from .npz import check_size, read_npy_header, write_npy
 from .ra_file import ArrayFile, write_array
 from .replacing import Overwrite, replacing_folder
@@ -89,7 +90,7 @@ class FolderWriter:
 def reading(path: str, group: str | None, limits: Limits) -> Iterator[FolderReader]:
     """Open a folder. Raises PathMissingError."""
     if group:
-        raise PathMissingError(Problem(f"{path}:{group}", "a folder of arrays has no groups"))
+        raise PathMissingError(Problem(f"{path}:{group}", "a folder of arrays has no groups; leave it out"))
     yield FolderReader(os.path.abspath(path), limits)  # the working folder may change
 
 
@@ -100,7 +101,7 @@ def writing(
     """A new folder, which replaces the old folder if the block succeeds. Raises PathExistsError, ContainerError."""
     storage.refuse(f"a folder of {suffix} files", but=("checksum",))
     if group:
-        raise ContainerError(Problem(f"{path}:{group}", f"a folder of {suffix} files has no groups"))
+        raise ContainerError(Problem(f"{path}:{group}", f"a folder of {suffix} files has no groups; leave it out"))
     with replacing_folder(path, overwrite, others=others) as part:
         yield FolderWriter(part, suffix)
 
@@ -113,3 +114,6 @@ def others(path: str) -> set[str]:
     arrays = {file: name for file in files for name, suffix in [os.path.splitext(file)] if suffix in _OPENERS}
     ours = named_by(FolderReader(path, DEFAULT_LIMITS).read_header, arrays.values())
     return files - {HEADER, *(file for file, name in arrays.items() if name in ours)}
+
+
+FUNCTIONS = Container(reading=in_folder(reading), writing=writing, others=others)

@@ -21,6 +21,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..log import LOG
 from .base import Storage, named_by, wrap_errors
 from .direct import DIRECT, handle_of, open_zip, parts_of, read_into
+from .interface import Container
 from .replacing import Overwrite, replacing
 
 KEY = "binsparse"
@@ -167,7 +168,7 @@ def reading(path: str | zipfile.ZipFile, group: str | None, limits: Limits) -> I
     """Open a zip file. Raises ContainerError, PathMissingError."""
     with opened(path) as archive:
         if group:
-            raise PathMissingError(Problem(f"{archive.filename}:{group}", "an NPZ file has no groups"))
+            raise PathMissingError(Problem(f"{archive.filename}:{group}", "an NPZ file has no groups; leave it out"))
         yield NPZReader(archive, limits)
 
 
@@ -178,7 +179,7 @@ def writing(
     """A new zip file, which replaces the old file if the block succeeds. Raises PathExistsError, OptionError."""
     storage.refuse("NPZ", but=("compression", "checksum"), compressions=("gzip", "none"))
     if group:
-        raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups"))
+        raise ContainerError(Problem(f"{path}:{group}", "an NPZ file has no groups; leave it out"))
     with replacing(path, overwrite, others=others) as part, zipfile.ZipFile(part, "w") as archive:
         yield NPZWriter(archive, storage)
 
@@ -189,3 +190,6 @@ def others(path: str) -> set[str]:
         arrays = {name.removesuffix(".npy") for name in archive.namelist() if name.endswith(".npy")}
         ours = named_by(NPZReader(archive, DEFAULT_LIMITS).read_header, arrays) | {KEY} if KEY in arrays else set()
         return set(archive.namelist()) - {f"{name}.npy" for name in ours}
+
+
+FUNCTIONS = Container(reading=reading, writing=writing, opened=opened, others=others)

@@ -10,13 +10,12 @@ import re
 import secrets
 import shutil
 import time
-import warnings
 from collections.abc import Callable, Collection, Iterator, Sequence
 from typing import Any, Literal, TypeAlias
 
 from filelock import FileLock, Timeout
 
-from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
+from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem, warn
 from ..parallel import each
 from ..system import exchange, rename_new, to_disk
 from .base import UNWRITABLE, is_url, write_error
@@ -104,7 +103,7 @@ def remove(path: str) -> None:
     except OSError as error:
         shutil.rmtree(path, ignore_errors=True)  # the rest of a folder
         if os.path.lexists(path):
-            warnings.warn(f"{path}: cannot be removed: {error.strerror}; remove it", RuntimeWarning, stacklevel=2)
+            warn(f"{path}: cannot be removed: {error.strerror}; remove it", RuntimeWarning)
     except KeyboardInterrupt:
         remove(path)
         raise

@@ -27,6 +27,7 @@ from ..thresholds import THRESHOLDS
 from .base import CHUNKED, Storage, is_url, names_in, wrap_errors
 from .checksums import of_header, sealed
 from .direct import folders_below, open_zip
+from .interface import Container, in_folder
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
 from .objects.codecs import CODECS
@@ -48,7 +49,7 @@ from .zarr_reading import (
     stored_size,
     usual_chunk,
 )
-from .zarr_stores import NAMES, Folder, check_store, folder_of, objects_in, opened, place_of, stored
+from .zarr_stores import NAMES, LinklessStore, check_store, folder_of, objects_in, opened, place_of, stored
 
 __all__ = [
     "AT", "ROOT", "ZarrWriter", "list_groups", "mark", "neighbours", "new_metadata", "opened", "others", "reading",
@@ -202,7 +203,7 @@ def writing(
     keep = keeps(path, group, overwrite, list_others)
     if not path.lower().endswith(".zip"):
         with replacing_folder(path, overwrite, keep=keep, others=list_others) as part:
-            with filling(StorePath(Folder(part)), []) as writer:
+            with filling(StorePath(LinklessStore(part)), []) as writer:
                 yield writer
             _unconsolidate_above(path)
         return
@@ -215,7 +216,7 @@ def writing(
                 with open_zip(part) as archive:
                     inner = folder_of(archive.namelist())
                     archive.extractall(folder)
-            with filling(StorePath(Folder(os.path.join(folder, inner))), []) as writer:
+            with filling(StorePath(LinklessStore(os.path.join(folder, inner))), []) as writer:
                 yield writer
             _zip(folder, part)
         finally:
@@ -405,3 +406,14 @@ def sealed_root(text: bytes, sums: Mapping[str, int]) -> bytes:
     known[ATTRIBUTE] = sealed(known[ATTRIBUTE], sums)
     known[ARRAYS]["header"] = of_header(known[ATTRIBUTE])
     return json.dumps(root).encode()
+
+
+FUNCTIONS = Container(
+    reading=in_folder(reading),
+    writing=writing,
+    opened=opened,
+    list_groups=list_groups,
+    mark=mark,
+    others=others,
+    neighbours=neighbours,
+)

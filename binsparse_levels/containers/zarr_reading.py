@@ -8,7 +8,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Callable, Collection, Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Generator, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -36,12 +36,13 @@ from ..thresholds import THRESHOLDS
 from .base import Storage, bounded_chunk, grown_chunk, is_url, named_by, sizes_in, wrap_errors
 from .checksums import of_header
 from .direct import refuse_links
+from .interface import Claims, claimed
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
 from .objects.reading import CachedArray, ObjectArray, Objects
 from .replacing import real_path
 from .zarr_internals import sync
-from .zarr_stores import NAMES, Folder, RemoteStore, is_local, objects_in, opened, stored
+from .zarr_stores import NAMES, LinklessStore, RemoteStore, is_local, objects_in, opened, stored
 
 ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
@@ -173,7 +174,7 @@ class ZarrReader:
             bounded_chunk(name, math.prod(array.shards or array.chunks), array.size, array.dtype.itemsize, self._limits)
             if array.nchunks > _MAX_CHUNKS:
                 raise LimitError(Problem(name, f"{array.nchunks} chunks, more than {_MAX_CHUNKS}"))
-            if isinstance(array.store, Folder):
+            if isinstance(array.store, LinklessStore):
                 refuse_links(str(array.store.root), f"{array.path}/c")
             if array.attrs.get(COMPLETE) and array.nchunks_initialized < array.nchunks:
                 raise IncompleteError(Problem(name, "chunks are missing"))
@@ -282,7 +283,7 @@ def _prefix_in(attributes: Mapping[str, Any]) -> str:
 
 
 def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
-    """The first of these names that an attribute of a group has; None for a group that is damaged, or has a header.
+    """The first of these names that an attribute of a group has; None for a group that is damaged.
 
     Raises ContainerError if there is nothing, or an array without any of these attributes.
     """
@@ -290,7 +291,7 @@ def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
     with opened(path) as root, contextlib.suppress(BinsparseError), wrap_errors(str(path)):
         node = _group_at(root, group)
     attributes = (node or {}).get("attributes", {})
-    found = None if ATTRIBUTE in attributes else next((name for name in among if name in attributes), None)
+    found = next((name for name in among if name in attributes), None)
     if node is None or (found is None and node.get("node_type") == "array"):
         raise ContainerError(Problem(str(path), "no such group of Zarr"))
     return found
@@ -331,8 +332,11 @@ def neighbours(path: Any, group: str | None) -> dict[str, Mapping[str, int]]:
     return found
 
 
-def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group], bool]] = ()) -> list[str]:
-    """The groups of a store that have a header, or that a function of `claims` accepts. The root is an empty string."""
+def list_groups(path: Any, limits: Limits, claims: Mapping[str, Claims]) -> list[str]:
+    """The groups of a store that have a header, and the paths that kinds with a mark claim.
+
+    The root is an empty string.
+    """
     with opened(path) as root, wrap_errors(str(path)):
         if not root.store.supports_listing:
             raise ContainerError(Problem(str(path), "a web server lists no groups; name a group, as in URL:GROUP"))
@@ -343,9 +347,10 @@ def list_groups(path: Any, limits: Limits, claims: Sequence[Callable[[zarr.Group
         for above, _ in groups:  # it grows
             inner = {f"{above}/{name}".lstrip("/"): x for name, x in members(root / above).items()}
             groups += [(name, group_of(root / name, x)) for name, x in inner.items() if x["node_type"] == "group"]
-        return sorted(
-            name for name, group in groups if ATTRIBUTE in group.attrs or any(claim(group) for claim in claims)
-        )
+        names = {name for name, group in groups if ATTRIBUTE in group.attrs}
+        for name, group in groups:
+            names |= claimed(group, name, [claims[mark] for mark in claims if mark in group.attrs])
+        return sorted(names)
 
 
 def members(place: StorePath) -> dict[str, dict[str, Any]]:

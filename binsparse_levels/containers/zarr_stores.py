@@ -19,7 +19,9 @@ from ..parallel import Lock
 from . import remote
 from .base import is_url, wrap_errors
 from .direct import folders_below, open_zip, refuse_links
-from .objects import folder, requests
+from .objects.folder import Folder
+from .objects.requests import Requests
+from .objects.stores import ArrayStore
 from .zarr_internals import default_buffer_prototype, range_in, sync
 
 NAMES = {"zarr.json", ".zgroup", ".zattrs", ".zarray", ".zmetadata"}
@@ -39,7 +41,7 @@ def opened(path: Any) -> Iterator[StorePath]:
     else:
         place = place_of(path)
         if type(place.store) is LocalStore:
-            yield StorePath(Folder(os.path.abspath(place.store.root), read_only=True), place.path)
+            yield StorePath(LinklessStore(os.path.abspath(place.store.root), read_only=True), place.path)
         else:
             known = isinstance(place.store, RemoteStore) or is_local(place.store)
             yield place if known else StorePath(RemoteStore(place.store, path if is_url(path) else ""), place.path)
@@ -113,7 +115,7 @@ class RemoteStore(WrapperStore[Store]):
         return await self._store.getsize_prefix(prefix)  # zarr's own wrapper reads every object
 
 
-class Folder(LocalStore):
+class LinklessStore(LocalStore):
     """A local folder in which zarr does not follow symbolic links."""
 
     async def get(self, key: str, *args: Any, **kwargs: Any) -> Any:
@@ -163,9 +165,9 @@ def check_store(store: Store) -> None:
         raise ContainerError(Problem(str(store), "cannot undo writes; pass the path of the file"))
 
 
-def objects_in(store: Store) -> folder.Folder | requests.Requests:
+def objects_in(store: Store) -> ArrayStore:
     """The objects of a Zarr store."""
-    return folder.Folder(str(store.root)) if isinstance(store, LocalStore) else requests.Requests(store)
+    return Folder(str(store.root)) if isinstance(store, LocalStore) else Requests(store)
 
 
 def stored(place: StorePath, key: str) -> bytes | None:

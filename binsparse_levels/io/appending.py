@@ -14,6 +14,7 @@ import numpy as np
 
 from ..arrays import Array, Pieces, in_pieces
 from ..containers.base import DEFAULT_STORAGE, is_url
+from ..containers.interface import Container
 from ..containers.replacing import Overwrite, hold_lock, real_path
 from ..engine.joining import joined_trees
 from ..engine.tree import Tree, shared_dtype
@@ -149,7 +150,7 @@ def append(
     if existing is not None:
         check_choice("existing", existing, Existing)
     with _locked(path), resolved(path) as location:
-        if location.kind.tensors:
+        if location.kind.foreign:
             raise OptionError(Problem(str(path), "this kind of file cannot be appended to; convert it first"))
         there, loading = reading.opened(location, limits)
         stored = storage_of(loading, location)
@@ -180,7 +181,8 @@ def append(
 
 def _refuse_dataset(location: Location, there: Tensor, name: str) -> None:
     """Raise FormatError for a variable of a Dataset, if others have the dimension that would grow."""
-    neighbours = location.kind.part("neighbours")
+    functions = location.kind.functions
+    neighbours = functions.neighbours if isinstance(functions, Container) else None
     if neighbours is None or there.dims is None or not there.format.order:
         return
     dim, size = there.dims[_grows_along(there)], there.shape[_grows_along(there)]

@@ -3,23 +3,20 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any, Literal, NamedTuple, TypeAlias
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from ..arrays import Array, LazyArray, Sliceable, cut, lazy, repeat_one
 from ..containers import checksums
 from ..containers.base import ArrayInfo, Reader
-from ..containers.replacing import same_folder
 from ..engine.tree import Duplicates, Tree, count_positions, length_problems, value_problems
-from ..errors import ArrayError, BinsparseError, DialectWarning, FormatError, Problem, raise_if
+from ..errors import ArrayError, BinsparseError, FormatError, Problem, raise_if, warn
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import parse_descriptor
 from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
-from ..formats.format import NO_EMPTY_FIBERS, FormatLike, has_empty_fibers
-from ..formats.index_map import IndexMap
+from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ..formats.structure import structure_problems
 from ..limits import INT64_MAX, Limits
 from ..tensors.backing import Check, TreeBacking
@@ -30,39 +27,9 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_fill, checked_format
 from ..tensors.views import Mapped
 from ..thresholds import THRESHOLDS
+from .interface import FileTensor as FileTensor
 
 Compression: TypeAlias = Literal["CSR", "CSC"]
-
-
-class FileTensor(NamedTuple):
-    """A tensor in an open file, with lazy arrays by stored name.
-
-    Values without a dimension are one value for all entries. names: of the arrays in the file, for errors. labels:
-    read on demand. map: from the tensor to the stored one; `shape` is that of the stored one. label: of the tensor, for
-    errors. ordered: True if the file promises the order of the entries. positions: their number in the last level, if
-    known. repairs: receives the repairs of loading.
-    """
-
-    format: FormatLike
-    shape: tuple[int, ...]
-    arrays: Mapping[str, Any]
-    values: Any
-    attributes: Mapping[str, Any] = {}
-    names: Mapping[str, str] = {}
-    labels: Labels | None = None
-    fill_value: Any = None
-    structure: str | None = None
-    map: IndexMap | None = None
-    label: str = ""
-    ordered: bool = False
-    descriptor_attributes: Mapping[str, Any] = {}
-    positions: int | None = None
-    repairs: list[str] | None = None
-
-    @property
-    def lazy(self) -> bool:
-        """True if some array is not in memory."""
-        return any(isinstance(x, LazyArray) for x in (*self.arrays.values(), self.values))
 
 
 def compressed(
@@ -100,40 +67,6 @@ def compressed(
     stored = {"pointers_to_1": pointers, "indices_1": beginning(indices, names["indices_1"], last)}
     values = beginning(values, names["values"], last * cells)
     return FileTensor(format, shape, stored, values, {}, names, labels, **more)
-
-
-class _InFolder:
-    """A container in a folder. Reads of its arrays raise ContainerError after another folder has replaced it."""
-
-    def __init__(self, reader: Any, unreplaced: Callable[[], None]) -> None:
-        self._reader, self._unreplaced = reader, unreplaced
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._reader, name)
-
-    def array(self, name: str) -> LazyArray | None:
-        array = self._checked(self._reader.array)(name)
-        if array is None:
-            return None
-        part, at = self._checked(array.part), self._checked(array.at)
-        return lazy(array.shape, array.dtype, part, at=at, nbytes=lambda: array.nbytes, chunk=array.chunk)
-
-    def _checked(self, read: Callable[..., Any]) -> Callable[..., Any]:
-        def reading(*where: Any) -> Any:
-            try:
-                return read(*where)
-            finally:
-                self._unreplaced()
-
-        return reading
-
-
-@contextlib.contextmanager
-def reading(read: Any, path: Any, group: str | None, limits: Limits) -> Iterator[Any]:
-    """A group of a container, open for reading. read: `reading` of the container."""
-    folder = getattr(getattr(path, "store", path), "root", path)
-    with same_folder(folder) as unreplaced, read(path, group, limits) as reader:
-        yield reader if unreplaced is None else _InFolder(reader, unreplaced)
 
 
 @contextlib.contextmanager
@@ -203,7 +136,7 @@ def loaded_tensor(
                 source.repairs.append(f"entries: not in order, {how}")
     if source.label and {"indices_0", "pointers_to_1"} <= arrays.keys() and has_empty_fibers(arrays["pointers_to_1"]):
         what = f"{source.label}: {source.names['pointers_to_1']}: a row or column without an entry is stored"
-        warnings.warn(what, DialectWarning, stacklevel=5)
+        warn(what)
     return tensor if source.labels is None else tensor._labelled(source.labels.loaded())
 
 

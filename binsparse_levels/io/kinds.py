@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import importlib
 import itertools
 import os
@@ -17,10 +18,12 @@ from typing import IO, Any, NamedTuple, TypeAlias
 from ..containers import remote
 from ..containers.base import is_url, split_path, wrap_errors
 from ..containers.direct import open_zip
+from ..containers.interface import Claims, Container
 from ..containers.replacing import real_path
 from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
 from ..limits import DEFAULT_LIMITS
 from ..log import DEBUG, LOG, without_secrets
+from .interface import Foreign
 
 PLUG_IN = "; a plug-in may support it: install its package"
 
@@ -33,29 +36,28 @@ class Kind(NamedTuple):
 
     Parameters
     ----------
-    module: the module that reads and writes it. A leading dot means this package; a plug-in gives an absolute name.
+    module: the functions that read and write such files, or the module with these as `FUNCTIONS`. A leading dot means
+        this package; a plug-in gives an absolute name.
     suffixes: endings of paths, in lower case.
     options: fixed options of the module's `writing` or `write`.
     reads, writes: names of the options of reading and writing. `duplicates` and `check` are for `read` alone.
-    attributes: names of attributes of a tensor that its files keep, if `tensors`. A write warns of others.
+    attributes: names of attributes of a tensor that its files keep, if it is a Foreign. A write warns of others.
     named: a file contains several tensors by name, and a path names one of them after the colon.
-    tensors: the module reads and writes tensors, not headers and arrays; see `part`.
     signature: the first bytes of a file, or a tuple of alternatives.
     folder, zip: names of files in a folder, or of members of a zip file, by which it is recognised.
     group: names of attributes or members of an HDF5 group, by which it is recognised.
-    zarr_group: names of attributes of a Zarr group without a header, by which it is recognised.
+    zarr_group: names of attributes of a Zarr group, by which it is recognised.
     inner: the field, `group` or `zarr_group`, by which groups of such a file are recognised as of another kind.
     objects: the class of open objects, as "module:class".
     """
 
-    module: str
+    module: str | Container | Foreign
     suffixes: tuple[str, ...] = ()
     options: Mapping[str, Any] = {}
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
     named: bool = False
-    tensors: bool = False
     signature: bytes | tuple[bytes, ...] = ()
     folder: tuple[str, ...] = ()
     zip: tuple[str, ...] = ()
@@ -64,29 +66,15 @@ class Kind(NamedTuple):
     inner: str = ""
     objects: str = ""
 
-    def part(self, name: str) -> Any:
-        """A function of the module, or None if its `__all__`, if any, has no such name.
+    @property
+    def functions(self) -> Container | Foreign:
+        """The functions of its module. Raises OptionError for a module without any."""
+        return _functions_of(self.module)
 
-        A container has the context managers reading(file, group, limits) and writing(path, group, overwrite, limits,
-        storage, **options), which give a Reader or a Writer. Another system's file has write(path, tensor, overwrite=…,
-        **writes), and one of these readers, each with the keywords limits=… and **reads:
-
-        - look(file, closing): a FileTensor; objects to close are entered into the ExitStack `closing`
-        - streaming(file, whole=…): a context manager of a Stream; whole: its chunks become one tensor in memory
-        - read(file): a Tensor
-
-        Each may have
-
-        - opened(file): a context manager of the open file, which is passed to all other parts
-        - list_groups(file, limits, claims): the groups with tensors
-        - mark(file, group, among): the first of these names, of `group` and `zarr_group`, that marks a group
-        - claims(group): True if a group with such a mark contains a tensor of this kind
-        - neighbours(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this tensor
-        - others(path): the rest of a container, which `write` does not replace
-        - write_all(path, tensors, …): writes tensors by name, for a `named` kind
-        """
-        module = importlib.import_module(self.module, __package__.rpartition(".")[0])
-        return getattr(module, name, None) if name in getattr(module, "__all__", (name,)) else None
+    @property
+    def foreign(self) -> bool:
+        """True for a kind of another system, which reads and writes tensors, not headers and arrays."""
+        return isinstance(self.functions, Foreign)
 
     def marks(self) -> list[object]:
         """Everything by which a file is recognised. No two kinds may share it."""
@@ -95,11 +83,21 @@ class Kind(NamedTuple):
         return [*self.suffixes, *signatures, *((mark, field) for field in fields for mark in getattr(self, field))]
 
 
+@functools.cache
+def _functions_of(module: str | Container | Foreign) -> Container | Foreign:
+    functions: Any = module
+    if isinstance(module, str):
+        functions = getattr(importlib.import_module(module, __package__.rpartition(".")[0]), "FUNCTIONS", None)
+    if not isinstance(functions, Container | Foreign):
+        raise OptionError(Problem(f"{module!s:.60}", "has no FUNCTIONS of class Container or Foreign; define them"))
+    return functions
+
+
 _HDF5 = b"\x89HDF\r\n\x1a\n"
 _ZIP = (b"PK\x03\x04", b"PK\x05\x06")
 _SSCDF = Kind(
     ".io.files.sscdf", (".sscdf",), reads=("group", "check"), writes=("group", "storage", "limits"),
-    attributes=("comment",), named=True, tensors=True, signature=_HDF5, objects="h5py:Group",
+    attributes=("comment",), named=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
 _NAMES = ("row_names", "column_names")
@@ -116,30 +114,23 @@ KINDS = {
         signature=_HDF5, group=("binsparse",), inner="group", objects="h5py:Group",
     ),
     "zarr": Kind(
-        ".containers.zarr", (".zarr", ".zarr.zip"), folder=_ZARR, zip=_ZARR, inner="zarr_group"
+        ".containers.zarr", (".zarr", ".zarr.zip"),
+        folder=_ZARR, zip=_ZARR, zarr_group=("binsparse",), inner="zarr_group",
     ),
     "zarr2": Kind(".containers.zarr", (), {"zarr_format": 2}),
     "npz": Kind(".containers.npz", (".npz",), zip=("binsparse.npy",)),
     "sparse_npz": Kind(
-        ".io.files.sparse_npz", reads=("duplicates",), tensors=True,
-        zip=("format.npy", "coords.npy", "compressed_axes.npy"),
+        ".io.files.sparse_npz", reads=("duplicates",), zip=("format.npy", "coords.npy", "compressed_axes.npy")
     ),
     "matlab": Kind(
-        ".io.files.matlab", (".mat",), reads=("group", "duplicates"), tensors=True,
+        ".io.files.matlab", (".mat",), reads=("group", "duplicates"),
         signature=(b"MATLAB 7.3 MAT-file", b"MATLAB 5.0 MAT-file"), group=("MATLAB_sparse",),
     ),
-    "cooler": Kind(
-        ".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), tensors=True, group=("pixels",)
-    ),
-    "petsc": Kind(
-        ".io.files.petsc", reads=("duplicates",),
-        tensors=True, signature=(b"\0\x12{P", b"\0\0\0\0\0\x12{P"),
-    ),
-    "mex": Kind(
-        ".io.files.mex", (".mex",), reads=("duplicates",), tensors=True, folder=("matrix.mtx", "matrix.mtx.gz")
-    ),
+    "cooler": Kind(".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), group=("pixels",)),
+    "petsc": Kind(".io.files.petsc", reads=("duplicates",), signature=(b"\0\x12{P", b"\0\0\0\0\0\x12{P")),
+    "mex": Kind(".io.files.mex", (".mex",), reads=("duplicates",), folder=("matrix.mtx", "matrix.mtx.gz")),
     "svmlight": Kind(
-        ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape",), tensors=True,
+        ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape",),
     ),
     "rawarray_directory": Kind(".containers.npy_folder", (".bspra",), {"suffix": ".ra"}, folder=("values.ra",)),
     "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
@@ -147,21 +138,20 @@ KINDS = {
     "memory": Kind(".containers.memory", objects="collections.abc:Mapping"),
     "matrix_market": Kind(
         ".io.files.matrix_market", (".mtx", ".mtx.gz", ".ttx"), reads=("duplicates",),
-        tensors=True, signature=(b"%%MatrixMarket", b"%MatrixMarket"),
+        signature=(b"%%MatrixMarket", b"%MatrixMarket"),
     ),
-    "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates"), tensors=True),
+    "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates")),
     "rawarray": Kind(
-        ".io.files.rawarray", (".ra",), reads=("order", "dtype"),
-        writes=("order", "eltype"),
-        tensors=True, signature=(b"rawarray", b"yarrawar"),
+        ".io.files.rawarray", (".ra",), reads=("order", "dtype"), writes=("order", "eltype"),
+        signature=(b"rawarray", b"yarrawar"),
     ),
     "bpcells": Kind(
         ".io.files.bpcells", reads=("group", "duplicates"), writes=("group", "packed", "version", "chunks", "gzip"),
-        attributes=_NAMES, tensors=True, folder=("version",), group=("version",),
+        attributes=_NAMES, folder=("version",), group=("version",),
     ),
     "anndata": Kind(
         ".io.files.anndata", (".h5ad", ".h5mu"), reads=("group", "duplicates"),
-        writes=("group", "storage", "limits"), attributes=_NAMES, tensors=True,
+        writes=("group", "storage", "limits"), attributes=_NAMES,
         group=("encoding-type", "h5sparse_format", "indptr", "matrix", "obs"), zarr_group=("encoding-type",),
     ),
 }  # fmt: skip
@@ -201,49 +191,55 @@ class Location:
         return KINDS[self.name]
 
     def within(self, group: str | None) -> Location:
-        """A group of this file, which may be of another kind according to its marks.
+        """A group of this file, which may be of another kind according to marks of the group and of those above it.
 
-        It is the first kind that claims the group, or else the last whose mark is present, which reports the fault. An
-        array has the marks of its group.
+        It is the first kind that claims the path, in the nearest group. Else it is the last kind whose mark the group
+        has, or for an array the nearest group with a mark. That kind reports the fault.
         """
-        kind = self.kind
-        if not kind.inner:
+        reader: Any
+        container, field, marked = self.kind.functions, self.kind.inner, None
+        if not field or not isinstance(container, Container) or container.mark is None:
             return replace(self, group=group)
-        name = self._marked(kind, group)
-        if name is None and group and not is_url(self.path):
-            name = self._marked(kind, group.rpartition("/")[0] or None)
-        return replace(self, group=group, name=name or self.name)
-
-    def _marked(self, kind: Kind, group: str | None) -> str | None:
-        mark, found = kind.part("mark"), None
-        kinds = {x: name for name, other in KINDS.items() for x in getattr(other, kind.inner)}
-        try:
-            while (there := mark(self.handle, group, kinds)) is not None:
-                found = kinds[there]
-                if found != self.name:
-                    LOG.debug("group %s: looks like the kind %s, because of %r", group or "/", found, there)
-                if found == self.name or (claims := KINDS[found].part("claims")) is None:
-                    break
-                with kind.part("reading")(self.handle, group, DEFAULT_LIMITS) as reader:
-                    if claims(reader.group):
-                        break
-                kinds = {x: name for x, name in kinds.items() if name != found}
-        except ContainerError:  # an array, or nothing
-            return found
-        return found or self.name
+        parts = list(filter(None, (group or "").split("/")))
+        for k in range(len(parts), -1, -1):
+            above, path = "/".join(parts[:k]) or None, "/".join(parts[k:])
+            kinds = {mark: name for name, kind in KINDS.items() for mark in getattr(kind, field)}
+            name = None if path else self.name
+            try:
+                while (mark := container.mark(self.handle, above, kinds)) is not None:
+                    name = kinds[mark]
+                    if name != self.name:
+                        LOG.debug("group %s: looks like the kind %s, because of %r", above or "/", name, mark)
+                    claimed, functions = not path, KINDS[name].functions
+                    if isinstance(functions, Foreign):
+                        with container.reading(self.handle, above, DEFAULT_LIMITS) as reader:
+                            claimed = path in functions.claims(reader.group)
+                    if claimed:
+                        return replace(self, group=group, name=name)
+                    kinds = {mark: other for mark, other in kinds.items() if other != name}
+            except ContainerError:  # an array, or nothing
+                name = None if name == self.name else name
+            marked = marked or name
+        return replace(self, group=group, name=marked or self.name)
 
     def options(self, given: Mapping[str, Any], known: Sequence[str]) -> dict[str, Any]:
         """The options that are not None, with the group or the object's name from the path. Raises OptionError for an
         unknown one.
         """
-        given = {"group": self.group, **given}
+        given = {"group": self.group or None, **given}
         name = given.pop("name", None) if self.kind.named else None
-        if name is not None and self.group is not None:
+        if name is not None and self.group:
             what = f"names the object {self.group!r:.40}, and name={name!r:.40}; leave one out"
             raise OptionError(Problem(self.path, what))
         given |= {"group": name} if name is not None else {}
         refuse(self.path, **{name: value for name, value in given.items() if name not in known})
         return {name: value for name, value in given.items() if value is not None}
+
+
+def claims_in(field: str) -> dict[str, Claims]:
+    """The functions by which kinds claim paths, by their marks. field: of Kind, with the marks, or empty."""
+    functions = [(kind.functions, getattr(kind, field)) for kind in KINDS.values() if field and getattr(kind, field)]
+    return {mark: own.claims for own, marks in functions if isinstance(own, Foreign) for mark in marks}
 
 
 def refuse(path: Any, **options: Any) -> None:
@@ -266,9 +262,10 @@ def resolved(place: StoreLike, *, whole: bool = False) -> Iterator[Location]:
     path, group = split_place(place)
     with contextlib.ExitStack() as stack:
         names, file, mark = _candidates(path, stack)
-        opened = KINDS[names[-1]].part("opened")
+        opened = KINDS[names[-1]].functions.opened
         handle = path if opened is None else stack.enter_context(opened(file))
-        name = next((name for name in names[:-1] if KINDS[name].part("claims")(handle)), names[-1])
+        others = ((name, KINDS[name].functions) for name in names[:-1])
+        name = next((name for name, own in others if isinstance(own, Foreign) and own.claims(handle)), names[-1])
         if LOG.isEnabledFor(DEBUG):
             mark = mark if name == names[-1] else f"{mark} and its content"
             LOG.debug("%s: of the kind %s, because of %s", without_secrets(name_of(path)), name, mark)
@@ -292,7 +289,7 @@ def target_at(place: StoreLike, name: str | None) -> Location:
         return Location(path, group, name or usual, path)
     name = name or (_of_parent(path) if group else None) or _by_suffix(path)
     if name is None:
-        written = [kind for kind in KINDS.values() if kind.part("writing") or kind.part("write")]
+        written = [kind for kind in KINDS.values() if isinstance(own := kind.functions, Container) or own.write]
         suffixes = ", ".join(suffix for kind in written for suffix in kind.suffixes)
         raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind={PLUG_IN}"))
     if not is_url(path) and not os.path.isdir(folder := os.path.dirname(real_path(path))):
@@ -303,7 +300,7 @@ def target_at(place: StoreLike, name: str | None) -> Location:
 def _of_parent(path: str) -> str | None:
     """The kind of the file at a path, if groups in it must be written as that kind, else None."""
     with contextlib.suppress(BinsparseError), resolved(path) as location:
-        return location.name if location.kind.tensors and "group" in location.kind.writes else None
+        return location.name if location.kind.foreign and "group" in location.kind.writes else None
     return None
 
 
@@ -325,6 +322,11 @@ def in_place(place: StoreLike) -> bool:
     return is_url(path) if isinstance(path, str) else _of_object(path)[-1] == _STORE
 
 
+def is_store(path: str) -> bool:
+    """Return True if a write makes or changes a store of Zarr at a path, in kinds of files that are HDF5 or Zarr."""
+    return is_url(path) or os.path.isdir(path) or _by_suffix(path) == _STORE
+
+
 def in_memory(place: StoreLike) -> bool:
     """Return True if the arrays at a place are in memory already."""
     return not isinstance(place, str | os.PathLike) and _of_object(place)[-1] == "memory"
@@ -333,7 +335,7 @@ def in_memory(place: StoreLike) -> bool:
 def is_foreign(place: StoreLike) -> bool:
     """Return True for a file of another system, in which zeros of a dense array are not marked as stored."""
     with resolved(place) as location:
-        return location.kind.tensors
+        return location.kind.foreign
 
 
 def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], Any, str]:
@@ -367,7 +369,7 @@ def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], An
 
         has_user_block = h5py.is_hdf5(path)  # before the signature, as in files of MuData
         names = [kind for kind in KINDS if KINDS[kind].signature == _HDF5 and has_user_block]
-    if is_stream and (not names or KINDS[names[-1]].part("opened") is None):
+    if is_stream and (not names or KINDS[names[-1]].functions.opened is None):
         what = f"a file of the kind {names[-1]}" if names else "what is neither HDF5 nor a zip file"
         raise ContainerError(Problem(name, f"{what} is read from a local disk; download it, or convert it to .zarr"))
     if names:

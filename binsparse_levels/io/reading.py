@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import warnings
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ..arrays import File, LazyArray
 from ..containers.base import ORDERS, ArrayInfo, Reader, is_url, wrap_errors
+from ..containers.interface import Container
 from ..engine.parts import check_in_parts
 from ..engine.tree import Duplicates, Tree
-from ..errors import ArrayError, DialectWarning, Problem, raise_if, within_memory
+from ..errors import ArrayError, Problem, raise_if, warn, within_memory
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
 from ..limits import DEFAULT_LIMITS, Limits
@@ -23,9 +23,9 @@ from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from ..thresholds import THRESHOLDS
-from .file_tensors import FileTensor, Loading, loaded_tensor, named, opened_tensor, reading
-from .files.text_tables import Stream
-from .kinds import KINDS, Location, StoreLike, refuse, resolved
+from .file_tensors import Loading, loaded_tensor, named, opened_tensor
+from .interface import Foreign, Stream
+from .kinds import Location, StoreLike, claims_in, refuse, resolved
 from .orders import check_order, order_names, within
 
 
@@ -70,31 +70,31 @@ def read(
     """
     with contextlib.ExitStack() as closing:
         location = closing.enter_context(resolved(path))
-        if location.kind.tensors:
+        if isinstance(functions := location.kind.functions, Foreign):
             given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
-            return _read_foreign(location, given | {"check": check if check != "full" else None}, limits, closing)
+            given = location.options(given | {"check": check if check != "full" else None}, location.kind.reads)
+            return _read_foreign(functions, location.handle, given, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
-        source = Loading(closing.enter_context(_reading(location, limits)), limits, lenient, check).source()
+        reader = closing.enter_context(functions.reading(location.handle, location.group, limits))
+        source = Loading(reader, limits, lenient, check).source()
         stored = loaded_tensor(source, limits, duplicates or "error", check)
     for repair in source.repairs or ():
-        message = f"{location.path}: {repair}" if isinstance(location.path, str) else repair
-        warnings.warn(message, DialectWarning, stacklevel=3)
+        warn(f"{location.path}: {repair}" if isinstance(location.path, str) else repair)
     return stored
 
 
 def _read_foreign(
-    location: Location, options: Mapping[str, Any], limits: Limits, closing: contextlib.ExitStack
+    functions: Foreign, file: Any, given: dict[str, Any], limits: Limits, closing: contextlib.ExitStack
 ) -> Tensor:
-    """A tensor of another system's file, in memory."""
-    kind, given = location.kind, location.options(options, location.kind.reads)
-    if (read_whole := kind.part("read")) is not None:
-        tensor: Tensor = read_whole(location.handle, limits=limits, **given)
-        return tensor
+    """A tensor of another system's file, in memory. given: the options of reading."""
+    if functions.read is not None:
+        return functions.read(file, limits=limits, **given)
     how = {name: given.pop(name) for name in ("duplicates", "check") if name in given}
-    if (streaming := kind.part("streaming")) is not None:
-        stream: Stream = closing.enter_context(streaming(location.handle, whole=True, limits=limits, **given))
+    if functions.streaming is not None:
+        stream = closing.enter_context(functions.streaming(file, whole=True, limits=limits, **given))
         return stream.tensor(limits, **how)
-    return loaded_tensor(kind.part("look")(location.handle, closing, limits=limits, **given), limits, **how)
+    assert functions.look is not None
+    return loaded_tensor(functions.look(file, closing, limits=limits, **given), limits, **how)
 
 
 @within_memory
@@ -135,18 +135,18 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
     """The opened tensor, and its header with array metadata; None for a file of another system."""
     with contextlib.ExitStack() as stack:
         location = stack.enter_context(resolved(path))
-        kind, loading, known = location.kind, None, None
-        if kind.tensors and kind.part("look") is None:
-            LOG.debug("%s: read whole, because the kind %s cannot be sliced", location.path, location.name)
-            return read(location, limits=limits), None
-        if kind.tensors:
-            given = location.options({}, kind.reads)
-            source: FileTensor = kind.part("look")(location.handle, stack, limits=limits, **given)
+        functions, loading, known = location.kind.functions, None, None
+        if isinstance(functions, Foreign):
+            if functions.look is None:
+                LOG.debug("%s: read whole, because the kind %s cannot be sliced", location.path, location.name)
+                return read(location, limits=limits), None
+            source = functions.look(location.handle, stack, limits=limits, **location.options({}, location.kind.reads))
             if not source.lazy:
                 LOG.debug("%s: read whole, because it has no array that can be sliced", location.path)
                 return loaded_tensor(source, limits), None
         else:
-            loading = Loading(stack.enter_context(_reading(location, limits)), limits)
+            reader = stack.enter_context(functions.reading(location.handle, location.group, limits))
+            loading = Loading(reader, limits)
             source, known = loading.source(), loading.descriptor
         with named(source.names, source.label):
             tensor = opened_tensor(source, limits)
@@ -214,16 +214,18 @@ def _origin(location: Location, known: object) -> Origin | None:
 def streamed(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Stream | None]:
     """The entries of a text, which can be read within the block; None for files that `open` opens."""
     with resolved(path) as location:
-        streaming = location.kind.part("streaming")
-        if streaming is None:
+        functions = location.kind.functions
+        if not isinstance(functions, Foreign) or functions.streaming is None:
             yield None
             return
-        with streaming(location.handle, limits=limits) as stream:
+        with functions.streaming(location.handle, limits=limits) as stream:
             yield stream
 
 
 def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
-    return reading(location.kind.part("reading"), location.handle, location.group, limits)
+    functions = location.kind.functions
+    assert isinstance(functions, Container)
+    return functions.reading(location.handle, location.group, limits)
 
 
 @within_memory
@@ -295,7 +297,7 @@ def describe(path: StoreLike, *, lenient: bool = False, limits: Limits = DEFAULT
     (3, 4)
     """
     with resolved(path) as location:
-        if location.kind.tensors:
+        if location.kind.foreign:
             refuse(location.path, lenient=lenient or None)
             with open(location, limits=limits) as tensor:
                 return _described(tensor)
@@ -350,27 +352,29 @@ def list_tensors(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> list[st
     ['/']
     """
     with resolved(path, whole=True) as file:
-        if (list_groups := file.kind.part("list_groups")) is not None:
-            others = [kind for kind in KINDS.values() if file.kind.inner and getattr(kind, file.kind.inner)]
-            claims = {"claims": [claim for kind in others if (claim := kind.part("claims"))]} if others else {}
-            return [name or "/" for name in list_groups(file.handle, limits, **claims)]
-        if not file.kind.tensors:
+        functions, names = file.kind.functions, [""]
+        if isinstance(functions, Foreign):
+            if functions.list_groups is not None:
+                names = [*functions.list_groups(file.handle, limits)]
+        elif functions.list_groups is not None:
+            names = functions.list_groups(file.handle, limits, claims_in(file.kind.inner))
+        else:
             with _reading(file, limits) as reader:
                 reader.read_header()
-    return ["/"]
+    return [name or "/" for name in names]
 
 
 def warn_of_others(place: StoreLike) -> None:
     """Warn if a local file contains more than the tensor at its root, which a conversion leaves out."""
     with resolved(place) as location:
-        path, list_others = location.path, location.kind.part("others")
-        if location.kind.tensors or location.group is not None or list_others is None or not isinstance(path, str):
+        path, functions = location.path, location.kind.functions
+        if location.group is not None or not isinstance(functions, Container) or not isinstance(path, str):
             return
-        others = [] if is_url(path) else sorted(list_others(path))
+        others = [] if is_url(path) or functions.others is None else sorted(functions.others(path))
     if others:
         what = f"{path}: has {', '.join(others):.200} in addition to its tensor, which are left out"
         remedy = f"convert {path}:NAME for a tensor that list_tensors names"
-        warnings.warn(f"{what}; {remedy}", DialectWarning, stacklevel=4)
+        warn(f"{what}; {remedy}")
 
 
 def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:

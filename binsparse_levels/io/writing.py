@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
@@ -14,9 +13,10 @@ import numpy.typing as npt
 from ..arrays import Array, Pieces, one_piece
 from ..containers.base import DEFAULT_STORAGE, ORDERS, GroupWriter, Storage, Writer, is_url
 from ..containers.checksums import sealed, summed
+from ..containers.interface import Container
 from ..containers.replacing import Overwrite, refuse_existing
 from ..engine.tree import Duplicates
-from ..errors import ContainerError, DialectWarning, OptionError, Problem, within_memory
+from ..errors import ContainerError, DialectWarning, OptionError, Problem, warn, within_memory
 from ..formats.descriptor import VERSION
 from ..formats.format import FormatLike
 from ..limits import DEFAULT_LIMITS, Limits
@@ -25,6 +25,7 @@ from ..tensors.contents import Dimension
 from ..tensors.encoding import check_header_size, encode_tensor
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
+from .interface import Foreign
 from .kinds import Location, StoreLike, refuse, resolved, target_at
 from .orders import Encode, other_orders
 from .reading import read
@@ -92,7 +93,8 @@ def write(
     tensor = as_tensor(tensor, copy=False, dims=dims, labels=labels)
     target = target_at(path, kind)
     storage = Storage(compression, chunks, shards, checksum)
-    if not target.kind.tensors:
+    functions = target.kind.functions
+    if isinstance(functions, Container):
         refuse(target.path, **options)
         if not isinstance(spec_version, str):
             raise OptionError(f"a version is a string, got {spec_version!r:.40}")
@@ -103,8 +105,7 @@ def write(
         write_arrays(target, header, arrays, orders=others, overwrite=overwrite, storage=storage, limits=limits)
         _close_unused(tensor)
         return
-    write_to = target.kind.part("write")
-    if write_to is None:
+    if functions.write is None:
         raise OptionError(Problem(str(target.path), "this kind of file is read-only; choose another kind"))
     refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None, orders=orders or None)
     if "storage" in target.kind.writes:
@@ -115,8 +116,8 @@ def write(
     given = target.options(options, target.kind.writes)
     if lost := sorted(tensor.attributes.keys() - {*target.kind.attributes}):
         what = f"leaves out the attributes {', '.join(lost):.200}; write a container such as .h5 to keep them"
-        warnings.warn(f"{target.path}: this kind of file {what}", DialectWarning, stacklevel=3)
-    write_to(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
+        warn(f"{target.path}: this kind of file {what}")
+    functions.write(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
     _close_unused(tensor)
 
 
@@ -150,17 +151,17 @@ def write_arrays(
     >>> bl.read(store).values.tolist()
     [1.0, 1.0]
     """
-    target = _of_pieces(target_at(path, kind))
+    target = target_at(path, kind)
+    container = _of_pieces(target)
     storage.check_names(arrays)
-    if orders and target.kind.part("list_groups") is None:
+    if orders and container.list_groups is None:
         raise OptionError(Problem(str(target.path), "this kind of file has no groups for orders; choose another"))
-    writing: contextlib.AbstractContextManager[GroupWriter] = target.kind.part("writing")(
-        target.path, target.group, overwrite, limits, storage, **target.kind.options
-    )
+    writing = container.writing(target.path, target.group, overwrite, limits, storage, **target.kind.options)
     try:
         with writing as writer:
             last = _write_all_arrays(writer, header, arrays, storage)
             for name, encode in orders.items():
+                assert isinstance(writer, GroupWriter)
                 inner = writer.within(name)
                 inner.write_header(_write_all_arrays(inner, *encode(), storage))
             # The header comes last: it marks everything as complete.
@@ -220,7 +221,8 @@ def free_location(path: StoreLike, overwrite: Overwrite, kind: str | None = None
     """The location of a tensor to write. Raises PathExistsError for an existing file or folder, OptionError."""
     target = target_at(path, kind)
     if isinstance(target.path, str) and not is_url(target.path) and target.group is None:
-        refuse_existing(target.path, overwrite, target.kind.part("others"))
+        functions = target.kind.functions
+        refuse_existing(target.path, overwrite, functions.others if isinstance(functions, Container) else None)
     return target
 
 
@@ -230,10 +232,10 @@ def check_target(path: StoreLike, *, overwrite: Overwrite, kind: str | None = No
     _of_pieces(free_location(path, overwrite, kind))
 
 
-def _of_pieces(target: Location) -> Location:
-    if target.kind.tensors:
-        raise OptionError(Problem(str(target.path), "this kind of file cannot be written in pieces; choose another"))
-    return target
+def _of_pieces(target: Location) -> Container:
+    if isinstance(functions := target.kind.functions, Container):
+        return functions
+    raise OptionError(Problem(str(target.path), "this kind of file cannot be written in pieces; choose another"))
 
 
 @within_memory
@@ -267,7 +269,8 @@ def write_all(
     [None, 'ones']
     """
     target = target_at(path, kind)
-    if not target.kind.named:
+    functions = target.kind.functions
+    if not isinstance(functions, Foreign) or functions.write_all is None:
         what = "this kind of file does not contain several tensors by name; write each to PATH:GROUP"
         raise OptionError(Problem(str(target.path), what))
     refuse(target.path, group=target.group)
@@ -275,7 +278,7 @@ def write_all(
         raise OptionError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
     tensors = {name: as_tensor(tensor, copy=False).without_map() for name, tensor in tensors.items()}
     given = {"storage": Storage(compression, chunks), "limits": limits, **target.kind.options}
-    target.kind.part("write_all")(target.path, tensors, overwrite=overwrite, **given)
+    functions.write_all(target.path, tensors, overwrite=overwrite, **given)
 
 
 @within_memory
@@ -317,6 +320,6 @@ def repair(
     """
     with warnings.catch_warnings(record=True) as caught, resolved(path) as location:
         warnings.simplefilter("always", DialectWarning)
-        tensor = read(location, lenient=not location.kind.tensors, duplicates=duplicates, limits=limits)
+        tensor = read(location, lenient=not location.kind.foreign, duplicates=duplicates, limits=limits)
     write(out, tensor, overwrite=overwrite, limits=limits)
     return [str(found.message) for found in caught if issubclass(found.category, DialectWarning)]

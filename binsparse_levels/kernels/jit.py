@@ -2,7 +2,6 @@
 
 import contextlib
 import functools
-import warnings
 
 import numba
 import numpy as np
@@ -10,6 +9,7 @@ from numba import config
 from numba.core import errors
 from numba.core.compiler_lock import global_compiler_lock
 
+from ..errors import warn
 from ..system import LOCKS
 from .waiting import report_compiling
 
@@ -61,7 +61,7 @@ def _cached_where_possible():
 @functools.cache  # one warning for all kernels
 def _warn_of_no_cache():
     what = "numba cannot write to the folder of its cache, so that every process compiles the kernels again"
-    warnings.warn(f"{what}; make room, or set NUMBA_CACHE_DIR to a writable folder", RuntimeWarning, stacklevel=2)
+    warn(f"{what}; make room, or set NUMBA_CACHE_DIR to a writable folder", RuntimeWarning)
 
 
 FAULTS = (errors.NumbaError,)  # raised by numba for functions and arguments that it cannot compile

@@ -1,8 +1,9 @@
-"""The laws of level kinds and containers, and hypothesis strategies that draw cases for them.
+"""The laws of level kinds, kinds of files and containers, and hypothesis strategies that draw cases for them.
 
-For authors of kinds and containers. Requires hypothesis. One call checks all laws of a kind and prints a line for each:
+For authors of kinds and containers. Requires hypothesis. One call checks all laws and prints a line for each:
 
-    testing.check_kind(MyKind)
+    testing.check_kind(MyKind)                              a level kind
+    testing.check_file_kind("my_kind", "a.file", {"/": x})  a kind of file, for a file with the tensor x
 
 The laws of a level kind are the functions of `testing.kinds`, which tests may also call for a single case. The law of a
 container is `check_same`: it returns the tensor that was written.
@@ -20,6 +21,7 @@ from .drawn import level_cases as level_cases
 from .drawn import maps as maps
 from .drawn import selections as selections
 from .drawn import tensors as tensors
+from .file_kinds import check_file_kind as check_file_kind
 from .files import check_agreement as check_agreement
 from .files import check_refused as check_refused
 from .files import check_same as check_same

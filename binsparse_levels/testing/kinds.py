@@ -30,7 +30,7 @@ with needing("test"):
     from hypothesis import assume
     from hypothesis import strategies as st
 
-_MAX_BYTES = 2**32  # of memory for one law
+MAX_BYTES = 2**32  # of memory for one law
 Listing: TypeAlias = list[tuple[int, tuple[int, ...], int]]  # fiber, coordinates, child
 
 
@@ -336,7 +336,7 @@ def _problem(law: _Law, level: Level, examples: int) -> str | None:
         law.check(data, level)
 
     try:
-        with bounded_memory(_MAX_BYTES):  # a kind that accepts a damaged file must not exhaust the memory
+        with bounded_memory(MAX_BYTES):  # a kind that accepts a damaged file must not exhaust the memory
             run()
     except hypothesis.errors.Unsatisfiable:  # the kind refuses every case
         return None

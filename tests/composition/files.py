@@ -19,7 +19,7 @@ from binsparse_levels.io.kinds import KINDS
 from composition.features import BINSPARSE, draw_orders, draw_place
 from composition.ways import draw_format, way
 
-SYSTEMS = {name: kind for name, kind in KINDS.items() if kind.tensors}  # files of other systems
+SYSTEMS = {name: kind for name, kind in KINDS.items() if kind.foreign}  # files of other systems
 ENTRIES = "structure attributes descriptor labels map iso"  # what a file of plain entries lacks
 
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from helpers.places import vector
 
-from binsparse_levels import ContainerError, OptionError, list_tensors, read, write
+from binsparse_levels import ContainerError, DialectWarning, OptionError, convert, list_tensors, pack, read, write
 from binsparse_levels.containers.base import Storage
 from binsparse_levels.io import write_arrays
 
@@ -42,3 +42,23 @@ def test_arrays_are_written_with_checksums_and_only_into_containers(tmp_path):
         read(tmp_path / "a.h5")
     with pytest.raises(OptionError, match="cannot be written in pieces"):
         write_arrays(tmp_path / "a.mtx", header, {"values": np.ones(2)})
+
+
+def test_a_warning_is_at_the_line_that_called_the_package(tmp_path):
+    unsorted = {}
+    write(unsorted, pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
+    unsorted["indices_0"] = unsorted["indices_0"][::-1].copy()
+    (tmp_path / "a.mtx").write_text("%%MatrixMarket matrix coordinate real general\n1 1 1\n1 1 5")
+    write(tmp_path / "a.h5", vector())
+    with h5py.File(tmp_path / "a.h5", "r+") as file:
+        file["x"] = 1.0
+    calls = [
+        lambda: read(unsorted, lenient=True),
+        lambda: read(tmp_path / "a.mtx"),
+        lambda: convert(tmp_path / "a.mtx", tmp_path / "b.h5"),
+        lambda: convert(tmp_path / "a.h5", tmp_path / "c.h5"),
+    ]
+    for call in calls:
+        with pytest.warns(DialectWarning) as caught:
+            call()
+        assert {warning.filename for warning in caught} == {__file__}

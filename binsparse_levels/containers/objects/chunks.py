@@ -18,8 +18,7 @@ import numpy.typing as npt
 from ...arrays import Pieces
 from ...thresholds import THRESHOLDS
 from .codecs import CODECS, Bytes
-from .folder import Folder
-from .requests import Requests
+from .stores import ArrayStore
 
 ABSENT = 2**64 - 1  # offset and length of a missing chunk in the index of a shard
 _BYTES = {"name": "bytes", "configuration": {"endian": "little"}}
@@ -109,7 +108,7 @@ class Chunks:
             yield _checksum(raw)
 
 
-def write(store: Folder | Requests, chunks: Chunks, pieces: Pieces) -> None:
+def write(store: ArrayStore, chunks: Chunks, pieces: Pieces) -> None:
     """Write the objects of an array."""
     step = max(THRESHOLDS.sent_bytes // (chunks.per_file * chunks.dtype.itemsize), 1)
     number = 0

@@ -19,9 +19,7 @@ from ...thresholds import THRESHOLDS
 from ..base import bounded_chunk, wrap_errors
 from .chunks import ABSENT, Chunks
 from .codecs import Bytes
-from .folder import Folder
-from .requests import Requests
-from .stores import Part, Use
+from .stores import ArrayStore, Part, Use
 
 _MAX_SMALL_CHUNKS = 2**16  # of an array whose chunks are smaller than
 _MAX_OPEN_READS = 16  # of zarr, which may wait for a server
@@ -71,7 +69,7 @@ _owners = itertools.count()
 class Objects:
     """The store of a tensor, and the owner of what its arrays have in the cache."""
 
-    def __init__(self, store: Folder | Requests, limits: Limits) -> None:
+    def __init__(self, store: ArrayStore, limits: Limits) -> None:
         self.store = store
         self.limits = limits
         self.owner = next(_owners)

@@ -1,14 +1,14 @@
 """Parts of objects, and the errors that all stores of objects share.
 
-Arrays are read and written by `each` and `put_all`, of a folder (`folder`) or of any Zarr store (`requests`). Builds
-read and write whole objects of a folder or a bucket (`bucket`). A key is a path. A write of an object is atomic, and
-replaces an existing one. Every method raises ContainerError if the disk or the server fails.
+Arrays are in an ArrayStore: a folder (`folder`) or any Zarr store (`requests`). Builds work in a WorkStore: a folder or
+a bucket (`bucket`). A key is a path. A write of an object is atomic, and replaces an existing one. Every method raises
+ContainerError if the disk or the server fails.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
-from typing import Any, NamedTuple, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, Protocol, TypeAlias
 
 from ...errors import ContainerError, PathMissingError, Problem
 from ..base import wrap_errors
@@ -38,6 +38,32 @@ class Part(NamedTuple):
 
 # Called with the number of a part and its bytes, or None if the object is missing; in any order and thread.
 Use: TypeAlias = Callable[[int, "Bytes | None"], None]
+
+
+class ArrayStore(Protocol):
+    """The objects of arrays."""
+
+    def each(self, parts: Sequence[Part], use: Use) -> None:
+        """Read parts of objects."""
+
+    def put_all(self, objects: Sequence[Object]) -> None:
+        """Write whole objects."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        """Write a new object. Returns False, without any change, if it exists."""
+
+
+class WorkStore(Protocol):
+    """The objects of a build."""
+
+    def put(self, key: str, pieces: Iterable[Any], flush: bool = True) -> object:
+        """Write an object. flush: to the disk, before it gets its name."""
+
+    def get(self, key: str) -> bytes: ...
+    def ranges(self, places: Sequence[Range]) -> Iterator[Bytes]: ...
+    def size(self, key: str) -> int: ...
+    def names(self, prefix: str) -> set[str]: ...
+    def delete(self, prefix: str) -> None: ...
 
 
 class wrap_object_errors(wrap_errors):

@@ -9,10 +9,10 @@ barcodes. TENxMatrix of HDF5Array may lack these names.
 from __future__ import annotations
 
 import contextlib
-import os
 import re
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, TypeAlias
 
 import h5py
@@ -20,7 +20,8 @@ import numpy as np
 
 from ...arrays import Array, one_piece
 from ...containers import hdf5
-from ...containers.base import DEFAULT_STORAGE, Storage, Writer, is_url, wrap_errors
+from ...containers.base import DEFAULT_STORAGE, Storage, Writer, wrap_errors
+from ...containers.interface import Container
 from ...containers.replacing import Overwrite
 from ...errors import (
     ArrayError,
@@ -36,10 +37,10 @@ from ...tensors.foreign import check_representable
 from ...tensors.labels import Column, Labels
 from ...tensors.tensor import Tensor
 from ..file_tensors import Compression, FileTensor, compressed
+from ..interface import Foreign
+from ..kinds import is_store
 from .names import column, labelled, to_write
 from .sources import Group, open_group
-
-__all__ = ["claims", "look", "write"]
 
 Opener: TypeAlias = Callable[[str], Group]
 Axes: TypeAlias = tuple[str | None, str | None]
@@ -71,7 +72,7 @@ _TABLE = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "
 def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
     """The matrix in a group, or the array of any rank, with lazy arrays.
 
-    path: a file or an open group of HDF5, or any place of Zarr. group: by default `X` of AnnData, or `matrix` of 10x.
+    path: an open group of HDF5, or an open place of Zarr. group: by default `X` of AnnData, or `matrix` of 10x.
     Raises ContainerError for a file of neither, ArrayError for arrays that do not fit each other.
     """
 
@@ -92,16 +93,16 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     return compressed(format, shape, source.compressed(), labels)
 
 
-def claims(group: Any) -> bool:
-    """Return True if a group of HDF5 or Zarr is marked as such a matrix."""
+def claims(group: Any) -> list[str]:
+    """The group itself, of HDF5 or Zarr, if it is marked as such a matrix."""
     if hasattr(group, "attrs") and not hasattr(group, "id"):  # of Zarr
         encoding = group.attrs.get("encoding-type")
-        return isinstance(encoding, str) and encoding in _FORMATS
+        return [""] * (isinstance(encoding, str) and encoding in _FORMATS)
     if {"indptr", "shape"} <= {*group.keys()}:
-        return True
+        return [""]
     with contextlib.suppress(BinsparseError):
-        return _encoding(Group(hdf5.HDF5Reader(group, DEFAULT_LIMITS), DEFAULT_LIMITS)) in _FORMATS
-    return False
+        return [""] * (_encoding(Group(hdf5.HDF5Reader(group, DEFAULT_LIMITS), DEFAULT_LIMITS)) in _FORMATS)
+    return []
 
 
 def _encoding(source: Group) -> str:
@@ -121,7 +122,8 @@ def _anndata(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
 
 def _names(at: Opener, parts: Sequence[str], shape: Sequence[int]) -> Labels | None:
     """The names of rows and columns, or of the rows only. Tables of another size belong to another matrix."""
-    axes = axes_of(parts)
+    base = _base(at, parts)
+    axes = [axis and "/".join([*parts[:base], axis]) for axis in axes_of(parts[base:])]
     dims = [(axis or other).rpartition("/")[2] for axis, other in zip(axes, ("row", "column"), strict=True)]
     columns: list[Column | None] = []
     for axis, size in zip(axes, shape, strict=False):
@@ -156,17 +158,27 @@ def _sizes(shape: Any, name: str) -> tuple[int, int]:
 # Tables, whose indices name rows and columns
 
 
-def axes_of(parts: Sequence[str]) -> Axes:
-    """The paths of the tables with the names of rows and columns of a matrix at a path; None if unknown.
+def _base(at: Opener, parts: Sequence[str]) -> int:
+    """The number of names in a path that lead to the AnnData of a matrix, which may be in any group of a file.
 
-    A modality of MuData has its own tables. `raw` has its own columns, and shares the rows.
+    The modalities of MuData are AnnData. Before anndata 0.8, AnnData had no mark, but tables.
     """
-    base = parts[:2] if parts[:1] == ["mod"] else []
-    inner = parts[len(base) :]
-    tables = {"obs": "/".join([*base, "obs"]), "var": "/".join([*base, "var"])}
-    if inner[:1] == ["raw"]:
-        inner, tables["var"] = inner[1:], "/".join([*base, "raw/var"])
-    rows, columns = _AXES.get(inner[0] if inner else "", (None, None))
+    for count in range(len(parts) - 1, 0, -1):
+        group = at("/".join(parts[:count]))
+        encoding = group.attribute("encoding-type")
+        if encoding == "anndata" or (encoding is None and group.has("obs") and group.has("var")):
+            return count
+    return 0
+
+
+def axes_of(parts: Sequence[str]) -> Axes:
+    """The paths of the tables with the names of rows and columns of a matrix at a path in AnnData; None if unknown.
+
+    `raw` has its own columns, and shares the rows.
+    """
+    raw = parts[:1] == ["raw"]
+    tables = {"obs": "obs", "var": "raw/var" if raw else "var"}
+    rows, columns = _AXES.get("".join(parts[raw : raw + 1]), (None, None))
     return rows and tables[rows], columns and tables[columns]
 
 
@@ -303,25 +315,22 @@ def _root(
     The new file replaces the old one if the block succeeds.
     """
     group = "" if keep else None
-    if not _is_zarr(path):
-        with hdf5.writing(path, group, overwrite, limits, storage, list_others=_others) as file:
+    if not is_store(path):
+        others = partial(_others, hdf5.FUNCTIONS)
+        with hdf5.writing(path, group, overwrite, limits, storage, list_others=others) as file:
             yield file.group, lambda place: hdf5.HDF5Writer(place, storage)
         return
     import zarr
 
-    from ...containers.zarr import ZarrWriter, unconsolidate, writing  # not needed for HDF5
+    from ...containers.zarr import FUNCTIONS, ZarrWriter, unconsolidate, writing  # not needed for HDF5
 
-    with writing(path, group, overwrite, limits, storage, list_others=_others) as store:
+    with writing(path, group, overwrite, limits, storage, list_others=partial(_others, FUNCTIONS)) as store:
         root = store.group
         yield root, lambda place: ZarrWriter(place, storage, ours=False)
         unconsolidate(root.store_path)  # above it
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # zarr warns that it is not part of the specification of version 3
             zarr.consolidate_metadata(root.store, path=root.path)
-
-
-def _is_zarr(path: str) -> bool:
-    return is_url(path) or os.path.isdir(path) or path.lower().rstrip("/").endswith((".zarr", ".zarr.zip"))
 
 
 def _check_file(
@@ -345,10 +354,11 @@ def _check_file(
                 raise FormatError(Problem(place, what))
 
 
-def _others(path: str) -> list[str]:
+def _others(container: Container, path: str) -> list[str]:
     """The members of a file of AnnData, except X and the names of rows and columns."""
-    with contextlib.ExitStack() as closing, wrap_errors(path):
-        root = open_group(path, None, DEFAULT_LIMITS, closing).reader.group
+    reader: Any
+    with container.reading(path, None, DEFAULT_LIMITS) as reader, wrap_errors(path):
+        root = reader.group
         there = {name: root[name] for name in root.keys()}  # noqa: SIM118 (zarr's groups are no mappings)
         inner = {name: set(x.keys()) if hasattr(x, "keys") else {""} for name, x in there.items()}
         tables = {name: inner[name] - {there[name].attrs.get("_index")} for name in ("obs", "var") if name in inner}
@@ -385,3 +395,6 @@ def _folder(parent: Any, name: str, kind: str) -> Any:
     elif encoding != kind:
         raise ContainerError(Problem(place.name, f"is a {encoding!s:.40}, not a {kind}; choose another name"))
     return place
+
+
+FUNCTIONS = Foreign(look=look, claims=claims, write=write)

@@ -37,10 +37,9 @@ from ...limits import DEFAULT_LIMITS, Limits, as_integers
 from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from ..file_tensors import Compression, FileTensor, compressed
+from ..interface import Foreign
 from .names import encodes, labelled, lines_of, to_write
 from .sources import Group
-
-__all__ = ["claims", "look", "write"]
 
 _VERSION = re.compile(r"(packed|unpacked)-(uint|float|double)-matrix-v([12])|(unpacked)-(ulong)-matrix-v(2)")
 _TYPES = {"uint32": b"UINT32v1", "uint64": b"UINT64v1", "float32": b"FLOATSv1", "float64": b"DOUBLEv1"}
@@ -67,10 +66,10 @@ def look(path: str, closing: contextlib.ExitStack, *, group: str | None = None, 
     return _matrix(_Folder(path, limits, closing))
 
 
-def claims(group: Any) -> bool:
-    """Return True if a group of an HDF5 file is marked as such a matrix."""
-    version = group.attrs.get("version") if isinstance(group, h5py.Group) else None
-    return isinstance(version, str) and _VERSION.fullmatch(version) is not None
+def claims(group: Any) -> list[str]:
+    """The group itself, if its version is that of such a matrix."""
+    version = group.attrs.get("version")
+    return [""] * (isinstance(version, str) and _VERSION.fullmatch(version) is not None)
 
 
 class _Source(Group):
@@ -358,3 +357,6 @@ def _write_group(
         for name, lines in texts.items():
             target.create_dataset(name, shape=(len(lines),), dtype=h5py.string_dtype())[...] = lines
         target.attrs["version"] = version
+
+
+FUNCTIONS = Foreign(look=look, claims=claims, write=write)

@@ -9,23 +9,20 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-import h5py
-
 from ...errors import ArrayError, ContainerError, Problem
 from ...limits import Limits
 from ..file_tensors import FileTensor, compressed
+from ..interface import Foreign
 from .names import column, labelled
 from .sources import Group, open_group
-
-__all__ = ["claims", "look"]
 
 _ARRAYS = ("indexes/bin1_offset", "pixels/bin2_id", "pixels/count")
 _STRUCTURES = {"symmetric-upper": "symmetric_upper", "square": None}
 
 
-def claims(group: Any) -> bool:
-    """Return True if a group is marked as such a matrix."""
-    return isinstance(group, h5py.Group) and "bin-type" in group.attrs and "pixels" in set(group.keys())
+def claims(group: Any) -> list[str]:
+    """The group itself, if it is marked as such a matrix."""
+    return [""] * ("bin-type" in group.attrs)
 
 
 def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
@@ -56,3 +53,6 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     arrays = dict(zip(_ARRAYS, (pointers, pixels.integers("bin2_id"), pixels.numbers("count")), strict=True))
     labels = labelled(("bin", "bin"), [names, names])
     return compressed("CSR", (bins, bins), arrays, labels, structure=_STRUCTURES[mode])
+
+
+FUNCTIONS = Foreign(look=look, claims=claims)

@@ -14,6 +14,7 @@ from ...formats.format import coordinates
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
+from ..interface import Foreign
 from . import text_tables
 
 COMMENT = "#"
@@ -125,3 +126,6 @@ def _parse(data: bytes, width: int, kind: str, path: str) -> list[Array]:
     table = text_tables.parse_table(data, ["i8"] * (width - 1) + [kind], COMMENT, path)
     text_tables.check_coordinates(table[:-1], path)
     return table
+
+
+FUNCTIONS = Foreign(streaming=streaming, write=write)

@@ -19,13 +19,13 @@ import numpy as np
 
 from ...arrays import Sliceable
 from ...containers import hdf5
+from ...containers.interface import claim_itself
 from ...errors import ArrayError, ContainerError, Problem, needing
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..file_tensors import FileTensor, compressed
+from ..interface import Foreign
 from . import matlab_program
 from .sources import Group
-
-__all__ = ["claims", "list_groups", "look", "opened"]
 
 MARK = "MATLAB_sparse"
 _ARRAYS = ("jc", "ir", "data")
@@ -39,15 +39,10 @@ def opened(path: Any) -> Iterator[Any]:
         yield file
 
 
-def claims(group: Any) -> bool:
-    """Return True if a group is marked as such a matrix."""
-    return isinstance(group, h5py.Group) and MARK in group.attrs
-
-
 def list_groups(path: Any, limits: Limits) -> list[str]:
     """The names of the sparse matrices in a file; STRUCT/FIELD for a matrix in a struct."""
     if not isinstance(path, str):
-        return hdf5.list_groups(path, limits, [claims])
+        return hdf5.list_groups(path, limits, {MARK: claim_itself})
     names: list[str] = _by_scipy(path, limits)["names"].tolist()
     return names
 
@@ -105,3 +100,6 @@ def _by_scipy(path: str, limits: Limits = DEFAULT_LIMITS) -> dict[str, Any]:
         raise ContainerError(Problem(path, f"is no whole file of MATLAB: {error:.200}; fetch it again"))
     with np.load(io.BytesIO(done.stdout), allow_pickle=False) as archive:
         return dict(archive)
+
+
+FUNCTIONS = Foreign(look=look, list_groups=list_groups, opened=opened)

@@ -17,6 +17,7 @@ from ...formats.structure import STRUCTURES, diagonal_problems, in_triangle
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
+from ..interface import Foreign
 from . import text_tables
 
 COMMENT = "%"
@@ -219,3 +220,6 @@ def _values(numbers: Sequence[np.ndarray]) -> np.ndarray:
     values = np.empty(len(numbers[0]), np.complex128)  # a sum with 1j would lose infinities and signs of zero
     values.real, values.imag = numbers
     return values
+
+
+FUNCTIONS = Foreign(streaming=streaming, write=write)

@@ -13,10 +13,9 @@ from dataclasses import replace
 from ...errors import ArrayError, ContainerError, Problem, UnsafeError
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.labels import TEXT, Column
+from ..interface import Foreign
 from . import matrix_market, text_tables
 from .names import in_bytes, labelled, lines_of
-
-__all__ = ["streaming"]
 
 _MATRIX, _COLUMNS, _ROWS = "matrix.mtx", "barcodes.tsv", ("features.tsv", "genes.tsv")
 
@@ -51,3 +50,6 @@ def _first_column(path: str, size: int, limits: Limits) -> Column:
     if (count := len(offsets) - 1) != size:
         raise ArrayError(Problem(path, f"expected {size} lines, got {count}; use the table of this matrix"))
     return Column(TEXT, texts, offsets)
+
+
+FUNCTIONS = Foreign(streaming=streaming)

@@ -20,8 +20,7 @@ from ...containers.direct import open_file, parts_of
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
 from ..file_tensors import FileTensor, compressed
-
-__all__ = ["look"]
+from ..interface import Foreign
 
 _MATRIX = 1211216
 _CLASSES = range(1211211, 1211231)  # of all objects
@@ -84,3 +83,6 @@ def _are_pairs(halves: Array) -> bool | None:
     lowest = np.where(fractions == 0, 23, np.log2(np.maximum(fractions & -fractions, 1)))
     proof = len(words) * math.log2(256 / (2 * _MAX_EXPONENT + 1)) + lowest[words << 1 != 0x80000000].sum()
     return True if proof >= _PROOF_BITS else None
+
+
+FUNCTIONS = Foreign(look=look)

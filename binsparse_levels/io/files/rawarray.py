@@ -27,6 +27,7 @@ from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from ..file_tensors import FileTensor
+from ..interface import Foreign
 
 
 @contextlib.contextmanager
@@ -100,3 +101,6 @@ def _cells(tensor: Tensor, path: str) -> npt.NDArray[Any]:
     except ValueError as error:
         raise LimitError(Problem(path, f"numpy has no such array: {error}")) from None
     return cells.transpose(np.argsort(order)) if order else cells
+
+
+FUNCTIONS = Foreign(look=look, write=write)

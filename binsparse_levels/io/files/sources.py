@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import math
-import os
 from typing import Any
 
 import h5py
@@ -16,17 +15,16 @@ from ...containers.base import wrap_errors
 from ...errors import ArrayError, ContainerError, PathMissingError, Problem
 from ...limits import Limits
 from ...tensors.labels import Column
-from ..file_tensors import reading
 from .names import column
 
 
-def open_group(path: Any, group: str | None, limits: Limits, closing: contextlib.ExitStack) -> Group:
-    """A group of a file or of an open group; of Zarr if that is a folder, a URL or a store."""
-    if isinstance(path, h5py.Group) or (isinstance(path, str) and not os.path.isdir(path)) or hasattr(path, "readinto"):
-        return Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
+def open_group(file: Any, group: str | None, limits: Limits, closing: contextlib.ExitStack) -> Group:
+    """A group of an open file of HDF5, or of an open place in a store of Zarr."""
+    if isinstance(file, h5py.Group):
+        return Group(closing.enter_context(hdf5.reading(file, group, limits)), limits)
     from ...containers import zarr  # not needed for HDF5
 
-    return Group(closing.enter_context(reading(zarr.reading, path, group, limits)), limits)
+    return Group(closing.enter_context(zarr.FUNCTIONS.reading(file, group, limits)), limits)
 
 
 class Group:

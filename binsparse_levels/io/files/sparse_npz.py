@@ -20,9 +20,8 @@ from ...formats.format import coordinates
 from ...formats.index_map import IndexMap, parse_map
 from ...limits import Limits, as_integers
 from ..file_tensors import Compression, FileTensor, compressed
+from ..interface import Foreign
 from .sources import Group
-
-__all__ = ["look", "opened"]
 
 
 def look(path: str | zipfile.ZipFile, closing: contextlib.ExitStack, *, limits: Limits) -> FileTensor:
@@ -128,3 +127,6 @@ class _Members(Group):
         rest = [k for k in range(len(shape)) if k not in rows]
         map = IndexMap.grouping(shape, [*rows, *rest], [len(rows)])
         return self.matrix("CSR", map.stored_shape, map=map)
+
+
+FUNCTIONS = Foreign(look=look, opened=opened)

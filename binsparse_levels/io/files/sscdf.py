@@ -33,10 +33,9 @@ from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor
 from ...tensors.validation import checked_fill
 from ..file_tensors import FileTensor, named
+from ..interface import Foreign
 from .names import encodes
 from .sources import Group
-
-__all__ = ["claims", "list_groups", "look", "write", "write_all"]
 
 
 class Spelling(NamedTuple):
@@ -113,24 +112,24 @@ def names_of(file: h5py.File) -> list[str | None]:
 # Reading
 
 
-def claims(path: str | h5py.Group) -> bool:
-    """Return True if an HDF5 file is of this kind, by its suffix, or the attributes of its root or first object.
+def claims(path: str | h5py.Group) -> list[str]:
+    """The file itself, if it is of this kind by its suffix, or by the attributes of its root or first object.
 
     A file with a Binsparse tensor is not.
     """
     with contextlib.suppress(Exception), opened(path) as file:  # faults are reported when the file is read
         if has_attribute(file, "binsparse") or file.name != "/":
-            return False
+            return []
         if file.file.filename.lower().endswith(".sscdf"):
-            return True
+            return [""]
         for group in (file, *groups_of(file).values()):
             if "binsparse" in group.attrs:
-                return False
+                return []
             if is_object(group):
                 native = read_text(file, "version", DEFAULT_LIMITS) == VERSION.encode()
                 described = "data_types" in str(read_text(group, "metadata", DEFAULT_LIMITS))  # as in no other file
-                return described or ("datatype" in group.attrs and native)
-    return False
+                return [""] * (described or ("datatype" in group.attrs and native))
+    return []
 
 
 def list_groups(path: str, limits: Limits) -> list[str]:
@@ -445,3 +444,6 @@ def _stored(array: Array) -> Array:
     if array.dtype.kind == "b":
         return array.view(np.int8)
     return array.view(np.uint64) if array.dtype == np.int64 else array.astype(np.uint64, copy=False)
+
+
+FUNCTIONS = Foreign(look=look, claims=claims, list_groups=list_groups, write=write, write_all=write_all)

@@ -19,10 +19,9 @@ from ...arrays import Array
 from ...errors import ArrayError, Problem, needing
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.labels import TEXT, Column, Labels
+from ..interface import Foreign
 from . import text_tables
 from .names import in_bytes
-
-__all__ = ["streaming"]
 
 _DIMS = ("sample", "feature")
 _SEVERAL = re.compile(rb"^[ \t]*[^\s#:]*,", re.MULTILINE)  # targets of a sample
@@ -89,3 +88,6 @@ def _parse(text: bytes, path: str) -> tuple[Any, Any]:
         what = f"line {line}: {error!s:.80}, got {lines[line - 1]!r:.60}; correct this line"
         raise ArrayError(Problem(path, what)) from None
     return matrix, targets
+
+
+FUNCTIONS = Foreign(streaming=streaming)

@@ -11,10 +11,8 @@ import os
 import re
 import sys
 import threading
-import warnings
 import zlib
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import IO, Any
 
 import numpy as np
@@ -24,43 +22,15 @@ from ...arrays import Array
 from ...containers.base import wrap_errors
 from ...containers.direct import File
 from ...containers.replacing import replacing
-from ...engine.tree import Duplicates
-from ...errors import ArrayError, ContainerError, DialectWarning, Problem, raise_if
+from ...errors import ArrayError, ContainerError, Problem, raise_if, warn
 from ...limits import Limits
 from ...parallel import each, shares
-from ...tensors.labels import Labels
-from ...tensors.packing import pack
-from ...tensors.tensor import Tensor
 from ...thresholds import THRESHOLDS
+from ..interface import Stream as Stream
 
 _LINE_BYTES = 2**5  # about the length of a line
 _LINE_COST = 100  # of Python, as for `pays_off`
 _END = 10  # of a line
-
-
-@dataclass
-class Stream:
-    """The entries of a tensor in a text that may be larger than memory.
-
-    chunks: the coordinates and the values in each block of the text. one: the value that all entries share.
-    """
-
-    format: str
-    shape: tuple[int, ...]
-    dtype: np.dtype[Any]
-    chunks: Iterator[tuple[Sequence[Array], Array]]
-    labels: Labels | None = None
-    one: Array | None = None
-    structure: str | None = None
-
-    def tensor(self, limits: Limits, duplicates: Duplicates = "error") -> Tensor:
-        """All entries in memory."""
-        none = [np.empty(0, np.int64)] * len(self.shape), np.empty(0, self.dtype)
-        coords, values = zip(none, *self.chunks, strict=True)
-        listed = np.concatenate(values) if self.one is None else self.one[0]
-        options: dict[str, Any] = {"duplicates": duplicates, "structure": self.structure, "limits": limits}
-        made = pack([np.concatenate(x) for x in zip(*coords, strict=True)], listed, self.shape, self.format, **options)
-        return made._labelled(self.labels)
 
 
 @contextlib.contextmanager
@@ -113,7 +83,7 @@ def warn_of_end(data: bytes, path: str) -> None:
     """Warn of a last line without an end: a number that was truncated is still a number."""
     if data and data[-1:] not in (b"\n", b"\r"):
         what = "the last line has no end, so the file may be cut within a number; compare it with its source"
-        warnings.warn(f"{path}: {what}", DialectWarning, stacklevel=4)
+        warn(f"{path}: {what}")
 
 
 @contextlib.contextmanager

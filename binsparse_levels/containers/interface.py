@@ -1,0 +1,94 @@
+"""The functions of a container, as a record that type checkers compare with its module and with its callers."""
+
+from __future__ import annotations
+
+import contextlib
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager
+from dataclasses import dataclass
+from typing import Any, Concatenate, TypeAlias
+
+from ..arrays import LazyArray, lazy
+from ..limits import Limits
+from .base import Reader, Storage, Writer
+from .replacing import Others, Overwrite, same_folder
+
+Reading: TypeAlias = Callable[[Any, str | None, Limits], AbstractContextManager[Reader]]
+Mark: TypeAlias = Callable[[Any, str | None, Iterable[str]], str | None]
+# The paths of tensors of a kind of file in a group with its mark; "" is the group itself.
+Claims: TypeAlias = Callable[[Any], Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Container:
+    """The functions of a container. None: it has no such function.
+
+    Parameters
+    ----------
+    reading: reading(file, group, limits), a context manager of a Reader.
+    writing: writing(path, group, overwrite, limits, storage, **options), a context manager of a Writer.
+    opened: opened(file), a context manager of the open file, which is passed to all other functions but `writing`.
+    list_groups: list_groups(file, limits, claims): the groups with a header, and the paths that other kinds claim in
+        groups with their marks. claims: by mark.
+    mark: mark(file, group, among): the first of these names that is an attribute or a member of the group. It raises
+        ContainerError for an array, and returns None for a missing group.
+    others: others(path): the rest of the file, which a new tensor at its root would replace.
+    neighbours: neighbours(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this
+        tensor.
+    """
+
+    reading: Reading
+    writing: Callable[Concatenate[Any, str | None, Overwrite, Limits, Storage, ...], AbstractContextManager[Writer]]
+    opened: Callable[[Any], AbstractContextManager[Any]] | None = None
+    list_groups: Callable[[Any, Limits, Mapping[str, Claims]], list[str]] | None = None
+    mark: Mark | None = None
+    others: Others | None = None
+    neighbours: Callable[[Any, str | None], Mapping[str, Mapping[str, int]]] | None = None
+
+
+def claim_itself(group: Any) -> list[str]:
+    """The claim of a kind whose mark suffices."""
+    return [""]
+
+
+def claimed(group: Any, name: str, claims: Iterable[Claims]) -> set[str]:
+    """The paths that these functions claim in a group, from the root. name: of the group."""
+    return {f"{name}/{path}".strip("/") for claim in claims for path in claim(group)}
+
+
+class _InFolder:
+    """A container in a folder. Reads of its arrays raise ContainerError after another folder has replaced it."""
+
+    def __init__(self, reader: Any, unreplaced: Callable[[], None]) -> None:
+        self._reader, self._unreplaced = reader, unreplaced
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._reader, name)
+
+    def array(self, name: str) -> LazyArray | None:
+        array = self._checked(self._reader.array)(name)
+        if array is None:
+            return None
+        part, at = self._checked(array.part), self._checked(array.at)
+        return lazy(array.shape, array.dtype, part, at=at, nbytes=lambda: array.nbytes, chunk=array.chunk)
+
+    def _checked(self, read: Callable[..., Any]) -> Callable[..., Any]:
+        def reading(*where: Any) -> Any:
+            try:
+                return read(*where)
+            finally:
+                self._unreplaced()
+
+        return reading
+
+
+def in_folder(reading: Reading) -> Callable[[Any, str | None, Limits], AbstractContextManager[Any]]:
+    """`reading` of a container that may be a folder, which another folder may replace."""
+
+    @contextlib.contextmanager
+    def guarded(path: Any, group: str | None, limits: Limits) -> Iterator[Any]:
+        folder = getattr(getattr(path, "store", path), "root", path)
+        with same_folder(folder) as unreplaced, reading(path, group, limits) as reader:
+            yield reader if unreplaced is None else _InFolder(reader, unreplaced)
+
+    return guarded

@@ -1,0 +1,261 @@
+"""The laws of kinds of files, for files that the programs of the kinds have written."""
+
+import os
+
+import h5py
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.io
+import scipy.sparse
+import zarr
+
+import binsparse_levels as bl
+from binsparse_levels import testing
+from binsparse_levels.io import KINDS, FileTensor, Foreign, Kind
+from binsparse_levels.io.files.names import labelled as labelled_by
+from binsparse_levels.io.files.sources import open_group
+
+CSR = scipy.sparse.csr_array(np.array([[0, 1.5, 0, 0, 2], [0] * 5, [-3, 0, 0, 0, 0], [0, 0, 4, 0, 0]]))
+ROWS, COLUMNS = [*"abcd"], [*"vwxyz"]
+
+
+def of_ours(suffix, **options):
+    def make(folder):
+        tensor = bl.from_scipy(CSR, dims=("r", "c"), labels={"r": ROWS})
+        bl.write(f"{folder}/a{suffix}", tensor, **options)
+        return f"{folder}/a{suffix}", {"/": tensor}
+
+    return make
+
+
+def of_sscdf(folder, **options):
+    vector = bl.pack([[0, 2]], [1.0, 3.0], 4, "CVEC")
+    bl.write_all(f"{folder}/a.sscdf", {None: bl.from_scipy(CSR), "v": vector}, **options)
+    return f"{folder}/a.sscdf", {"/": CSR, "v": vector}
+
+
+def in_memory(folder):
+    store = {}
+    bl.write(store, CSR)
+    return store, {"/": CSR}
+
+
+def of_scipy(folder):
+    scipy.sparse.save_npz(f"{folder}/a.npz", CSR)
+    return f"{folder}/a.npz", {"/": CSR}
+
+
+def of_matlab(folder):
+    with h5py.File(f"{folder}/a.mat", "w", userblock_size=512) as file:
+        group, csc = file.create_group("s/A"), CSR.tocsc()
+        group.attrs["MATLAB_sparse"] = np.uint64(4)
+        group["jc"], group["ir"], group["data"] = csc.indptr.astype("u8"), csc.indices.astype("u8"), csc.data
+    with open(f"{folder}/a.mat", "r+b") as file:
+        file.write(b"MATLAB 7.3 MAT-file")
+    return f"{folder}/a.mat", {"s/A": CSR}
+
+
+def of_matlab_5(folder):
+    scipy.io.savemat(f"{folder}/a.mat", {"A": scipy.sparse.csc_matrix(CSR)})
+    return f"{folder}/a.mat", {"A": CSR}
+
+
+def of_cooler(folder):
+    square = scipy.sparse.csr_array(np.triu(np.arange(16).reshape(4, 4) % 5))
+    with h5py.File(f"{folder}/a.mcool", "w") as file:
+        group = file.create_group("resolutions/10")
+        group.attrs.update({"bin-type": "fixed", "storage-mode": "symmetric-upper"})
+        rows = np.repeat(np.arange(4), np.diff(square.indptr))
+        tables = {
+            "chroms": {"name": np.array([b"chr1"])},
+            "bins": {"chrom": np.zeros(4, "i4"), "start": np.arange(4) * 10, "end": np.arange(1, 5) * 10},
+            "pixels": {"bin1_id": rows, "bin2_id": square.indices, "count": square.data},
+            "indexes": {"bin1_offset": square.indptr},
+        }
+        for table, columns in tables.items():
+            for name, column in columns.items():
+                group[f"{table}/{name}"] = column
+    dense = square.toarray()
+    bins = [f"chr1:{10 * k}-{10 * k + 10}" for k in range(4)]
+    whole = bl.from_numpy(dense + np.triu(dense, 1).T, dims=("bin", "bin_2"), labels={"bin": bins, "bin_2": bins})
+    return f"{folder}/a.mcool", {"resolutions/10": whole}
+
+
+def of_petsc(folder):
+    heads = np.array([1211216, *CSR.shape, CSR.nnz, *np.diff(CSR.indptr), *CSR.indices], ">i4")
+    with open(f"{folder}/a.petsc", "wb") as file:
+        file.write(heads.tobytes() + CSR.data.astype(">f8").tobytes())
+    return f"{folder}/a.petsc", {"/": CSR}
+
+
+def of_matrix_market(folder):
+    scipy.io.mmwrite(f"{folder}/a.mtx", CSR)
+    return f"{folder}/a.mtx", {"/": CSR}
+
+
+def of_10x(folder):
+    os.mkdir(f"{folder}/a")
+    scipy.io.mmwrite(f"{folder}/a/matrix.mtx", CSR)
+    for name, texts in (("features", ROWS), ("barcodes", COLUMNS)):
+        pd.DataFrame({0: texts, 1: texts}).to_csv(f"{folder}/a/{name}.tsv", sep="\t", header=False, index=False)
+    return f"{folder}/a", {
+        "/": bl.from_scipy(CSR, dims=("feature", "barcode"), labels={"feature": ROWS, "barcode": COLUMNS})
+    }
+
+
+def of_scikit_learn(folder):
+    datasets = pytest.importorskip("sklearn.datasets")
+    datasets.dump_svmlight_file(CSR, np.arange(4.0), f"{folder}/a.svmlight", zero_based=False)
+    return f"{folder}/a.svmlight", {
+        "/": bl.from_scipy(CSR, dims=("sample", "feature"), labels={"sample": np.arange(4.0)})
+    }
+
+
+def of_frostt(folder):
+    coo = CSR.tocoo()
+    rows = [f"{i + 1} {j + 1} {x}\n" for i, j, x in zip(*coo.coords, coo.data, strict=True)]
+    with open(f"{folder}/a.tns", "w") as file:
+        file.write("".join(["2\n4 5\n", *rows]))
+    return f"{folder}/a.tns", {"/": CSR}
+
+
+def of_rawarray(folder):
+    bl.write(f"{folder}/a.ra", bl.pack_dense(CSR.toarray(), "dense, dense"))
+    return f"{folder}/a.ra", {"/": CSR.toarray()}
+
+
+def of_bpcells(folder):
+    tensor = bl.from_scipy(CSR, dims=("row", "column"), labels={"row": ROWS, "column": COLUMNS})
+    bl.write(f"{folder}/a.h5:g", tensor, kind="bpcells")
+    return f"{folder}/a.h5", {"g": tensor}
+
+
+def anndata_of(anndata):
+    data = anndata.AnnData(CSR, obs=pd.DataFrame(index=ROWS), var=pd.DataFrame(index=COLUMNS))
+    data.layers["counts"], data.obsp["near"] = CSR.tocsc(), scipy.sparse.csr_array(np.eye(4))
+    return data
+
+
+def labelled(*axes):
+    dims = [axis if axis not in axes[:k] else f"{axis}_2" for k, axis in enumerate(axes)]
+    return {"dims": dims, "labels": {dim: ROWS if dim.startswith("obs") else COLUMNS for dim in dims}}
+
+
+def of_anndata(folder, base="", suffix=".h5ad"):
+    """AnnData at the root of a file, or below a group."""
+    anndata, path = pytest.importorskip("anndata"), f"{folder}/a{suffix}"
+    file = h5py.File(path, "w") if suffix == ".h5ad" else zarr.open_group(path, mode="w")
+    anndata.io.write_elem(file, base or "/", anndata_of(anndata))
+    if suffix == ".h5ad":
+        file.close()
+    cells = bl.from_scipy(CSR, **labelled("obs", "var"))
+    near = bl.from_scipy(scipy.sparse.csr_array(np.eye(4)), **labelled("obs", "obs"))
+    places = {"X": cells, "layers/counts": cells, "obsp/near": near}
+    return path, {f"{base}/{name}".lstrip("/"): tensor for name, tensor in places.items()}
+
+
+MADE = {
+    "sscdf": [of_sscdf],
+    "sscdf_json": [lambda folder: of_sscdf(folder, kind="sscdf_json")],
+    "hdf5": [of_ours(".h5")],
+    "zarr": [of_ours(".zarr"), of_ours(".zarr.zip")],
+    "zarr2": [of_ours(".zarr", kind="zarr2")],
+    "npz": [of_ours(".npz")],
+    "sparse_npz": [of_scipy],
+    "matlab": [pytest.param(make, marks=pytest.mark.slow) for make in (of_matlab, of_matlab_5)],
+    "cooler": [of_cooler],
+    "petsc": [of_petsc],
+    "mex": [of_10x],
+    "svmlight": [pytest.param(of_scikit_learn, marks=pytest.mark.slow)],
+    "rawarray_directory": [of_ours(".bspra")],
+    "directory": [of_ours(".bspnpy")],
+    "netcdf": [of_ours(".nc")],
+    "memory": [in_memory],
+    "matrix_market": [of_matrix_market],
+    "frostt": [of_frostt],
+    "rawarray": [of_rawarray],
+    "bpcells": [of_bpcells],
+    "anndata": [
+        of_anndata,
+        lambda folder: of_anndata(folder, "tables/obs/cells"),
+        pytest.param(lambda folder: of_anndata(folder, "tables/cells", ".zarr"), marks=pytest.mark.slow),
+    ],
+}
+EACH = [
+    pytest.param(kind, *getattr(make, "values", [make]), marks=getattr(make, "marks", ()), id=f"{kind}-{k}")
+    for kind, made in MADE.items()
+    for k, make in enumerate(made)
+]
+
+
+@pytest.mark.filterwarnings("ignore:The '.*' option is deprecated", "ignore:.* autosharding")
+@pytest.mark.parametrize(("kind", "make"), EACH)
+def test_a_kind_of_file_keeps_the_laws(tmp_path, kind, make):
+    path, expected = make(tmp_path)
+    assert all(held.holds for held in testing.check_file_kind(kind, path, expected))
+    assert {*bl.list_tensors(path)} == {*expected}
+
+
+def test_every_kind_of_file_has_a_file():
+    assert MADE.keys() == KINDS.keys()
+
+
+# A plug-in whose tensors are arrays, which have no mark themselves
+
+
+def claims(group):
+    return [f"layers/{name}" for name in group["layers"]]
+
+
+def look(file, closing, *, group=None, limits):
+    above, _, name = f"/{group or ''}".rpartition("/layers/")
+    cells, shape = open_group(file, f"{above}/layers", limits, closing).cells(name)
+    labels = open_group(file, above, limits, closing).labels("rows", shape[0])
+    return FileTensor("dense, dense", shape, {}, cells, labels=labelled_by(("row", "column"), [labels, None]))
+
+
+def layered(path, base):
+    with h5py.File(path, "w") as file:
+        group, cells = file.require_group(base), CSR.toarray()
+        group.attrs["layered"], group["rows"] = 1, np.array(ROWS, object)
+        group["layers/x"], group["layers/deep"] = cells, 2 * cells
+    expected = [bl.from_numpy(k * cells, dims=("row", "column"), labels={"row": ROWS}) for k in (2, 1)]
+    names = [f"{base}/layers/{name}".lstrip("/") for name in ("deep", "x")]
+    return dict(zip(names, expected, strict=True))
+
+
+@pytest.mark.parametrize("base", ["/", "some/layers"])
+def test_a_plug_in_claims_arrays_at_any_depth(tmp_path, monkeypatch, base):
+    kind = Kind(Foreign(look=look, claims=claims), reads=("group",), group=("layered",))
+    monkeypatch.setitem(KINDS, "layered", kind)
+    expected = layered(tmp_path / "a.h5", base)
+    testing.check_file_kind("layered", tmp_path / "a.h5", expected)
+    assert bl.list_tensors(tmp_path / "a.h5") == [*expected]
+
+
+def changed(**fields):
+    return {"look": lambda *file, **options: look(*file, **options)._replace(**fields)}
+
+
+BROKEN = {
+    "list_tensors names nothing": {"claims": lambda group: []},
+    "lacks the keyword limits": {"look": lambda file, closing, *, group=None: None},
+    "several readers": {"read": look},
+    "the shape is": changed(shape=(5, 4)),
+    "the dimensions have the names None": changed(labels=None),
+    "raises KeyError": {"claims": lambda group: [name for name in claims(group) if group.file["no such name"]]},
+}
+
+
+@pytest.mark.parametrize("message", BROKEN)
+def test_a_broken_kind_of_file_breaks_a_law(tmp_path, monkeypatch, message):
+    functions = Foreign(**{"look": look, "claims": claims} | BROKEN[message])
+    monkeypatch.setitem(KINDS, "layered", Kind(functions, reads=("group",), group=("layered",)))
+    with pytest.raises(AssertionError, match=message):
+        testing.check_file_kind("layered", tmp_path / "a.h5", layered(tmp_path / "a.h5", "/"))
+
+
+def test_only_registered_kinds_of_files_are_checked(tmp_path):
+    with pytest.raises(bl.OptionError, match="register_kind"):
+        testing.check_file_kind("apple", tmp_path / "a.apple")
