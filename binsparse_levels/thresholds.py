@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 
 
 @dataclass(slots=True)
@@ -97,7 +97,7 @@ def using_thresholds(**values: int) -> Iterator[None]:
     ...     THRESHOLDS.block_entries
     4
     """
-    before = {field.name: getattr(THRESHOLDS, field.name) for field in fields(THRESHOLDS)}
+    before = {name: getattr(THRESHOLDS, name) for name in values}
     try:
         for name, value in values.items():
             setattr(THRESHOLDS, name, value)

@@ -80,7 +80,7 @@ def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str,
     with np.errstate(all="ignore"):
         made: Array = function(*(np.full(1, x._pad()) if isinstance(x, Tensor) else x for x in operands), **options)
     check_value_type(made.dtype)
-    return np.zeros_like(made) if any(_stays_zero(function, operands)) else made
+    return np.zeros(made.shape, made.dtype) if True in _stays_zero(function, operands) else made
 
 
 def _stays_zero(function: np.ufunc, operands: Sequence[Any]) -> list[bool]:
@@ -132,7 +132,7 @@ def _fill_with(function: np.ufunc, made: Array) -> Any:
     if not made.size:
         return np.zeros((), made.dtype)[()]
     first = made.reshape(-1)[0]
-    if not ((made == first) | ((made != made) & (first != first))).all():
+    if made.size > 1 and not ((made == first) | ((made != made) & (first != first))).all():
         what = f"cells that are not stored would have several values after numpy.{function.__name__}"
         raise OptionError(Problem("operands", f"{what}; call to_dense() first"))
     return first

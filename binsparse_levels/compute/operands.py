@@ -122,15 +122,14 @@ def shared_metadata(operands: Sequence[tuple[Tensor, Sequence[Any]]], kept: Sequ
     fill: the value of cells that no tensor stores. Raises LabelError if the labels of an index differ.
     """
     tensors = [tensor for tensor, _ in operands]
-    attributes = functools.reduce(_agreed, [x.attributes for x in tensors])
-    of_descriptor = functools.reduce(_agreed, [x.descriptor_attributes for x in tensors])
+    attributes = functools.reduce(_agreed, [x._metadata.attributes for x in tensors])
+    of_descriptor = functools.reduce(_agreed, [x._metadata.descriptor_attributes for x in tensors])
     return Metadata(fill_or_none(tensors, fill), attributes, of_descriptor, _shared_labels(operands, kept))
 
 
 def fill_or_none(tensors: Sequence[Tensor], fill: Any) -> Any:
     """The fill value of a result; None if no tensor has one, and it is 0."""
-    none = all(tensor.fill_value is None for tensor in tensors)
-    return None if none and fill == np.zeros((), fill.dtype)[()] else fill
+    return None if not fill and all(x._metadata.fill_value is None for x in tensors) else fill
 
 
 def _agreed(a: Mapping[str, Any], b: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -142,13 +141,12 @@ def _shared_labels(operands: Sequence[tuple[Tensor, Sequence[Any]]], kept: Seque
 
     Raises LabelError.
     """
+    labelled = [(x._metadata.labels, indices) for x, indices in operands if x._metadata.labels is not None]
+    if not labelled:
+        return None
     names: dict[Any, set[str]] = {}
     columns: dict[Any, Column] = {}
-    values: set[str] = set()
-    for tensor, indices in operands:
-        if (labels := tensor._metadata.labels) is None:
-            continue
-        values.add(labels.values)
+    for labels, indices in labelled:
         for name, index in zip(labels.dims, indices, strict=True):
             if not _DEFAULT_NAME.fullmatch(name):
                 names.setdefault(index, set()).add(name)
@@ -156,11 +154,10 @@ def _shared_labels(operands: Sequence[tuple[Tensor, Sequence[Any]]], kept: Seque
             if column is not None and not same_labels(columns.setdefault(index, column), column):
                 what = "the operands have different labels here; select the same ones, or remove those of an operand"
                 raise LabelError(Problem(name, f"{what} by with_labels({{{name!r}: None}})"))
-    if not values:
-        return None
     found = [names.get(index, set()) for index in kept]
     single = [next(iter(x)) if len(x) == 1 else None for x in found]
     dims = [name if name is not None and single.count(name) == 1 else f"dim_{k}" for k, name in enumerate(single)]
+    values = {labels.values for labels, _ in labelled}
     value = values.pop() if len(values) == 1 else "value"
     there = {name: columns[index] for name, index in zip(dims, kept, strict=True) if index in columns}
     return Labels(tuple(dims), there, value if value not in dims else "value")

@@ -40,10 +40,6 @@ class _Spec(NamedTuple):
     out: str
 
     @property
-    def sums(self) -> bool:
-        return any(letter not in self.out for letters in self.operands for letter in letters)
-
-    @property
     def stored(self) -> str:
         return self.operands[self.at]
 
@@ -164,8 +160,7 @@ def _computed(
 ) -> Any:
     """`einsum` of checked operands. at: the indices of those that are stored."""
     types = _types(parsed, operands, at, dtype)
-    named = any(operands[k]._metadata.labels is not None for k in at)
-    if named or len(at) > 1:
+    if len(at) > 1 or operands[at[0]]._metadata.labels is not None:
         _sizes(parsed.operands, [x.shape for x in operands])
         both = [(operands[k], parsed.operands[k]) for k in at]
         metadata = shared_metadata(both, parsed.out, np.zeros((), types[1])[()])
@@ -207,16 +202,18 @@ def _types(parsed: _Spec, operands: Sequence[Any], at: Sequence[int], dtype: Any
     """The types of the computation and of the result. Raises FormatError for a fill value that is not 0."""
     kinds = [x.dtype for x in operands]
     for k in at:
-        kinds[k] = _checked_stored(operands[k], f"operands[{k}]." if len(at) > 1 else "")
-    return product_types(tuple(kinds), None if dtype is None else checked_result(dtype), sums=parsed.sums)
+        path, fill = f"operands[{k}]." if len(at) > 1 else "", operands[k].fill_value
+        if fill is not None and fill != 0:
+            what = f"cells that are not stored have the value {fill}, not 0; use to_dense() and numpy"
+            raise FormatError(Problem(f"{path}fill_value", what))
+        kinds[k] = number_type(kinds[k], f"{path}values")
+    return _typed(parsed, tuple(kinds), None if dtype is None else checked_result(dtype))
 
 
-def _checked_stored(tensor: Tensor, path: str) -> np.dtype[Any]:
-    """The type for arithmetic with the values. Raises FormatError for a fill value that is not 0."""
-    if tensor.fill_value is not None and tensor.fill_value != 0:
-        what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and numpy"
-        raise FormatError(Problem(f"{path}fill_value", what))
-    return number_type(tensor.dtype, f"{path}values")
+@functools.lru_cache(1024)
+def _typed(parsed: _Spec, kinds: tuple[np.dtype[Any], ...], dtype: np.dtype[Any] | None) -> _Types:
+    sums = not set("".join(parsed.operands)) <= set(parsed.out)
+    return product_types(kinds, dtype, sums=sums)
 
 
 def _of_several(

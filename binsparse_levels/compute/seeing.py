@@ -128,7 +128,10 @@ def walk_of(tensor: Tensor) -> Walk:
     if any(isinstance(layer, IndexMap) and _digits(layer) > THRESHOLDS.map_digits for layer in layers):
         return walk_of(tensor.without_map())
     if stored.structure is not None or not have_loops(stored.tree.levels):
-        stored = _told(expanded(Tensor._of(stored, replace(tensor._metadata, labels=None))))._backing.own(pad).stored
+        whole = expanded(Tensor._of(stored, replace(tensor._metadata, labels=None)))
+        if not have_loops(whole._tree.levels):
+            whole = whole.convert(in_order(coordinates(whole.ndim).levels, whole.format.order))
+        stored = whole._backing.own(pad).stored
     return _walk(stored.tree, stored.format.order, layers, whole=True)
 
 
@@ -182,13 +185,6 @@ def in_memory(tensor: Tensor) -> Tensor:
     if not have_loops(whole.format.levels) or whole._tree.shares:
         return whole.without_map(coordinates(whole.ndim))
     return whole
-
-
-def _told(tensor: Tensor) -> Tensor:
-    """The same tensor in levels that have a loop."""
-    if have_loops(tensor._tree.levels):
-        return tensor
-    return tensor.convert(in_order(coordinates(tensor.ndim).levels, tensor.format.order))
 
 
 def _nbytes(tree: Tree) -> int:
@@ -365,10 +361,10 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
                 first = {step.dimensions.index(k) for k in first or ()} if kept else None
             else:
                 known = above
-    stored = None if wraps else tuple(x.stored for x in known if x.stored is not None)
+    same = tuple([x.stored for x in known if x.stored is not None])
+    stored = None if wraps or len(same) < len(known) else same
     wraps += [Wrap(x.by, f"c{k} = {x.text}\nyield") for k, x in enumerate(known)]
     told_by = None if first is None else frozenset(first)
-    stored = stored if stored is not None and len(stored) == len(known) else None
     return Seen(tuple(wraps), tuple(x.by for x in known), told_by, stored, tuple(sorted(named)), _fixed(order, steps))
 
 

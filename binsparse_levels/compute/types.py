@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from typing import Any
 
 import numpy as np
@@ -36,7 +35,6 @@ def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     return b if {a.kind, b.kind} == {"i", "u"} else np.result_type(a, b)
 
 
-@functools.lru_cache(1024)
 def product_types(
     operands: tuple[np.dtype[Any], ...], dtype: np.dtype[Any] | None, *, sums: bool
 ) -> tuple[np.dtype[Any], np.dtype[Any]]:

@@ -98,29 +98,17 @@ def run(
         part, mine = cut.parts[k], copies[k] or outs
         rest = outs if cut.shared else mine
         numbers = np.array([*stored[0], *part.path], np.uint64)
-        for piece in (
-            _Piece(part.begin, part.own, ends, mine),
-            _Piece(part.own, part.last, nest, rest),
-            _Piece(part.last, part.end, ends, rest),
-        ):
-            if piece.begin < piece.end:
-                given = *stored[1:], *walk.arguments, *inputs, *piece.outs
-                piece.nest.function(np.uint64(piece.begin), np.uint64(piece.end), numbers, *given)
+        first, middle = (part.begin, part.own, ends, mine), (part.own, part.last, nest, rest)
+        for begin, end, piece, changed in first, middle, (part.last, part.end, ends, rest):
+            if begin < end:
+                given = numbers, *stored[1:], *walk.arguments, *inputs, *changed
+                piece.function(np.uint64(begin), np.uint64(end), *given)
 
     parallel.each(call, range(len(cut.parts)), threads)
     for row, other in zip(rows, copies, strict=True):
         if other is not None and merge is not None:
             outs = _merged(merge, outs, other, row)
     return outs
-
-
-class _Piece(NamedTuple):
-    """Iterations of a part that run the same nest and change the same outs."""
-
-    begin: int
-    end: int
-    nest: Nest
-    outs: tuple[Any, ...]
 
 
 class _Cut(NamedTuple):

@@ -138,25 +138,28 @@ ORDERS = f"{RESERVED}orders"  # the key of a header that lists the groups with o
 
 def names_in(header: Any) -> set[str]:
     """The names of the arrays and of the orders of a tensor, from its parsed header, which may be faulty."""
-    inner = header.get("binsparse", header) if isinstance(header, dict) else None
-    types = inner.get("data_types") if isinstance(inner, dict) else None
+    inner, dims = _known(header)
+    types, orders = inner.get("data_types"), header.get(ORDERS) if isinstance(header, dict) else None
     names = set(types) if isinstance(types, dict) else set()
-    labels = header.get(f"{RESERVED}labels") if isinstance(header, dict) else None
-    dims = labels.get("dims") if isinstance(labels, dict) else None
-    for k in range(len(dims) if isinstance(dims, list) else 0):
+    for k in range(len(dims)):
         names |= {f"labels_{k}", f"labels_{k}_offsets"}
-    orders = header.get(ORDERS) if isinstance(header, dict) else None
     names |= {name for name in orders if isinstance(name, str)} if isinstance(orders, list) else set()
     return {name for name in names if "/" not in name}
 
 
 def sizes_in(header: Any) -> dict[str, int]:
     """The sizes of the named dimensions of a tensor, from its parsed header, which may be faulty."""
-    inner = header.get("binsparse", header) if isinstance(header, dict) else {}
-    labels = header.get(f"{RESERVED}labels") if isinstance(header, dict) else None
+    inner, dims = _known(header)
+    shape = inner.get("shape")
+    return dict(zip(dims, shape, strict=False)) if isinstance(shape, list) else {}
+
+
+def _known(header: Any) -> tuple[dict[str, Any], list[Any]]:
+    """The descriptor in a parsed header, and the names of the dimensions; empty where they are faulty."""
+    whole = header if isinstance(header, dict) else {}
+    inner, labels = whole.get("binsparse", whole), whole.get(f"{RESERVED}labels")
     dims = labels.get("dims") if isinstance(labels, dict) else None
-    shape = inner.get("shape") if isinstance(inner, dict) else None
-    return dict(zip(dims, shape, strict=False)) if isinstance(dims, list) and isinstance(shape, list) else {}
+    return inner if isinstance(inner, dict) else {}, dims if isinstance(dims, list) else []
 
 
 def named_by(read_header: Callable[[], Any], members: Iterable[str]) -> set[str]:

@@ -433,9 +433,8 @@ def neighbours(path: str | h5py.Group, group: str | None) -> dict[str, Mapping[s
         if not has_attribute(root, "_NCProperties") or place.name.rpartition("/")[0] or place == root:
             return {}
         found: dict[str, Mapping[str, int]] = {}
-        hard = [name for name in root if isinstance(root.get(name, getlink=True), h5py.HardLink)]
-        for name in hard:
-            if has_attribute(member := root[name], ATTRIBUTE) and member != place:
+        for name, member in _members(root, root).items():
+            if has_attribute(member, ATTRIBUTE) and member != place:
                 found[name] = sizes_in(HDF5Reader(member, DEFAULT_LIMITS).read_header())
             elif has_attribute(member, "REFERENCE_LIST") or has_attribute(member, "CLASS"):
                 found[name] = {name: member.shape[0]}

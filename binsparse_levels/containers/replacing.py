@@ -99,15 +99,9 @@ def keeps(path: str, group: str | None, overwrite: Overwrite, others: Others) ->
 def remove(path: str) -> None:
     """Remove a temporary file or folder, or warn that it could not. An interrupt is raised after the removal."""
     try:
-        if not os.path.isdir(path) or os.path.islink(path):
-            os.unlink(path)
-            return
-        try:
-            shutil.rmtree(path)
-        except OSError:
-            shutil.rmtree(path, ignore_errors=True)  # the rest
-            raise
+        (shutil.rmtree if os.path.isdir(path) and not os.path.islink(path) else os.unlink)(path)
     except OSError as error:
+        shutil.rmtree(path, ignore_errors=True)  # the rest of a folder
         if os.path.lexists(path):
             warn(f"{path}: cannot be removed: {error.strerror}; remove it", RuntimeWarning)
     except KeyboardInterrupt:

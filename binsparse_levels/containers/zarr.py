@@ -296,21 +296,15 @@ def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Ite
     with wrap_errors(called):
         node = node_at(target)
         before = sync(kept(_names(target, limits)))
-        attributes = ROOT if node is None or node["zarr_format"] == 3 else ".zattrs"  # the key of the header
-        text = stored(target, attributes)
 
     def restore() -> None:
-        objects, root = objects_in(store), StorePath(store)
-        header = _header_in(text)
-        untouched = all(stored(root, key) in (None, value) for key, value in before.items())
-        now = stored(target, attributes)
-        if ATTRIBUTE in header and now is not None and ATTRIBUTE not in _header_in(now) and untouched:
+        now, old = node_at(target), {} if node is None else node.get("attributes", {})
+        untouched = all(stored(StorePath(store), key) in (None, value) for key, value in before.items())
+        if ATTRIBUTE in old and now is not None and ATTRIBUTE not in now.get("attributes", {}) and untouched:
             for key, value in before.items():
-                objects.create(key, value)
-            merged = json.loads(now)
-            (merged.setdefault("attributes", {}) if attributes == ROOT else merged).update(header)
-            data = text if text is not None and json.loads(text) == merged else json.dumps(merged).encode()
-            objects.put_all([((target / attributes).path, lambda: [data])])
+                objects_in(store).create(key, value)
+            header = {key: old[key] for key in (ATTRIBUTE, ARRAYS, AT) if key in old}
+            zarr.open_group(target, mode="r+", use_consolidated=False).update_attributes(header)
         for at in reversed(made):
             keys = sync(listed(at))
             if {key.rpartition("/")[0] for key in keys} == {at.path} and not (node_at(at) or {}).get("attributes"):
@@ -326,13 +320,6 @@ def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Ite
             what = f"the old tensor could not be restored: {failure!s:.200}; write it to another place"
             raise ContainerError(Problem(called, what)) from error
         raise
-
-
-def _header_in(text: bytes | None) -> dict[str, Any]:
-    """The attributes of a tensor in the stored attributes of a group, of version 3 or 2."""
-    stored = {} if text is None else json.loads(text)
-    stored = stored.get("attributes", {}) if "node_type" in stored else stored
-    return {key: stored[key] for key in (ATTRIBUTE, ARRAYS, AT) if key in stored}
 
 
 def _down_to(place: StorePath) -> list[StorePath]:

@@ -22,17 +22,7 @@ from ..errors import Problem
 from ..limits import INT32_MAX
 from ..thresholds import THRESHOLDS
 from .base import CONTINUED, SPARSE, Arrays, ArraySpec, Built, Expanded, Level, Owners, Split
-from .pointers import (
-    REMEDY,
-    SHOWN,
-    Lists,
-    bisect,
-    in_fiber,
-    is_short,
-    pointer_problems,
-    pointers_to,
-    refuse_outside,
-)
+from .pointers import REMEDY, SHOWN, Lists, bisect, in_fiber, is_short, pointer_problems, pointers_to, refuse_outside
 from .positions import (
     Array,
     Positions,

@@ -129,9 +129,7 @@ def _mesh(indices: Sequence[Any], rank: int) -> list[int] | None:
 def _outer(tensor: T, indices: Sequence[Any], axes: Sequence[int], first: int) -> T:
     """A view of the cells at the coordinates of each dimension, with the axes of a mesh from dimension `first` on."""
     left = [k for k, index in enumerate(indices) if not isinstance(index, int)]
-    for k in reversed(range(len(indices))):  # one array at a time; an integer removes its dimension
-        index = indices[k].ravel() if isinstance(indices[k], np.ndarray) else indices[k]
-        tensor = view(tensor, [*[slice(None)] * k, index, *[slice(None)] * (tensor.ndim - k - 1)])
+    tensor = _each(tensor, {k: x.ravel() if isinstance(x, np.ndarray) else x for k, x in enumerate(indices)})
     rest = [k for k in left if k not in axes]
     return permuted(tensor, [left.index(k) for k in (*rest[:first], *axes, *rest[first:])])
 
@@ -210,7 +208,7 @@ def isel(tensor: Contents, indices: Mapping[Any, Any]) -> Any:
 
 
 def _along(tensor: Contents, keys: Mapping[Any, Any], index: Callable[[int, Any, str], Any]) -> Any:
-    """The cells at a key for some dimensions, each of which selects alone. index: of a dimension, its key and name."""
+    """`_each` for keys by dimension. index: the index of a dimension, from its number, its key and its name."""
     at = {dimension_of(tensor, name): (key, str(name)) for name, key in keys.items()}
     if len(at) < len(keys):
         raise OptionError(Problem("sel", f"{list(keys)!r:.60} has a dimension twice; name each once"))
@@ -219,8 +217,12 @@ def _along(tensor: Contents, keys: Mapping[Any, Any], index: Callable[[int, Any,
     for key, name in at.values():
         if getattr(key, "dims", ()) not in ((), (name,)):
             raise OptionError(Problem(name, f"does not take the dimensions {key.dims} of a DataArray; pass its values"))
-    indices = {k: index(k, key, name) for k, (key, name) in at.items()}
-    for k in sorted(at, reverse=True):  # from the last, as an integer removes its dimension
+    return _each(tensor, {k: index(k, key, name) for k, (key, name) in at.items()})
+
+
+def _each(tensor: Any, indices: Mapping[int, Any]) -> Any:
+    """The cells at an index for some dimensions, each of which selects alone."""
+    for k in sorted(indices, reverse=True):  # from the last, as an integer removes its dimension
         whole = [slice(None)] * (tensor.ndim - 1)
         alone = isinstance(indices[k], int) and not whole
         tensor = select(tensor, indices[k]) if alone else view(tensor, [*whole[:k], indices[k], *whole[k:]])
