@@ -347,7 +347,7 @@ def _reads_much(tree: Tree, items: Sequence[Item]) -> bool:
         children = len(tree.values) if below is None else below[2]
         within = window[place.depth : place.depth + place.level.rank]
         crossed = selected
-        if n * crossed <= THRESHOLDS.searched_fibers:  # only the children between the ends of the window are read
+        if within and n * crossed <= THRESHOLDS.searched_fibers:  # those between the ends of the window are read
             crossed *= (int(within[0][-1]) - int(within[0][0]) + 1) / place.dims[0]
         selected *= math.prod(len(x) / size for x, size in zip(within, place.dims, strict=True))
         computed = not arrays or place.level.padded  # children that are not listed are not read
