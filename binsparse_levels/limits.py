@@ -85,7 +85,7 @@ class Limits:
     def hold(self, limit: str, size: int, path: str, what: str, *, memory: bool = True) -> None:
         """Raise LimitError if `size` exceeds the limit of that name, or the bytes of free memory.
 
-        memory: False for a size that does not become memory. Only `dense_bytes` is compared: files tell other sizes.
+        memory: False for a size that does not become memory. Only `dense_bytes` is compared: other sizes are of files.
         """
         allowed = getattr(self, limit)
         if size > allowed:

@@ -41,7 +41,7 @@ _MIN_ENTRIES = 2**14
 _ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number of entries
 _POSITION_BYTES = 64  # while a tree is written to a file
 _JOIN_FACTOR = 1.5  # memory of an entry if trees are joined from their entries, relative to that in a step
-_TOLD_BYTES = 2**28  # of dense levels whose sizes the coordinates may tell
+_TOLD_BYTES = 2**28  # of dense levels whose sizes follow from the coordinates
 _TOLD_BYTES_PER_ENTRY = 2**9
 DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
 
@@ -247,11 +247,11 @@ def most_positions(plan: Plan, entries: int) -> int:
 
 
 def check_told(plan: Plan, entries: int) -> None:
-    """Raise LimitError if dense levels are out of proportion to the entries, whose coordinates have told the shape."""
+    """Raise LimitError if dense levels, whose shape follows from the coordinates, are out of proportion to them."""
     size = 8 * most_positions(plan, entries)
     if size > max(_TOLD_BYTES, _TOLD_BYTES_PER_ENTRY * entries):
         what = (
-            f"the largest coordinates of {entries} entries tell {plan.shape}, of which {plan.parsed} takes {size} bytes"
+            f"the largest coordinates of {entries} entries give {plan.shape}, of which {plan.parsed} takes {size} bytes"
         )
         remedy = "number them by labels=, or as text, choose a format like DCSR or COO, or pass this shape"
         raise LimitError(Problem("shape", f"{what}; {remedy}"))

@@ -1,4 +1,4 @@
-"""What a caller passes as the source: numbered chunks, a table that DuckDB reads, or a stream that is read once."""
+"""Sources as callers pass them: numbered chunks, a table that DuckDB reads, or a stream that is read once."""
 
 from __future__ import annotations
 
@@ -199,7 +199,7 @@ class Stream(Entries):
         self._ends = [0] * len(plan.shape)
 
     def chunks(self) -> Iterator[Chunk]:
-        """The first chunk that has entries tells the type of the values."""
+        """The chunks. The first that has entries determines the type of the values."""
         stream, first = self._counted(), list[Chunk]()
         while not (first and len(first[-1][1])) and (chunk := next(stream, None)) is not None:
             first.append(chunk)

@@ -60,7 +60,7 @@ class StoreTarget:
         self.folder, self.id = "" if work is None else _address(work), uuid.uuid4().hex[:16]
 
     def identity(self) -> dict[str, Any]:
-        """What makes another target, by name."""
+        """The options that make another target, by name."""
         return {"target": self.place, "overwrite": self._overwrite, "storage": self._storage}
 
     def begin(self, call: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -202,7 +202,7 @@ def commit(work: Work, number: int) -> None:
     root = zarr.sealed_root(found[f"text:{zarr.ROOT}"].tobytes(), _sums(work, found) if plan.storage.checksum else {})
     remote = is_url(target)
     header = _pointing(root, plan.id) if remote else root
-    # An earlier call may have been killed after this block. Headers of a local target do not tell builds apart.
+    # An earlier call may have been killed after this block. Headers of a local target do not distinguish builds.
     done = _root(target) == header if remote else not plan.overwrite and _same_file(staging, target)
     if not done:
         _check_complete(plan, found)

@@ -40,7 +40,7 @@ def _logged() -> Iterator[io.StringIO]:
 
 
 def _why(options: argparse.Namespace) -> dict[str, list[str]]:
-    """How a tensor is opened, and how its middle slice along the first dimension is read."""
+    """The log of opening a tensor, and of reading its middle slice along the first dimension."""
     if options.lenient:
         raise WrongCall("--why opens the file strictly; omit --lenient")
     with _logged() as opening:

@@ -177,7 +177,7 @@ def labels_of(model, key):
     items += [slice(None)] * (len(model.shape) - len(items))
     arrays = [item for item in items if isinstance(item, list) or np.ndim(item) > 0]
     if len(arrays) > 1 or any(np.ndim(item) > 1 for item in arrays):
-        return None
+        return labels_of_mesh(model, items)
     kept = {}
     for item, size, (name, labels) in zip(items, model.shape, model.labels.items(), strict=True):
         if isinstance(item, slice) or any(item is array for array in arrays):
@@ -187,6 +187,29 @@ def labels_of(model, key):
     if arrays and picked != list(range(picked[0], picked[-1] + 1)):
         first = next(name for item, name in zip(items, model.labels, strict=True) if item is arrays[0])
         kept = {first: kept.pop(first), **kept}
+    return kept
+
+
+def labels_of_mesh(model, items):
+    """The labels of a view by an open mesh, as `numpy.ix_` makes it; None where arrays list cells."""
+    arrays = {k: np.asarray(item) for k, item in enumerate(items) if not isinstance(item, slice) and np.ndim(item)}
+    rank = max(array.ndim for array in arrays.values())
+    along = {k: [rank - x.ndim + d for d, n in enumerate(x.shape) if n != 1] for k, x in arrays.items()}
+    ends = [axes[0] for axes in along.values() if axes]
+    if len(arrays) != rank or any(len(axes) > 1 for axes in along.values()) or len({*ends}) != len(ends):
+        return None
+    single = iter(k for k, axes in along.items() if not axes)
+    mesh = [next((k for k, axes in along.items() if axes == [d]), None) for d in range(rank)]
+    mesh = [next(single) if k is None else k for k in mesh]
+    picked = [k for k, item in enumerate(items) if not isinstance(item, slice)]
+    order = [k for k in range(len(items)) if k not in picked]
+    first = picked[0] if picked == list(range(picked[0], picked[-1] + 1)) else 0
+    order[first:first] = mesh
+    kept = {}
+    for k in order:
+        name, labels = list(model.labels.items())[k]
+        chosen = np.arange(model.shape[k])[arrays[k].ravel() if k in arrays else items[k]]
+        kept[name] = None if labels is None else [labels[x] for x in chosen if x < len(labels)]
     return kept
 
 

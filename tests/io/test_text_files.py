@@ -556,7 +556,7 @@ def test_sizes_of_an_array_take_no_memory(tmp_path, size, symmetry):
 @pytest.mark.parametrize("symmetry", ["symmetric", "skew-symmetric"])
 @pytest.mark.parametrize("size", [0, 1, 2, 7])
 def test_a_triangle_in_any_blocks(tmp_path, monkeypatch, symmetry, size):
-    monkeypatch.setattr(text_tables, "BLOCK_BYTES", 5)
+    monkeypatch.setattr(THRESHOLDS, "text_bytes", 5)
     dense = np.tril(np.arange(1.0, size * size + 1).reshape(size, size), -(symmetry[0:2] == "sk"))
     values = [str(dense[i, j]) for j in range(size) for i in range(j + (symmetry[0:2] == "sk"), size)]
     path = tmp_path / "a.mtx"
