@@ -15,6 +15,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from helpers import lines
 
 import binsparse_levels
 
@@ -171,3 +172,11 @@ def test_no_test_returns_before_it_has_asserted_anything():
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 found += [f"{path.name}:{line}: {node.name}" for line in returns_silently(node)]
     assert not found, "use assume, or do not collect the case"
+
+
+def test_no_room_exceeds_its_budget():
+    assert [row for row in lines.table() if row[1] > row[2]] == []
+
+
+def test_no_file_has_more_than_450_lines():
+    assert [x for x in lines.PACKAGE.rglob("*.py") if len(x.read_text().splitlines()) > 450] == []
