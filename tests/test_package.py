@@ -179,4 +179,5 @@ def test_no_room_exceeds_its_budget():
 
 
 def test_no_file_has_more_than_450_lines():
-    assert [x for x in lines.PACKAGE.rglob("*.py") if len(x.read_text().splitlines()) > 450] == []
+    files = [x for x in lines.PACKAGE.rglob("*.py") if "__pycache__" not in x.parts]
+    assert [x for x in files if len(x.read_text().splitlines()) > 450] == []

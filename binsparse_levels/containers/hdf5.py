@@ -31,15 +31,13 @@ from .base import (
     wrap_errors,
 )
 from .direct import DIRECT, parts_of, read_into
-from .hdf5_files import Disk, child_of
+from .hdf5_files import changing, child_of
 from .hdf5_files import opened as opened
 from .hdf5_files import walk as walk
 from .interface import Claims, Container, claimed
-from .replacing import Others, Overwrite, keeps, part_of, replacing
+from .replacing import Others, Overwrite, keeps, part_of
 
 ATTRIBUTE = "binsparse"
-# Large arrays are aligned to pages: 10.8 ms → 8.7 ms for 124 MB.
-_ALIGNED = {"alignment_threshold": 2**16, "alignment_interval": 2**12}
 _GZIP_LEVEL = 4  # of gzip, as in h5py
 
 # The HDF5 filters that may run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
@@ -374,42 +372,6 @@ def writing(
             with wrap_errors(path):
                 writer.clear(limits)
         yield writer
-
-
-@contextlib.contextmanager
-def changing(
-    path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, **options: Any
-) -> Iterator[h5py.File]:
-    """A new file, or with `keep` a copy of the old file. It replaces the old file if the block succeeds.
-
-    overwrite, others: as for `replacing`. options: of h5py, for a new file. Raises ContainerError.
-    """
-    with replacing(path, overwrite, keep=keep, others=others) as part, unused(path), Disk(part) as disk:
-        old = keep and os.path.getsize(part)
-        try:
-            with wrap_errors(path):
-                file = h5py.File(disk, "r+") if old else h5py.File(disk, "w", **_ALIGNED, **options)
-            with file:
-                yield file
-        finally:  # the library's message after a failed write is misleading
-            disk.raise_failure()
-
-
-@contextlib.contextmanager
-def unused(path: str) -> Iterator[None]:
-    """Keep other programs from opening a file for writing, by HDF5's own lock.
-
-    Raises ContainerError if one has opened it: its changes to the old file would be lost.
-    """
-    with contextlib.ExitStack() as stack:
-        try:
-            free = not os.path.isfile(path) or stack.enter_context(opened(path)).mode == "r"
-        except ContainerError as error:
-            free = not isinstance(error.__cause__, BlockingIOError)  # else it is no HDF5 file
-        if not free:
-            what = "is open for writing in this or another program; close it there, or write into the open group"
-            raise ContainerError(Problem(path, what))
-        yield
 
 
 def mark(path: str | h5py.Group, group: str | None, among: Iterable[str]) -> str | None:

@@ -6,12 +6,17 @@ import contextlib
 import gc
 import io
 import os
+from collections.abc import Iterator
 from typing import IO, Any
 
 import h5py
 
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
 from .base import wrap_errors
+from .replacing import Others, Overwrite, replacing
+
+# Large arrays are aligned to pages: 10.8 ms → 8.7 ms for 124 MB.
+_ALIGNED = {"alignment_threshold": 2**16, "alignment_interval": 2**12}
 
 
 class _Stream:
@@ -135,3 +140,39 @@ class Disk(io.FileIO):
         """Raise the OSError of the first write that failed."""
         if self._failure is not None:
             raise self._failure
+
+
+@contextlib.contextmanager
+def changing(
+    path: str, overwrite: Overwrite, others: Others | None = None, *, keep: bool, **options: Any
+) -> Iterator[h5py.File]:
+    """A new file, or with `keep` a copy of the old file. It replaces the old file if the block succeeds.
+
+    overwrite, others: as for `replacing`. options: of h5py, for a new file. Raises ContainerError.
+    """
+    with replacing(path, overwrite, keep=keep, others=others) as part, unused(path), Disk(part) as disk:
+        old = keep and os.path.getsize(part)
+        try:
+            with wrap_errors(path):
+                file = h5py.File(disk, "r+") if old else h5py.File(disk, "w", **_ALIGNED, **options)
+            with file:
+                yield file
+        finally:  # the library's message after a failed write is misleading
+            disk.raise_failure()
+
+
+@contextlib.contextmanager
+def unused(path: str) -> Iterator[None]:
+    """Keep other programs from opening a file for writing, by HDF5's own lock.
+
+    Raises ContainerError if one has opened it: its changes to the old file would be lost.
+    """
+    with contextlib.ExitStack() as stack:
+        try:
+            free = not os.path.isfile(path) or stack.enter_context(opened(path)).mode == "r"
+        except ContainerError as error:
+            free = not isinstance(error.__cause__, BlockingIOError)  # else it is no HDF5 file
+        if not free:
+            what = "is open for writing in this or another program; close it there, or write into the open group"
+            raise ContainerError(Problem(path, what))
+        yield

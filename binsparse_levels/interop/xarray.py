@@ -20,7 +20,7 @@ from zarr import consolidate_metadata
 from zarr.storage import LocalStore
 
 from ..containers.base import is_url
-from ..containers.hdf5 import unused
+from ..containers.hdf5_files import unused
 from ..containers.replacing import replacing, replacing_folder
 from ..containers.zarr import new_group
 from ..containers.zarr_stores import opened, place_of

@@ -21,7 +21,8 @@ import numpy as np
 
 from ...arrays import Array, LazyArray, cut, one_piece
 from ...containers.base import DEFAULT_STORAGE, Storage, wrap_errors
-from ...containers.hdf5 import HDF5Reader, HDF5Writer, changing, has_attribute, opened, read_text
+from ...containers.hdf5 import HDF5Reader, HDF5Writer, has_attribute, opened, read_text
+from ...containers.hdf5_files import changing
 from ...containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
 from ...errors import ArrayError, ContainerError, FormatError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ...formats.descriptor import array_classes
