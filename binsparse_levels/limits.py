@@ -47,7 +47,7 @@ class Limits:
     rank: dimensions of a tensor; numpy's own limit is 64.
     nesting: levels of a tree, and of brackets in JSON.
     header_bytes: bytes of the JSON header.
-    array_bytes: bytes of any array that is read.
+    array_bytes: bytes of any array that is read. Items of HDF5 and Zarr must fit the free memory, too.
     dense_bytes: bytes of everything that dense levels make for empty cells: pointers, padding, `to_dense`; and of index
         arrays that select cell by cell. In memory, the bytes that are free are a limit too.
     cache_bytes: bytes of the cached chunks of a tensor opened in an object store. No call exceeds it.
@@ -82,20 +82,22 @@ class Limits:
         changed = (f"{x.name}={value}" for x in fields(self) if (value := getattr(self, x.name)) != x.default)
         return f"Limits({', '.join(changed)})"
 
-    def hold(self, limit: str, size: int, path: str, what: str, *, memory: bool = True) -> None:
+    def hold(self, limit: str, size: int, path: str, what: str, *, memory: bool | None = None) -> None:
         """Raise LimitError if `size` exceeds the limit of that name, or the bytes of free memory.
 
-        memory: False for a size that does not become memory. Only `dense_bytes` is compared: other sizes are of files.
+        memory: whether the size becomes memory; by default, `dense_bytes` do and other sizes are of files.
         """
         allowed = getattr(self, limit)
         if size > allowed:
             what = f"{what} is {size}, more than the limit {limit}={allowed}; pass limits=Limits({limit}=…)"
             raise LimitError(Problem(path, what))
-        compared = memory and limit == "dense_bytes" and size > _SMALL_BYTES
-        free = available() if compared else None
+        compared = limit == "dense_bytes" if memory is None else memory
+        free = available() if compared and size > _SMALL_BYTES else None
         if free is not None and size > free:
             what = f"{what} is {size}, more than the {free} bytes of memory that are free"
-            raise LimitError(Problem(path, f"{what}; choose a sparse format such as DCSR or COO, or a smaller part"))
+            instead = "choose a sparse format such as DCSR or COO, or a smaller part"
+            instead = instead if limit == "dense_bytes" else "open the tensor, and read a part of it"
+            raise LimitError(Problem(path, f"{what}; {instead}"))
 
 
 DEFAULT_LIMITS = Limits()

@@ -127,7 +127,9 @@ class _Dataset(LazyArray):
         self._offsets: dict[int, int] = {}  # of these chunks in the file, by first item
 
     def part(self, start: int, stop: int) -> Array:
-        self._limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
+        self._limits.hold(
+            "array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes", memory=True
+        )
         with wrap_errors(self._name):
             if not self._checked:
                 bounded_chunk(self._name, self.chunk, len(self), self.dtype.itemsize, self._limits)

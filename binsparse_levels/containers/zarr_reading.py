@@ -180,7 +180,9 @@ class ZarrReader:
                 raise IncompleteError(Problem(name, "chunks are missing"))
 
         def read(start: int, stop: int) -> Array:
-            self._limits.hold("array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes")
+            self._limits.hold(
+                "array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes", memory=True
+            )
             LOG.debug("%s: items %d to %d by zarr", name, start, stop - 1)
             with wrap_errors(name):
                 check()

@@ -1,6 +1,7 @@
 """HDF5: damaged files, attributes that hold no header, links that lead out of a group, files that others write."""
 
 import contextlib
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,18 @@ import h5py
 import numpy as np
 import pytest
 
-from binsparse_levels import BinsparseError, ContainerError, UnsafeError, convert, pack, pack_dense, read, write
+import binsparse_levels
+from binsparse_levels import (
+    BinsparseError,
+    ContainerError,
+    LimitError,
+    UnsafeError,
+    convert,
+    pack,
+    pack_dense,
+    read,
+    write,
+)
 from binsparse_levels.containers import hdf5
 from binsparse_levels.limits import DEFAULT_LIMITS
 
@@ -128,3 +140,20 @@ def test_chunks_of_a_file_that_was_cut(tmp_path):
         os.truncate(tmp_path / "a.h5", os.path.getsize(tmp_path / "a.h5") - 100)
         with pytest.raises(ContainerError, match="the file ends before the array does"):
             array[:]
+
+
+def test_an_array_without_chunks_takes_no_memory_that_is_not_free(tmp_path, monkeypatch):
+    """A header may declare more than the file has: a part is read, and the whole is refused before it takes memory."""
+    path, size = tmp_path / "a.h5", 2**25
+    write(path, pack_dense(np.zeros(4), "dense"))
+    with h5py.File(path, "a") as file:
+        header = json.loads(file.attrs["binsparse"])
+        header["binsparse"] |= {"shape": [size], "number_of_stored_values": size}
+        file.attrs["binsparse"] = json.dumps(header)
+        del file["values"]
+        file.create_dataset("values", (size,), "<f8", chunks=(2**16,))
+    monkeypatch.setattr("binsparse_levels.limits.available", lambda: 2**20)
+    with pytest.raises(LimitError, match=r"values: .* bytes of memory that are free; open the tensor, and read a part"):
+        read(path)
+    with binsparse_levels.open(path) as opened:
+        assert opened[5] == 0

@@ -92,7 +92,9 @@ class ChunkedArray(LazyArray):
         return size * THRESHOLDS.cached_reads <= most or (count <= THRESHOLDS.cached_chunks and size <= most)
 
     def part(self, start: int, stop: int) -> Array:
-        self._objects.limits.hold("array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes")
+        self._objects.limits.hold(
+            "array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes", memory=True
+        )
         items, chunk = np.empty(stop - start, self.dtype), self.chunk
 
         def use(number: int, decoded: Array) -> None:
