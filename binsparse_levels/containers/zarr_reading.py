@@ -188,7 +188,7 @@ class ZarrReader:
                 check()
                 return np.asarray(array[start:stop])
 
-        whole = lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=math.prod(array.chunks))
+        whole = lazy(array.shape, np.dtype(array.dtype), read, nbytes=nbytes, chunk=max(math.prod(array.chunks), 1))
         return self.cached(name, whole)
 
     def cached(self, name: str, array: LazyArray) -> LazyArray:

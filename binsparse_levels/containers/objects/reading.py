@@ -181,8 +181,8 @@ class ObjectArray(ChunkedArray):
         self._chunks = chunks
         self._complete = complete
 
-    def _check(self) -> None:
-        """Raise LimitError for chunks that are too large, or too many."""
+    def _each(self, numbers: Collection[int], use: UseItems) -> None:
+        """Do it only if the chunks are neither too large nor too many, else raise LimitError."""
         chunks, limits = self._chunks, self._objects.limits
         bounded_chunk(self._name, chunks.per_file, chunks.length, chunks.dtype.itemsize, limits)
         if chunks.index:
@@ -191,9 +191,9 @@ class ObjectArray(ChunkedArray):
         if count > _MAX_SMALL_CHUNKS and chunks.chunk_bytes < _MIN_CHUNK_BYTES:
             what = f"has {count} chunks of {chunks.chunk_bytes} bytes; write it again with larger chunks"
             raise LimitError(Problem(self._name, what))
+        super()._each(numbers, use)  # which looks for each chunk in the cache: a loop over all
 
     def _read(self, numbers: list[int], use: UseItems) -> None:
-        self._check()
         chunks, sizes = self._chunks, list[int]()
 
         def decode(number: int, raw: Bytes | None) -> None:
