@@ -401,7 +401,7 @@ def _change_upper_levels(tree: Tree, levels: tuple[Level, ...], last: int, limit
         coords, _ = unpack_tree(above, dtype)
         coords = coords if len(fibers) == len(coords[0]) else [x[fibers] for x in coords]
     made, begins = _split(places(new, dims), coords, dtype, limits, count)
-    arrays |= made | {name: pointers if begins is None else pointers[signed(begins)]}
+    arrays = made | arrays | {name: pointers if begins is None else pointers[signed(begins)]}
     return Tree(levels, tree.dims, arrays, tree.values, tree.iso)
 
 

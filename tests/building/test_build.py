@@ -147,13 +147,14 @@ def test_blocks_of_rank_four(tmp_path):
 @pytest.mark.parametrize("dtype", ["bool", "int8", "uint64", "float32", "complex64", "complex128"])
 def test_value_types(tmp_path, dtype):
     coords, values = entries()
+    values = values % 9 if dtype == "int8" else values + 100  # a sum beyond 127 is an error
 
     def numbered(k):
-        return [x[k::7] for x in coords], (values[k::7] + 100).astype(dtype)
+        return [x[k::7] for x in coords], values[k::7].astype(dtype)
 
     build(numbered, tmp_path / "a.zarr", SHAPE, "sparse(3)", count=7, duplicates="sum", fill_value=1)
     order = np.concatenate([np.arange(3000)[k::7] for k in range(7)])
-    made = (values[order] + 100).astype(dtype)
+    made = values[order].astype(dtype)
     whole = pack([x[order] for x in coords], made, SHAPE, "sparse(3)", duplicates="sum", fill_value=1)
     alike(read(tmp_path / "a.zarr"), whole)
 
