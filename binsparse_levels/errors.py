@@ -6,7 +6,7 @@ import inspect
 import sys
 import typing
 import warnings
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from types import FunctionType, SimpleNamespace, UnionType
 from typing import Any, TypeVar
@@ -242,8 +242,10 @@ def _fits(value: Any, hint: Any) -> bool:
     if kind in (int, float):
         return hasattr(value, "__index__") or (kind is float and hasattr(value, "__float__"))
     if parts and hasattr(kind, "__iter__") and not hasattr(kind, "keys"):  # an array is not a Sequence, but is accepted
-        several = hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0
-        return several and not isinstance(value, bytes if str in parts else str | bytes)
+        ordered = hasattr(kind, "__getitem__")
+        several = hasattr(value, "__getitem__" if ordered else "__iter__") and getattr(value, "ndim", 1) > 0
+        text = isinstance(value, bytes if str in parts else str | bytes)
+        return several and not text and not (ordered and isinstance(value, Mapping))
     try:
         return isinstance(value, kind)
     except TypeError:  # Any, a type variable, a protocol
@@ -263,10 +265,8 @@ def _refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, k
         return
     for name, value in arguments.items():
         parameter = signature.parameters[name]
-        if parameter.annotation is parameter.empty or parameter.kind in (
-            parameter.VAR_POSITIONAL,
-            parameter.VAR_KEYWORD,
-        ):
+        variadic = parameter.kind in (parameter.VAR_POSITIONAL, parameter.VAR_KEYWORD)
+        if variadic or parameter.annotation is parameter.empty:
             continue
         annotated = SimpleNamespace(__annotations__={name: parameter.annotation})
         try:

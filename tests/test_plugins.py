@@ -32,17 +32,24 @@ BAD = 7
 '''
 FILE = """
 import json
-import numpy as np
-from binsparse_levels import pack
+import os
+from binsparse_levels import ContainerError, pack
+from binsparse_levels.errors import PathExistsError
 from binsparse_levels.io import Foreign
 
 def read(path, *, limits):
     with open(path, "rb") as file:
-        coords, values, shape = json.loads(file.read()[5:])
-    return pack(coords, values, shape, "sparse(2)")
+        content = file.read()
+    try:
+        coords, values, shape = json.loads(content[5:])
+    except ValueError as error:
+        raise ContainerError(f"{path}: is cut, or is no fruit: {error}; copy the file again") from error
+    return pack(coords, values, shape, "sparse(2)", limits=limits)
 
 def write(path, tensor, *, overwrite):
     coords, values = tensor.unpack()
+    if not overwrite and os.path.lexists(path):
+        raise PathExistsError(f"{path}: already exists; pass overwrite=True")
     with open(path, "wb") as file:
         file.write(b"FRUIT" + json.dumps([[x.tolist() for x in coords], values.tolist(), tensor.shape]).encode())
 
@@ -107,11 +114,7 @@ def test_a_kind_and_a_file_of_another_package(program):
         bl.write("b", tensor, kind="fruit")
         assert bl.read("a.fruit").equals(tensor) and bl.read("b").equals(tensor)
         from binsparse_levels.testing import check_file_kind
-        try:
-            check_file_kind("fruit", "a.fruit", {"/": tensor})
-        except AssertionError as error:
-            assert "fruit: 1 of 10 laws are broken" in str(error), error
-            assert "damage raises no foreign error" in str(error) and "JSONDecodeError" in str(error), error
+        check_file_kind("fruit", "a.fruit", {"/": tensor})
         print("fine")
         """
     )

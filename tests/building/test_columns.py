@@ -123,7 +123,8 @@ def write_from(table, nulls, folder):
 
 
 def build(table, nulls, folder):
-    assume(CATEGORIES[-1] not in table.schema.types)  # which pyarrow cannot write
+    texts = [x.value_type for x in table.schema.types if pa.types.is_dictionary(x)]
+    assume(pa.string_view() not in texts)  # of which pyarrow writes no categories
     pq.write_table(table, folder / "t.parquet", row_group_size=2)
     bl.build(folder / "t.parquet", folder / "t.zarr", None, "COO", columns=["a", "b", "v"], nulls=nulls, overwrite=True)
     return bl.read(folder / "t.zarr")
