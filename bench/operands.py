@@ -109,7 +109,6 @@ def rows(n: int) -> list[Row]:
         Row("A + B, stencils", partial(_stencil, n), _added, plus),
         Row("A * B, bitmaps", partial(_bitmaps, n), _multiplied,
             {"scipy": _both(_scipy_of_any, lambda a, b: a * b)}),
-        Row("A + B, CSF", partial(_pair, CSF, n), _added, {"pydata": _both(pydata, lambda a, b: a + b)}),
         Row("A @ B, CSR, sorted", partial(_pair, "CSR", n // 5), _product, product),
         Row("log1p(A), CSR", partial(_pair, "CSR", n), lambda pair: np.log1p(pair.a),
             {"numpy": _both(lambda tensor: tensor.values, lambda a, _: np.log1p(a))}),

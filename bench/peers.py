@@ -178,6 +178,13 @@ def numpy_rows(tensor: Tensor) -> Any:
     return widened([np.repeat(np.arange(len(pointers) - 1), np.diff(pointers)), columns]), values
 
 
+def numpy_list(tensor: Tensor) -> Any:
+    arrays = tensor.arrays
+    lengths = np.diff(arrays["pointers_to_2"])
+    i = np.repeat(np.repeat(arrays["indices_0"], np.diff(arrays["pointers_to_1"])), lengths)
+    return widened([i, np.repeat(arrays["indices_1"], lengths), arrays["indices_2"]]), tensor.values
+
+
 def numpy_check(tensor: Tensor) -> None:
     """Check a tree whose levels have one dimension each."""
     for level, size in enumerate(tensor.shape):

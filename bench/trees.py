@@ -51,6 +51,7 @@ def rows(n: int) -> list[Row]:
         Row("CSR → dense", lambda _: pack_dense(_dense(n), "CSR"), Tensor.to_dense, _TO_DENSE),
         Row("unpack CSR", csr, Tensor.unpack,
             {"scipy": on(scipy_csr, peers.scipy_entries), "numpy": directly(peers.numpy_rows)}),
+        Row("unpack CSF", csf, Tensor.unpack, {"numpy": directly(peers.numpy_list)}),
         Row("check CSR", csr, Tensor.check,
             {"scipy": directly(peers.scipy_check), "numpy": directly(peers.numpy_check)}),
     ]  # fmt: skip

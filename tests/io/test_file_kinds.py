@@ -146,7 +146,8 @@ def of_anndata(folder, base="", suffix=".h5ad"):
     """AnnData at the root of a file, or below a group."""
     anndata, path = pytest.importorskip("anndata"), f"{folder}/a{suffix}"
     file = h5py.File(path, "w") if suffix == ".h5ad" else zarr.open_group(path, mode="w")
-    anndata.io.write_elem(file, base or "/", anndata_of(anndata))
+    above, _, name = base.rpartition("/")
+    anndata.io.write_elem(file.require_group(above) if above else file, name or "/", anndata_of(anndata))
     if suffix == ".h5ad":
         file.close()
     cells = bl.from_scipy(CSR, **labelled("obs", "var"))
