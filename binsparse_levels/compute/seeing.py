@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import functools
 import re
-from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
@@ -23,7 +22,8 @@ from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from ..engine.blocks import Block, blocks_of, outermost, read_block
+from ..engine.blocks import Block, blocks_of, read_block
+from ..engine.selection import ascending, positions_within
 from ..engine.tree import Tree, index_dtype
 from ..engine.views import Selection, all_of
 from ..errors import LimitError, Problem
@@ -220,21 +220,14 @@ def _share(held: Backing) -> float:
 
 def _blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> Iterator[Block]:
     """Blocks of all entries in a lazy tree that may be in the tensor."""
-    tree, first, behind = stored.tree, 0, len(stored.tree.values)
+    tree = stored.tree
     windows: Sequence[Item] = all_of(stored.shape).items
     if layers and isinstance(layers[0], Selection):
         windows = layers[0].items
     elif len(layers) > 1 and isinstance(layers[0], IndexMap) and isinstance(layers[1], Selection):
         windows = layers[0].windows(layers[1].items)
-    dimension = stored.format.order[0]
-    if tree.regular and stored.structure is None and not _is_all(windows[dimension], stored.shape[dimension]):
-        there, coordinate = np.atleast_1d(np.asarray(windows[dimension])), outermost(tree)
-        if len(there):
-            first = bisect_left(range(behind), int(there.min()), key=coordinate)
-            behind = bisect_right(range(behind), int(there.max()), key=coordinate)
-    for block in blocks_of(tree, size):
-        if block.positions.start < behind and block.positions.stop > first:
-            yield block
+    selected = ascending(windows[stored.format.order[0]])
+    return blocks_of(tree, size, positions_within(tree, selected) if stored.structure is None else None)
 
 
 def _is_all(item: Item, size: int) -> bool:

@@ -291,7 +291,7 @@ def _coordinates(item: Item) -> Positions:
     return range(item, item + 1) if isinstance(item, int) else item
 
 
-def _in_order(item: Item) -> Positions:
+def ascending(item: Item) -> Positions:
     """The distinct coordinates of an item, ascending."""
     if isinstance(item, range):
         return item if item.step > 0 else item[::-1] if item else range(0)
@@ -309,19 +309,19 @@ def _in_window(tree: Tree, items: Sequence[Item]) -> tuple[list[Array], Array, b
 
     Also returns True if they are in lexicographic order.
     """
-    window = list(map(_in_order, items))
+    window = list(map(ascending, items))
     if not _reads_much(tree, items):
         columns, positions = packing.unpack_tree(tree, window=window)
         return columns, np.asarray(items_at(tree.values, positions)), all(level.ordered for level in tree.levels)
     kept: list[list[Array]] = []
-    for columns, values in read_blocks(tree, THRESHOLDS.block_entries, _positions_within(tree, window[0])):
+    for columns, values in read_blocks(tree, THRESHOLDS.block_entries, positions_within(tree, window[0])):
         there = inside(window, columns)
         kept.append([x[there] for x in (*columns, values)])
     *columns, values = (np.concatenate(x) for x in zip(*kept, strict=True))
     return columns, values, tree.regular
 
 
-def _positions_within(tree: Tree, selected: Positions) -> range:
+def positions_within(tree: Tree, selected: Positions) -> range:
     """The positions in a file between which the outermost coordinate is selected; all, if that is not known."""
     everything = range(len(tree.values))
     if not tree.regular or not len(selected) or is_everything([selected], tree.dims[:1]):
@@ -338,7 +338,7 @@ def _reads_much(tree: Tree, items: Sequence[Item]) -> bool:
     """
     if not tree.lazy or len(tree.values) <= THRESHOLDS.block_entries:
         return False
-    window = list(map(_in_order, items))
+    window = list(map(ascending, items))
     if not all(map(len, window)):
         return False
     steps = list(tree.walk())
@@ -375,7 +375,7 @@ def _load_fibers(view: View, steps: Sequence[_Step], items: Sequence[Item], dims
     for place, arrays, n, at, window, target, names, how in steps:
         level = place.level
         if window is None:
-            window = list(map(_coordinates if how == "cells" else _in_order, items[at]))
+            window = list(map(_coordinates if how == "cells" else ascending, items[at]))
         if how == "cells":
             positions = level.reached(arrays, place.dims, positions, window)
             continue
