@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import re
-import threading
 from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass, fields
 from typing import Any, Protocol, runtime_checkable
@@ -23,6 +22,7 @@ from ..errors import (
 )
 from ..formats.json import RESERVED
 from ..limits import Limits, as_integers
+from ..parallel import Lock
 
 
 @dataclass(frozen=True)
@@ -132,7 +132,7 @@ class Storage:
 
 CHUNKED = ("compression", "chunks", "checksum", "chunk_checksum")  # the options of containers with chunks
 DEFAULT_STORAGE = Storage()
-in_turn = threading.RLock()  # to change an open object: the second of two threads finds what the first has written
+in_turn = Lock()  # to change an open object: the second of two threads finds what the first has written
 ORDERS = f"{RESERVED}orders"  # the key of a header that lists the groups with other orders of the tensor
 
 
@@ -262,6 +262,11 @@ def bounded_chunk(name: str, chunk: int, length: int, itemsize: int, limits: Lim
     limits.hold("array_bytes", chunk * itemsize, name, "the size in bytes of a chunk")
     if chunk * itemsize > max(length * itemsize, _MAX_SMALL_CHUNK_BYTES):
         raise LimitError(Problem(name, f"an array of {length} items is stored in a chunk of {chunk}"))
+
+
+def check_items(name: str, items: int, itemsize: int, limits: Limits) -> None:
+    """Raise LimitError for items that take too much memory when they are read."""
+    limits.hold("array_bytes", items * itemsize, name, "the size in bytes", memory=True)
 
 
 _MAX_SMALL_CHUNK_BYTES = 2**26  # of a chunk that is larger than its array

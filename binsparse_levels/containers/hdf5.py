@@ -23,6 +23,7 @@ from .base import (
     DEFAULT_STORAGE,
     Storage,
     bounded_chunk,
+    check_items,
     grown_chunk,
     in_turn,
     named_by,
@@ -127,9 +128,7 @@ class _Dataset(LazyArray):
         self._offsets: dict[int, int] = {}  # of these chunks in the file, by first item
 
     def part(self, start: int, stop: int) -> Array:
-        self._limits.hold(
-            "array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes", memory=True
-        )
+        check_items(self._name, stop - start, self.dtype.itemsize, self._limits)
         with wrap_errors(self._name):
             if not self._checked:
                 bounded_chunk(self._name, self.chunk, len(self), self.dtype.itemsize, self._limits)

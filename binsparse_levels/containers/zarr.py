@@ -51,11 +51,7 @@ from .zarr_reading import (
 )
 from .zarr_stores import NAMES, LinklessStore, check_store, folder_of, objects_in, opened, place_of, stored
 
-__all__ = [
-    "AT", "ROOT", "ZarrWriter", "list_groups", "mark", "neighbours", "new_metadata", "opened", "others", "reading",
-    "sealed_root",
-    "writing",
-]  # fmt: skip
+__all__ = ["AT", "ROOT", "opened", "others"]
 
 
 class ZarrWriter:

@@ -33,7 +33,7 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..log import LOG
 from ..parallel import each
 from ..thresholds import THRESHOLDS
-from .base import Storage, bounded_chunk, grown_chunk, is_url, named_by, sizes_in, wrap_errors
+from .base import Storage, bounded_chunk, check_items, grown_chunk, is_url, named_by, sizes_in, wrap_errors
 from .checksums import of_header
 from .direct import refuse_links
 from .interface import Claims, claimed
@@ -180,9 +180,7 @@ class ZarrReader:
                 raise IncompleteError(Problem(name, "chunks are missing"))
 
         def read(start: int, stop: int) -> Array:
-            self._limits.hold(
-                "array_bytes", (stop - start) * array.dtype.itemsize, name, "the size in bytes", memory=True
-            )
+            check_items(name, stop - start, array.dtype.itemsize, self._limits)
             LOG.debug("%s: items %d to %d by zarr", name, start, stop - 1)
             with wrap_errors(name):
                 check()

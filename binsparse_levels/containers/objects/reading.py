@@ -16,7 +16,7 @@ from ...limits import Limits
 from ...log import DEBUG, LOG
 from ...parallel import Lock, each
 from ...thresholds import THRESHOLDS
-from ..base import bounded_chunk, wrap_errors
+from ..base import bounded_chunk, check_items, wrap_errors
 from .chunks import ABSENT, Chunks
 from .codecs import Bytes
 from .stores import ArrayStore, Part, Use
@@ -92,9 +92,7 @@ class ChunkedArray(LazyArray):
         return size * THRESHOLDS.cached_reads <= most or (count <= THRESHOLDS.cached_chunks and size <= most)
 
     def part(self, start: int, stop: int) -> Array:
-        self._objects.limits.hold(
-            "array_bytes", (stop - start) * self.dtype.itemsize, self._name, "the size in bytes", memory=True
-        )
+        check_items(self._name, stop - start, self.dtype.itemsize, self._objects.limits)
         items, chunk = np.empty(stop - start, self.dtype), self.chunk
 
         def use(number: int, decoded: Array) -> None:
@@ -178,11 +176,16 @@ class ObjectArray(ChunkedArray):
     def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: Size | None, *, complete: bool) -> None:
         super().__init__(chunks.length, chunks.dtype, nbytes)
         self.chunk, self._name, self._objects = chunks.chunk, name, objects
-        self._chunks = chunks
-        self._complete = complete
+        self._chunks, self._complete, self._checked = chunks, complete, False
 
     def _each(self, numbers: Collection[int], use: UseItems) -> None:
-        """Do it only if the chunks are neither too large nor too many, else raise LimitError."""
+        if not self._checked:  # before a loop over all chunks
+            self._check()
+            self._checked = True
+        super()._each(numbers, use)
+
+    def _check(self) -> None:
+        """Raise LimitError for chunks that are too large, or too many."""
         chunks, limits = self._chunks, self._objects.limits
         bounded_chunk(self._name, chunks.per_file, chunks.length, chunks.dtype.itemsize, limits)
         if chunks.index:
@@ -191,7 +194,6 @@ class ObjectArray(ChunkedArray):
         if count > _MAX_SMALL_CHUNKS and chunks.chunk_bytes < _MIN_CHUNK_BYTES:
             what = f"has {count} chunks of {chunks.chunk_bytes} bytes; write it again with larger chunks"
             raise LimitError(Problem(self._name, what))
-        super()._each(numbers, use)  # which looks for each chunk in the cache: a loop over all
 
     def _read(self, numbers: list[int], use: UseItems) -> None:
         chunks, sizes = self._chunks, list[int]()
