@@ -8,7 +8,7 @@ Each row of the result is summed in a workspace of all columns, with a bit for e
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import partial, reduce
 from itertools import starmap
 from typing import Any, NamedTuple
@@ -51,15 +51,19 @@ def summed(tensor: Tensor, letters: str, needed: set[str], work: np.dtype[Any], 
     left = left or NONE
     listed = in_order((Sparse(1),) * len(left), tuple(range(len(left))))
     shape = [tensor.shape[letters.index(x)] if x != NONE else 1 for x in left]
-    parts: list[Tensor] = []
-    for coords, values in blocks_of(tensor, memory):
+
+    def part_of(coords: Sequence[Array], values: Array) -> Tensor:
         kept = np.ones(len(values), bool)
         for k, letter in enumerate(letters):
             kept &= coords[k] == coords[letters.index(letter)]
         columns = [coords[letters.index(x)][kept] if x != NONE else np.zeros(np.count_nonzero(kept), int) for x in left]
-        part = pack(columns, values[kept].astype(work), shape, listed, duplicates="sum", limits=tensor.limits)
-        parts = [combined(np.add, parts[0], part) if parts else part]
-    return parts[0], left
+        return pack(columns, values[kept].astype(work), shape, listed, duplicates="sum", limits=tensor.limits)
+
+    return _added(starmap(part_of, blocks_of(tensor, memory))), left
+
+
+def _added(parts: Iterable[Tensor]) -> Tensor:
+    return reduce(partial(combined, np.add), parts)
 
 
 def contracted(
@@ -88,7 +92,7 @@ def contracted(
         if first:
             whole = in_parts(rows, k, 0, memory, part_of)
         else:
-            whole = reduce(partial(combined, np.add), starmap(part_of, parts_of(rows, k, memory)))
+            whole = _added(starmap(part_of, parts_of(rows, k, memory)))
         return whole, "".join(order)
     if not _fits(rows, letters, kept):
         rows = plain(rows, [letters.index(x) for x in first + [x for x in letters if x not in first]])

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.emission import sum_type as sum_type
 from ..errors import ArrayError, OptionError, Problem
 from ..formats.dtypes import is_of_ml_dtypes
 from ..levels.positions import Array
@@ -13,17 +14,6 @@ from ..tensors.validation import checked_type
 
 # The types of dense operands.
 DENSE = np.ndarray, np.generic, list, tuple, int, float, complex
-
-_SUMS = {"b": np.int64, "i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}
-
-
-def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
-    """The type of sums of values of a type.
-
-    >>> str(sum_type(np.dtype("int8"))), str(sum_type(np.dtype("float32")))
-    ('int64', 'float64')
-    """
-    return np.dtype(_SUMS.get(dtype.kind, np.float64))  # ml_dtypes have other kinds
 
 
 def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
@@ -56,7 +46,7 @@ def number_type(dtype: np.dtype[Any], path: str) -> np.dtype[Any]:
     """The type for arithmetic with values: float32 for floats of ml_dtypes, else unchanged. Raises ArrayError."""
     if is_of_ml_dtypes(dtype):
         return np.dtype(np.float32)
-    if dtype.kind not in _SUMS or (dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16)):
+    if dtype.kind not in "biufc" or (dtype.kind in "fc" and dtype.itemsize > (8 if dtype.kind == "f" else 16)):
         raise ArrayError(Problem(path, f"arithmetic does not support {dtype}; convert it by astype('float64')"))
     return dtype
 

@@ -28,7 +28,7 @@ _WORD_BYTES = 1, 2, 4, 8  # of values that are moved as words; of others their n
 _BUCKET_BITS = 7  # of the number of buckets of fibers, which are brought together first
 # Values of these types are summed in the records. numpy sums others.
 _SUMMED = {np.dtype(code) for code in "?lqLQd"}
-_WIDER = {code: np.dtype(name) for code, name in zip("iufc", ("int64", "uint64", "float64", "complex128"), strict=True)}
+_SUMS = {"b": np.int64, "i": np.int64, "u": np.uint64, "f": np.float64, "c": np.complex128}
 
 
 @dataclass
@@ -170,10 +170,18 @@ def sums(values: Array) -> bool:
     return values.dtype in _SUMMED
 
 
+def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The type of sums of values of a type.
+
+    >>> str(sum_type(np.dtype("int8"))), str(sum_type(np.dtype("float32")))
+    ('int64', 'float64')
+    """
+    return np.dtype(_SUMS.get(dtype.kind, np.float64))  # ml_dtypes have other kinds
+
+
 def wider(dtype: np.dtype[Any]) -> np.dtype[Any] | None:
-    """The type in which values of a smaller type are summed; None for other types."""
-    kind = "f" if is_of_ml_dtypes(dtype) else dtype.kind
-    wide = _WIDER.get(kind, dtype)
+    """The type in which values of a smaller type are summed; None for other types, booleans among them."""
+    wide = sum_type(dtype) if dtype.kind in "iufc" or is_of_ml_dtypes(dtype) else dtype
     return wide if dtype.itemsize < wide.itemsize else None
 
 
