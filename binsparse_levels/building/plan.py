@@ -41,8 +41,8 @@ _MIN_ENTRIES = 2**14
 _ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number of entries
 _POSITION_BYTES = 64  # while a tree is written to a file
 _JOIN_FACTOR = 1.5  # memory of an entry if trees are joined from their entries, relative to that in a step
-_TOLD_BYTES = 2**28  # of dense levels whose sizes follow from the coordinates
-_TOLD_BYTES_PER_ENTRY = 2**9
+_DENSE_BYTES = 2**28  # of dense levels whose sizes follow from the coordinates
+_DENSE_BYTES_PER_ENTRY = 2**9
 DEFAULT_BYTES = 2**30  # that a process may use beyond those in use, by default
 
 
@@ -246,10 +246,10 @@ def most_positions(plan: Plan, entries: int) -> int:
     return most
 
 
-def check_told(plan: Plan, entries: int) -> None:
+def check_proportion(plan: Plan, entries: int) -> None:
     """Raise LimitError if dense levels, whose shape follows from the coordinates, are out of proportion to them."""
     size = 8 * most_positions(plan, entries)
-    if size > max(_TOLD_BYTES, _TOLD_BYTES_PER_ENTRY * entries):
+    if size > max(_DENSE_BYTES, _DENSE_BYTES_PER_ENTRY * entries):
         what = (
             f"the largest coordinates of {entries} entries give {plan.shape}, of which {plan.parsed} takes {size} bytes"
         )

@@ -25,7 +25,7 @@ from ..tensors.labels import Labels
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
 from .columns import TableReader, is_table, wrap_tables
-from .plan import Chunk, Plan, Source, check_told, refuse_scalar
+from .plan import Chunk, Plan, Source, check_proportion, refuse_scalar
 from .request import Request
 from .sources import Blocks, Function, Tensors, blocks, entries_in_parts, pair_of, spilled, state_of
 from .tables import MIN_DUCKDB_BYTES, Parquet, Table, dask_chunks, is_relation, needs_sql, parquet_files
@@ -92,7 +92,7 @@ class Rows:
                 found = [here if size is None else size for here, size in zip(found, sizes, strict=True)]
             plan = replace(request.plan(found, here=share), labels=table.labels)
             if sizes is None or None in sizes:
-                check_told(plan, table.rows)
+                check_proportion(plan, table.rows)
             plan = plan.typed(table.dtype)
             table.keep_labels(folder)
             entries, in_order = spilled(folder, plan.raw, blocks(plan.raw, table.chunks()), report)
@@ -212,13 +212,13 @@ class Stream(Entries):
         """Labels become ascending, so that ranges of them can be selected."""
         plan, rows, first = self.plan, self._rows, self._first
         own = None if first is None else first._metadata.labels  # names alone: labels need the names of columns
-        told = self._sizes if self._open_ended else plan.shape
-        ranks, known = ({}, own) if rows is None else (rows.ascend(), rows.labels(told))
+        sizes = self._sizes if self._open_ended else plan.shape
+        ranks, known = ({}, own) if rows is None else (rows.ascend(), rows.labels(sizes))
         if self._open_ended:
             measured = self._ends if rows is None else rows.sizes(self._ends)
             found = [end if size is None else size for size, end in zip(self._sizes, measured, strict=True)]
             plan = self._request.plan(found, rows=plan.rows).typed(plan.column_types[-1])
-            check_told(plan, self._count)
+            check_proportion(plan, self._count)
         return plan if first is None else plan.described(first), known, ranks
 
     def _counted(self) -> Iterator[Chunk]:

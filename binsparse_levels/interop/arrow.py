@@ -10,7 +10,7 @@ import numpy as np
 from ..arrays import Array
 from ..building import columns as tables
 from ..building.columns import arrow as arrow_module
-from ..building.plan import check_told
+from ..building.plan import check_proportion
 from ..building.request import Request
 from ..engine.tree import Duplicates, index_dtype
 from ..errors import FormatError, OptionError, Problem, needing, within_memory
@@ -85,7 +85,7 @@ def from_table(
         coords[k] = ranks[coords[k]]
     if shape is None:
         shape = rows.sizes([int(x.max()) + 1 if len(x) else 0 for x in coords])
-        check_told(Request(format, map, limits=limits).plan(shape, rows=1), len(stored))
+        check_proportion(Request(format, map, limits=limits).plan(shape, rows=1), len(stored))
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
     made = pack(coords, stored, shape, format, map=map, limits=limits, **options)
     return made._labelled(rows.labels(made.shape))
