@@ -13,12 +13,13 @@ from ..building.columns import arrow as arrow_module
 from ..building.plan import check_proportion
 from ..building.request import Request
 from ..engine.tree import Duplicates, index_dtype
-from ..errors import FormatError, OptionError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.changing import entries, expanded
 from ..tensors.foreign import qualified
+from ..tensors.lookup import pandas_module
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 
@@ -169,7 +170,5 @@ def to_pandas(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str 
     >>> to_pandas(pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).value.tolist()
     [1.5, 2.5]
     """
-    with needing("pandas"):
-        import pandas  # noqa: F401
-
+    pandas_module()
     return to_table(tensor, dims=dims, values=values).to_pandas(date_as_object=False)

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from ..errors import OptionError, Problem, needing, within_memory
+from ..errors import OptionError, Problem, within_memory
 from ..formats.format import FormatLike
 from ..io import read
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
@@ -19,6 +19,7 @@ from ..parallel import get_threads
 from ..progress import Progress, reporter
 from ..tensors.changing import expanded
 from ..tensors.foreign import as_tensor
+from ..tensors.lookup import pandas_module
 from ..tensors.tensor import Tensor
 from . import drawing
 from .advice import named_formats
@@ -135,12 +136,9 @@ class Sweep:
         >>> frame[["tensor", "format", "bits"]].to_csv(index=False).split()
         ['tensor,format,bits', 'a,CSR,96.0', 'a,COO,64.0']
         """
-        with needing("pandas"):
-            import pandas
-
         numbers = dict.fromkeys([*self.names, *(name for row in self.rows for name in row._numbers)])
         columns = ["tensor", "format", "threads", "entries", *numbers, "refused", "warning"]
-        frame = pandas.DataFrame([{**vars(row), **row._numbers} for row in self.rows], columns=columns)
+        frame = pandas_module().DataFrame([{**vars(row), **row._numbers} for row in self.rows], columns=columns)
         frame.attrs.update(self.record)
         return frame
 
