@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
@@ -83,11 +84,13 @@ class _InFolder:
 
 
 def in_folder(reading: Reading) -> Callable[[Any, str | None, Limits], AbstractContextManager[Any]]:
-    """`reading` of a container that may be a folder, which another folder may replace."""
+    """`reading` of a container that may be a folder, or a group of one, which another folder may replace."""
 
     @contextlib.contextmanager
     def guarded(path: Any, group: str | None, limits: Limits) -> Iterator[Any]:
         folder = getattr(getattr(path, "store", path), "root", path)
+        if isinstance(folder, str | os.PathLike):
+            folder = os.path.join(folder, getattr(path, "path", ""), group or "")
         with same_folder(folder) as unreplaced, reading(path, group, limits) as reader:
             yield reader if unreplaced is None else _InFolder(reader, unreplaced)
 

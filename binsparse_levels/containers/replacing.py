@@ -111,7 +111,13 @@ def remove(path: str) -> None:
 
 @contextlib.contextmanager
 def replacing(
-    path: str, overwrite: Overwrite, *, folder: bool = False, keep: bool = False, others: Others | None = None
+    path: str,
+    overwrite: Overwrite,
+    *,
+    folder: bool = False,
+    keep: bool = False,
+    others: Others | None = None,
+    within: str | None = None,
 ) -> Iterator[str]:
     """A path next to `path`: a file to write to, or a folder to fill. It replaces `path` if the block succeeds.
 
@@ -120,6 +126,7 @@ def replacing(
     program has created in the meantime is replaced only with `overwrite`. The target is locked during the replacement.
     overwrite, others: as for `refuse_existing`. keep: the file begins as a copy of the old one, which is locked during
     the block; a folder begins with hard links to the files of the old one, which must be replaced and not changed.
+    within: the real path of a folder above `path`. It is locked instead, and nothing temporary is made in it.
     """
     if is_url(path):
         raise ContainerError(Problem(path, "is written on a local disk only; copy it from there, or write a .zarr"))
@@ -128,9 +135,11 @@ def replacing(
     target = real_path(path)
     if not folder and os.path.exists(target) and not os.path.isfile(target):
         raise ContainerError(Problem(path, "is a directory, a pipe or a device, and is not replaced"))
-    part = part_of(target)
-    with hold_lock(target) if keep else contextlib.nullcontext(), _reporting_path(part, target, path):
-        _clear_leftovers(target)
+    outer = within or target
+    part = part_of(outer)
+    with hold_lock(outer) if keep else contextlib.nullcontext(), _reporting_path(part, target, path):
+        for place in {outer, target}:
+            _clear_leftovers(place)
         before = signature(target)
         if not keep:
             refuse_existing(path, overwrite, others)
@@ -142,7 +151,7 @@ def replacing(
             with contextlib.suppress(FileNotFoundError):  # another program may have removed it
                 shutil.copymode(target, part)
         _all_to_disk(part)
-        with hold_lock(target):
+        with hold_lock(outer):
             now = signature(target)
             if before is None and (keep or not overwrite):
                 if not rename_new(part, target):
@@ -319,7 +328,7 @@ def exchange_folders(a: str, b: str) -> None:
     """Exchange two folders: atomically on Linux, elsewhere by three renames."""
     if exchange(a, b):
         return
-    aside = f"{a}.old"
+    aside = f"{part_of(b)}.old"  # where the next write looks for it
     try:
         os.rename(b, aside)
         os.rename(a, b)

@@ -1,19 +1,18 @@
 """Zarr, versions 3 and 2, in any Zarr store: a group with a Zarr array for each array; the header is an attribute.
 
 The header is nested twice, as other programs expect it: attributes["binsparse"] = {"binsparse": {…}, the user's JSON}.
-A new store is written next to the old one, or in place with the header last.
+A new store, or a new group of a local folder, is written next to the store and replaces the old one. In other stores,
+a group is written in place, the header last.
 """
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
 import json
 import os
-import shutil
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -26,13 +25,13 @@ from ..limits import Limits
 from ..thresholds import THRESHOLDS
 from .base import CHUNKED, Storage, is_url, names_in, wrap_errors
 from .checksums import of_header, sealed
-from .direct import folders_below, open_zip
+from .direct import open_zip
 from .interface import Container, in_folder
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
 from .objects.codecs import CODECS
-from .replacing import Others, Overwrite, keeps, real_path, remove, replacing, replacing_folder
-from .zarr_internals import default_buffer_prototype, sync
+from .replacing import Others, Overwrite, hold_lock, keeps, real_path, remove, replacing, replacing_folder
+from .zarr_internals import awaiting_writes, default_buffer_prototype, sync
 from .zarr_reading import (
     ARRAYS,
     AT,
@@ -45,11 +44,23 @@ from .zarr_reading import (
     neighbours,
     node_at,
     others,
+    prefix_in,
     reading,
     stored_size,
     usual_chunk,
 )
-from .zarr_stores import NAMES, LinklessStore, check_store, folder_of, objects_in, opened, place_of, stored
+from .zarr_stores import (
+    NAMES,
+    LinklessStore,
+    check_store,
+    edit,
+    folder_of,
+    objects_in,
+    opened,
+    place_of,
+    stored,
+    zip_folder,
+)
 
 __all__ = ["AT", "ROOT", "opened", "others"]
 
@@ -68,6 +79,7 @@ class ZarrWriter:
         self._ours = ours
         self.made: dict[str, dict[str, Any]] = {}  # the metadata of the arrays
         self.groups: list[str] = []
+        self.header: dict[str, Any] | None = None
 
     def create(self, name: str, length: int, dtype: np.dtype[Any]) -> dict[str, Any]:
         """Make an array without chunks, and return its metadata."""
@@ -89,11 +101,11 @@ class ZarrWriter:
             )
         stored = made.metadata.to_buffer_dict(default_buffer_prototype())
         texts = {key: text.to_bytes() for key, text in stored.items()}
+        kept = {key: json.loads(text) for key, text in texts.items()}
         for key, text in texts.items():  # of two writers, one creates the array
             if not objects_in(place.store).create((place / key).path, text):
                 raise PathExistsError(Problem(place.path, f"{taken}, or another program has begun to write it"))
-        kept = {key: json.loads(text) for key, text in texts.items()}
-        self.made[name] = kept[ROOT] if ROOT in kept else {**kept[".zarray"], "attributes": kept[".zattrs"]}
+            self.made[name] = kept[ROOT] if ROOT in kept else {**kept[".zarray"], "attributes": kept[".zattrs"]}
         return self.made[name]
 
     def write(self, name: str, pieces: Pieces) -> None:
@@ -109,11 +121,8 @@ class ZarrWriter:
             return ZarrWriter(self.group.create_group(name), self._storage, ours=self._ours)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
-        place, version = self.group.store_path, self.group.metadata.zarr_format
-        unconsolidate(place)
-        with wrap_errors(str(place)):
-            group = zarr.open_group(place, mode="a", zarr_format=version, use_consolidated=False)  # as it is now
-        _commit(group, header, self.made)
+        self.header = dict(header)
+        _commit(self.group, self.header, self.made)
 
     def _version_2(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
         chunk = self._storage.of("chunks", name) or THRESHOLDS.zarr_shard
@@ -144,11 +153,31 @@ def _commit(
     group: zarr.Group, header: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], *, sizes: bool = True
 ) -> None:
     """Write the header, the metadata of its arrays, and their sizes if they are stored already."""
-    sizes = sizes and group.store.supports_listing
-    taken = {name: stored_size(group.store_path / name) for name in nodes} if sizes else {}
-    listed = {"header": of_header(header), "arrays": dict(nodes), "bytes": taken}
-    with wrap_errors(str(group.store_path)):
-        group.update_attributes({ATTRIBUTE: dict(header), ARRAYS: listed})
+    place = group.store_path
+    sizes = sizes and place.store.supports_listing
+    with wrap_errors(str(place)):
+        unconsolidate(place)
+        taken = {name: stored_size(place / name) for name in nodes} if sizes else {}
+        listed = {"header": of_header(header), "arrays": dict(nodes), "bytes": taken}
+        _replace_header(place, group.metadata.zarr_format, None, {ATTRIBUTE: dict(header), ARRAYS: listed})
+
+
+def _replace_header(place: StorePath, version: int, old: Any, new: Mapping[str, Any]) -> None:
+    """Replace a header, None if there is none, by attributes of another. The other attributes are kept as they are now.
+
+    Raises PathExistsError if another program has changed the header.
+    """
+
+    def changed(text: bytes | None) -> bytes | None:
+        node = json.loads(text or b"{}")
+        known = node if version == 2 else node.get("attributes", {})
+        if (text is None and version == 3) or json.dumps(known.get(ATTRIBUTE)) != json.dumps(old):
+            return None
+        known = {**new, **{key: x for key, x in known.items() if key not in (ATTRIBUTE, ARRAYS, AT)}}
+        return json.dumps(known if version == 2 else {**node, "attributes": known}, indent=2).encode()
+
+    if not edit(place, ROOT if version == 3 else ".zattrs", changed):
+        raise PathExistsError(Problem(str(place), "another program has written or removed its tensor; it is kept so"))
 
 
 @contextlib.contextmanager
@@ -162,16 +191,16 @@ def writing(
     zarr_format: int = 3,
     list_others: Others | None = None,
 ) -> Iterator[ZarrWriter]:
-    """A group of a new store, or of a copy of the store. It replaces the old store if the block succeeds.
+    """A group of a new store, or a new group of an old one. It replaces the old one if the block succeeds.
 
-    Local folders and zip files are replaced. Other stores are written in place, the header last. If that fails, the old
-    tensor is restored. In these, and with a group, everything but the tensor is kept.
+    Of a local folder, only the folder of the group is replaced; of a zip file, the whole file. Other stores are written
+    in place, the header last. If that fails, the old tensor is restored. In these, and with a group, everything but the
+    tensor is kept.
     list_others: lists the members of a folder that are not part of the tensor. Raises PathExistsError, OptionError.
     """
     if isinstance(path, zarr.Group):
         check_store(path.store)
-        place: Any = os.path.join(path.store.root, path.path) if type(path.store) is LocalStore else path.store_path
-        with writing(place, "", overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
+        with writing(path.store_path, "", overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
             yield writer
         fresh = zarr.open_group(path.store_path, mode="r", use_consolidated=False).attrs.asdict()
         path.metadata.attributes.clear()  # else the next attribute set through this group would remove the header
@@ -186,22 +215,21 @@ def writing(
         path, group = path.store, f"{path.path}/{group or ''}".strip("/")
     if type(path) is LocalStore and not path.read_only:
         path = str(path.root)
-
-    def filling(place: StorePath, made: list[StorePath]) -> contextlib.AbstractContextManager[ZarrWriter]:
-        return _filling(place, str(path), group or "", bool(overwrite), limits, storage, zarr_format, made)
-
+    filling = partial(_filling, f"{path}:{group or '/'}", bool(overwrite), limits, storage)
     if not isinstance(path, str) or is_url(path):
-        place = place_of(path)
-        with _restoring(place, str(path), group or "", limits) as made, filling(place, made) as writer:
+        with _restoring(place_of(path), str(path), group or "", limits, partial(filling, zarr_format)) as writer:
             yield writer
         return
     list_others = list_others or others
     keep = keeps(path, group, overwrite, list_others)
     if not path.lower().endswith(".zip"):
-        with replacing_folder(path, overwrite, keep=keep, others=list_others) as part:
-            with filling(StorePath(LinklessStore(part)), []) as writer:
-                yield writer
-            _unconsolidate_above(path)
+        store = real_path(path)
+        with hold_lock(store) if group else contextlib.nullcontext():
+            target, inner, version = _replaced_by(path, group or "", zarr_format)
+            with replacing_folder(target, overwrite, keep=keep, others=list_others, within=store) as part:
+                with filling(version, StorePath(LinklessStore(part)), inner, []) as writer:
+                    yield writer
+                _unconsolidate_above(target)
         return
     # Attributes are written twice, but a key of a zip file only once: a folder is filled, and zipped at the end.
     with replacing(path, overwrite, keep=keep, others=list_others) as part:
@@ -212,73 +240,90 @@ def writing(
                 with open_zip(part) as archive:
                     inner = folder_of(archive.namelist())
                     archive.extractall(folder)
-            with filling(StorePath(LinklessStore(os.path.join(folder, inner))), []) as writer:
+            place = StorePath(LinklessStore(os.path.join(folder, inner)))
+            with filling(zarr_format, place, group or "", []) as writer:
                 yield writer
-            _zip(folder, part)
+            zip_folder(folder, part)
         finally:
             remove(folder)
 
 
+def _replaced_by(path: str, group: str, zarr_format: int) -> tuple[str, str, int]:
+    """The folder that a write into a group replaces, the rest of the group below it, and the version of Zarr.
+
+    It is the folder of the group, or the first one above it that is no group yet. Raises PathExistsError for an array.
+    """
+    root = StorePath(LinklessStore(path))
+    place = root / group
+    with wrap_errors(path):
+        first = next((at for at in _down_to(place) if not _is_group(at)), place).path
+        if not first:
+            return path, place.path, zarr_format
+        return f"{path}/{first}", place.path[len(first) + 1 :], _version(root, path, zarr_format)
+
+
+def _version(place: StorePath, called: str, zarr_format: int) -> int:
+    """The version of the group at a place, or of a new one. Raises OptionError if it is not the requested version 2."""
+    found: int = (node_at(place) or {"zarr_format": zarr_format})["zarr_format"]
+    if zarr_format == 2 != found:
+        raise OptionError(Problem("kind", f"{called} is of version {found} already"))
+    return found
+
+
 @contextlib.contextmanager
 def _filling(
-    place: StorePath,
     called: str,
-    group: str,
     overwrite: bool,
     limits: Limits,
     storage: Storage,
     zarr_format: int,
+    place: StorePath,
+    group: str,
     made: list[StorePath],
 ) -> Iterator[ZarrWriter]:
-    """A group below a place, after its old tensor was removed. called: the path of the store. made: new groups."""
-    with _awaiting_writes(), wrap_errors(called):
-        version = (node_at(place) or {"zarr_format": zarr_format})["zarr_format"]
-        if zarr_format == 2 != version:
-            raise OptionError(Problem("kind", f"{called} is of version {version} already"))
-        made.extend(at for at in _down_to(place / group) if new_group(at, version))
-        target = zarr.open_group(place / group, mode="r+", use_consolidated=False)
-        if ATTRIBUTE in target.attrs:
-            if not overwrite:
-                raise PathExistsError(Problem(f"{called}:{group or '/'}", "has a tensor; pass overwrite=True"))
-            _clear(target, _names(target.store_path, limits))
-    writer = ZarrWriter(target, storage)
-    try:
-        with _awaiting_writes():
-            yield writer
-    except BaseException:
-        for name in (*writer.made, *writer.groups):  # so that a second attempt can succeed
-            with contextlib.suppress(Exception):
-                del target[name]
-        raise
+    """A group below a place, after its old tensor was removed. made: receives the groups that are new."""
+    target = place / group
+    with awaiting_writes():
+        with wrap_errors(called):
+            version = _version(place, called, zarr_format)
+            made.extend(at for at in _down_to(target) if new_group(at, version))
+            node = node_at(target) or {}
+            if ATTRIBUTE in node.get("attributes", {}):
+                if not overwrite:
+                    raise PathExistsError(Problem(called, "has a tensor; pass overwrite=True"))
+                _clear(target, node, limits)
+            filled = zarr.open_group(target, mode="r+", use_consolidated=False)
+        yield ZarrWriter(filled, storage)
 
 
-def _names(place: StorePath, limits: Limits) -> set[str]:
-    """The names of the arrays and orders of the tensor in a group, if it has one."""
-    node = node_at(place)
+def _names(place: StorePath, node: Mapping[str, Any] | None, limits: Limits) -> list[str]:
+    """The names of the arrays and orders of the tensor in a group, if it has one, and of the prefix of its arrays."""
     if node is None or ATTRIBUTE not in node.get("attributes", {}):
-        return set()
-    return names_in(ZarrReader(place, node, limits).read_header())
+        return []
+    return sorted({*names_in(ZarrReader(place, node, limits).read_header()), prefix_in(node["attributes"])} - {""})
 
 
-def _clear(group: zarr.Group, names: set[str]) -> None:
+def _clear(place: StorePath, node: Mapping[str, Any], limits: Limits) -> None:
     """Delete the tensor in a group: its header first, then its arrays and orders."""
-    for key in (ATTRIBUTE, ARRAYS):
-        group.attrs.pop(key, None)
-    for name in sorted(names):
-        member = group.get(name)
-        if isinstance(member, zarr.Array) or (isinstance(member, zarr.Group) and ATTRIBUTE in member.attrs):
-            del group[name]
+    names = _names(place, node, limits)
+    _replace_header(place, node["zarr_format"], node["attributes"][ATTRIBUTE], {})
+    for name in names:
+        member = node_at(place / name) or {}
+        if member.get("node_type") == "array" or ATTRIBUTE in member.get("attributes", {}):
+            sync((place / name).delete_dir())
 
 
 @contextlib.contextmanager
-def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Iterator[list[StorePath]]:
-    """Restore the tensor in a group of a store if the block fails. Its bytes are kept in memory during the block.
+def _restoring(
+    place: StorePath, called: str, group: str, limits: Limits, filling: Callable[..., Any]
+) -> Iterator[ZarrWriter]:
+    """A group that is filled in place. If that fails, its new arrays are removed, and the old tensor is restored. Its
+    bytes are kept in memory during the block.
 
-    The block adds the groups that it makes to the list. What another program has written in the meantime is kept: only
-    missing keys are put back, and only groups without members are removed.
+    What another program has written in the meantime is kept: only missing keys are put back, and only groups without
+    members are removed.
     """
-    store, target = place.store, place / group
-    made: list[StorePath] = []
+    store, target, made, writers = place.store, place / group, list[StorePath](), list[ZarrWriter]()
     check_store(store)
 
     async def listed(at: StorePath) -> list[str]:
@@ -286,22 +331,23 @@ def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Ite
 
     with wrap_errors(called):
         node = node_at(target)
-        at_header = ROOT if node is None or node["zarr_format"] == 3 else ".zattrs"
-        text = stored(target, at_header)
-        keys = [key for name in _names(target, limits) for key in sync(listed(target / name))]
+        keys = [key for name in _names(target, node, limits) for key in sync(listed(target / name))]
         before = {key: value for key in keys if (value := stored(StorePath(store), key)) is not None}
+        old = {key: x for key, x in (node or {}).get("attributes", {}).items() if key in (ATTRIBUTE, ARRAYS, AT)}
 
     def restore() -> None:
-        now, old = node_at(target), {} if node is None else node.get("attributes", {})
+        for writer in writers:  # the header first: without its arrays, it would be a damaged tensor
+            with contextlib.suppress(PathExistsError):
+                if writer.header is not None:
+                    _replace_header(target, writer.group.metadata.zarr_format, writer.header, {})
+            for name in (*writer.made, *writer.groups):
+                sync((target / name).delete_dir())
+        now = node_at(target)
         untouched = all(stored(StorePath(store), key) in (None, value) for key, value in before.items())
         if ATTRIBUTE in old and now is not None and ATTRIBUTE not in now.get("attributes", {}) and untouched:
             for key, value in before.items():
                 objects_in(store).create(key, value)
-            header = {key: old[key] for key in (ATTRIBUTE, ARRAYS, AT) if key in old}
-            if {**now, "attributes": {**now.get("attributes", {}), **header}} == node:  # the same bytes as before
-                objects_in(store).put_all([((target / at_header).path, lambda: [text])])
-            else:
-                zarr.open_group(target, mode="r+", use_consolidated=False).update_attributes(header)
+            _replace_header(target, now["zarr_format"], None, old)
         for at in reversed(made):
             keys = sync(listed(at))
             if {key.rpartition("/")[0] for key in keys} == {at.path} and not (node_at(at) or {}).get("attributes"):
@@ -309,7 +355,9 @@ def _restoring(place: StorePath, called: str, group: str, limits: Limits) -> Ite
                     sync(store.delete(key))
 
     try:
-        yield made
+        with filling(place, group, made) as writer:
+            writers.append(writer)
+            yield writer
     except BaseException as error:
         try:
             restore()
@@ -327,11 +375,16 @@ def _down_to(place: StorePath) -> list[StorePath]:
 
 def unconsolidate(place: StorePath) -> None:
     """Remove consolidated metadata at a group or above it: they are out of date."""
+
+    def changed(text: bytes | None) -> bytes | None:
+        node = json.loads(text or b"{}")
+        return json.dumps(node).encode() if node.pop("consolidated_metadata", None) else None
+
     for at in _down_to(place):
         if (text := stored(at, ROOT)) is None:
             sync((at / ".zmetadata").delete())
-        elif (node := json.loads(text)).pop("consolidated_metadata", None):
-            objects_in(place.store).put_all([((at / ROOT).path, lambda node=node: [json.dumps(node).encode()])])  # type: ignore[misc]
+        elif b"consolidated_metadata" in text:
+            edit(at, ROOT, changed)
 
 
 def _unconsolidate_above(path: str) -> None:
@@ -342,40 +395,20 @@ def _unconsolidate_above(path: str) -> None:
         folder = os.path.dirname(folder)
 
 
-@contextlib.contextmanager
-def _awaiting_writes() -> Iterator[None]:
-    """After an error, wait for pending writes of zarr: they would write into a folder that is being removed."""
-
-    async def settle() -> None:
-        await asyncio.gather(*asyncio.all_tasks() - {asyncio.current_task()}, return_exceptions=True)
-
-    try:
-        yield
-    except BaseException:
-        sync(settle())
-        raise
-
-
-def _zip(folder: str, target: str) -> None:
-    """Store the files of a folder in a zip file, sorted and without times, so equal folders give equal bytes."""
-    files = sorted(os.path.join(place, name) for place, names in folders_below(folder) for name in names)
-    with zipfile.ZipFile(target, "w") as archive:
-        for file in files:
-            member = zipfile.ZipInfo(os.path.relpath(file, folder).replace(os.sep, "/"))
-            with open(file, "rb") as source, archive.open(member, "w", force_zip64=True) as out:
-                shutil.copyfileobj(source, out)
-
-
 def new_group(place: StorePath, zarr_format: int) -> bool:
     """Make an empty group. Returns False if there is one already. Raises PathExistsError for an array."""
     key = ROOT if zarr_format == 3 else ".zgroup"
     node = {"zarr_format": zarr_format} | ({"node_type": "group", "attributes": {}} if zarr_format == 3 else {})
     check_store(place.store)
-    if (there := node_at(place)) is not None:
-        if there["node_type"] == "array":
-            raise PathExistsError(Problem(place.path, "is an array; choose another place"))
-        return False
-    return objects_in(place.store).create((place / key).path, json.dumps(node).encode())
+    return not _is_group(place) and objects_in(place.store).create((place / key).path, json.dumps(node).encode())
+
+
+def _is_group(place: StorePath) -> bool:
+    """Return True for a group, False if there is nothing. Raises PathExistsError for an array."""
+    node = node_at(place)
+    if node is not None and node["node_type"] == "array":
+        raise PathExistsError(Problem(place.path, "is an array; choose another place"))
+    return node is not None
 
 
 def new_metadata(

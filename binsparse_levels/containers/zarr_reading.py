@@ -110,7 +110,7 @@ class ZarrReader:
         self._chunks: dict[str, Chunks] = {}
         self._objects = Objects(objects_in(place.store), limits)
         #: The group with the arrays, for modules that read another layout.
-        self.group = group_of(place / _prefix_in(self._attributes), node)
+        self.group = group_of(place / prefix_in(self._attributes), node)
 
     def read_header(self) -> Any:
         if ATTRIBUTE not in self._attributes:
@@ -276,7 +276,7 @@ def _agrees(store: RemoteStore, place: StorePath, node: Mapping[str, Any]) -> bo
     return bool(there.get("attributes", {}) == listed.get("attributes", {}) if newer else there == listed)
 
 
-def _prefix_in(attributes: Mapping[str, Any]) -> str:
+def prefix_in(attributes: Mapping[str, Any]) -> str:
     """The prefix of the arrays of a group, if a build has written it."""
     at = attributes.get(AT)
     return at if isinstance(at, str) and re.fullmatch("[0-9a-f]{16}", at) else ""

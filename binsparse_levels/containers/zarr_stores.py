@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import zipfile
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
 import zarr
@@ -17,7 +18,7 @@ from ..errors import ContainerError, OptionError, Problem, needing
 from ..log import LOG
 from ..parallel import Lock
 from . import remote
-from .base import is_url, wrap_errors
+from .base import in_turn, is_url, wrap_errors
 from .direct import folders_below, open_zip, refuse_links
 from .objects.folder import Folder
 from .objects.requests import Requests
@@ -151,6 +152,16 @@ def folder_of(names: Iterable[str]) -> str:
     return tops.pop() if len(tops) == 1 and not tops & NAMES else ""
 
 
+def zip_folder(folder: str, target: str) -> None:
+    """Store the files of a folder in a zip file, sorted and without times, so equal folders give equal bytes."""
+    files = sorted(os.path.join(place, name) for place, names in folders_below(folder) for name in names)
+    with zipfile.ZipFile(target, "w") as archive:
+        for file in files:
+            member = zipfile.ZipInfo(os.path.relpath(file, folder).replace(os.sep, "/"))
+            with open(file, "rb") as source, archive.open(member, "w", force_zip64=True) as out:
+                shutil.copyfileobj(source, out)
+
+
 def is_local(store: Store) -> bool:
     """Return True for stores on this machine, whose requests are fast."""
     return isinstance(store, LocalStore | MemoryStore | ZipStore)
@@ -168,6 +179,51 @@ def check_store(store: Store) -> None:
 def objects_in(store: Store) -> ArrayStore:
     """The objects of a Zarr store."""
     return Folder(str(store.root)) if isinstance(store, LocalStore) else Requests(store)
+
+
+def edit(place: StorePath, key: str, change: Callable[[bytes | None], bytes | None]) -> bool:
+    """Replace an object by a function of its bytes, which are None for a missing object. Returns False if the function
+    returns None.
+
+    The function is called again if another program has changed the object, in stores with conditional requests. In
+    others, only threads of this process do not undo the changes of each other.
+    """
+    store, path = place.store, (place / key).path
+    if isinstance(store, ObjectStore):
+        return _edit_object(store.store, path, change)
+    with in_turn:
+        new, objects = change(stored(place, key)), objects_in(store)
+        if new is not None and isinstance(objects, Folder):
+            objects.put(path, [new], flush=type(store) is LocalStore)  # the others are temporary
+        elif new is not None:
+            objects.put_all([(path, lambda: [new])])
+    return new is not None
+
+
+def _edit_object(store: Any, key: str, change: Callable[[bytes | None], bytes | None]) -> bool:
+    """`edit` for a store of obstore."""
+    from obstore import get, put
+    from obstore.exceptions import AlreadyExistsError, PreconditionError
+
+    new: bytes | None = None
+    while True:
+        there: bytes | None = None
+        mode: Any = "create"
+        with contextlib.suppress(FileNotFoundError):
+            found = get(store, key)
+            there = bytes(found.bytes())
+            mode = {tag: x for tag in ("e_tag", "version") if (x := found.meta[tag])} or "overwrite"
+        if new is not None and there == new:  # the answer to the last request was lost
+            return True
+        new = change(there)
+        if new is None:
+            return False
+        with contextlib.suppress(AlreadyExistsError, PreconditionError):
+            try:
+                put(store, key, new, mode=mode)
+            except NotImplementedError:  # a folder compares no tags
+                put(store, key, new)
+            return True
 
 
 def stored(place: StorePath, key: str) -> bytes | None:

@@ -74,8 +74,9 @@ def write(
     limits: the bounds that `read` will apply.
     options: options of one kind of file. The module in `io/files` documents them under `write`.
 
-    A local file or folder is replaced atomically. In another store, the header is written last. A write into a group,
-    an open group or a mapping keeps everything else there, and restores a mapping or an open group if it fails.
+    A local file or folder is replaced atomically; of a Zarr folder, only the folder of the group. In another store, the
+    header is written last. A write into a group, an open group or a mapping keeps everything else there, and restores a
+    mapping or an open group if it fails.
 
     Raises
     ------

@@ -31,13 +31,14 @@ import h5py
 import numpy as np
 
 from binsparse_levels import BinsparseError, Tensor, pack, read, write
+from binsparse_levels.errors import PathMissingError
 
 from .supervise import MEMORY, watch, work
 
 CONTAINERS: dict[str, dict[str, Any]] = {
     "a.h5": {}, "b.h5": {"compression": "gzip", "chunks": 100}, "a.h5:g": {}, "a.nc": {}, "a.nc:g": {}, "a.npz": {},
     "a.zarr": {}, "b.zarr": {"kind": "zarr2", "chunks": 100}, "a.zarr:g": {"chunks": 100, "shards": 200},
-    "a.zarr.zip": {}, "a.bspnpy": {}, "a.bspra": {}, "a.mtx": {}, "a.mtx.gz": {}, "a.tns": {},
+    "beside.zarr:g/h": {}, "a.zarr.zip": {}, "a.bspnpy": {}, "a.bspra": {}, "a.mtx": {}, "a.mtx.gz": {}, "a.tns": {},
 }  # fmt: skip
 LEFTOVER = re.compile(r"\..+(\.[0-9]+-[0-9a-f]{8}\.part(\.d|\.old)?|\.binsparse_levels\.lock)")
 SIZE = 500
@@ -63,10 +64,33 @@ def version_at(place: str) -> int | None:
     """Which version lies there, None where nothing does; an error where it is none, or a mixture."""
     if not os.path.exists(place.rpartition(":")[0] or place):
         return None
-    found = read(place)
+    try:
+        found = read(place)
+    except PathMissingError:
+        return None
     k = int(found.values[0])
     assert found.equals(version(k)), "a mixture"
     return k
+
+
+BESIDE = "other"  # the group of a tensor in a store that begins with `beside`, which nothing may change
+
+
+def prepare(place: str, k: int | None, options: dict[str, Any]) -> None:
+    """What lies there before the attack: a version, or none."""
+    path = place.rpartition(":")[0]
+    if os.path.basename(path).startswith("beside"):
+        write(f"{path}:{BESIDE}", version(SIZE))
+    if k is not None:
+        write(place, version(k), **options)
+
+
+def _check_beside(path: str, what: str) -> None:
+    """Assert that the tensor beside is there, and that no reader of the store meets anything temporary."""
+    assert read(f"{path}:{BESIDE}").equals(version(SIZE)), f"{what}: the tensor beside is another"
+    there = {*os.listdir(path)}
+    assert there - {"g"} == {"zarr.json", BESIDE}, f"{what}: left {there} in the store"
+    assert "g" not in there or {*os.listdir(f"{path}/g")} == {"zarr.json", "h"}, f"{what}: an unfinished group"
 
 
 # Steps: whatever changes the file system below a folder, as far as Python sees it, and the calls of C libraries.
@@ -168,8 +192,7 @@ def cut_everywhere(name: str, parent: Path, action: str, *, steps: int = 1) -> i
 
 def _one_cut(place: str, old: int | None, n: int, action: str, options: dict[str, Any]) -> bool:
     """Returns whether the write was finished before the n-th step; a library may try again after a fault."""
-    if old is not None:
-        write(place, version(old), **options)
+    prepare(place, old, options)
     if action == "kill":
         error: Any = _in_child(lambda: cut(place, n, action, options))
         finished = not error
@@ -195,6 +218,8 @@ def _in_child(call: Callable[[], Any]) -> bool:
 def _check(place: str, allowed: set[int | None], what: str, *, leftovers: bool = True) -> list[str]:
     """Assert that one of the versions is there, and nothing beside it but leftovers under their names."""
     path = place.rpartition(":")[0] or place
+    if os.path.basename(path).startswith("beside"):
+        _check_beside(path, what)
     try:
         found = version_at(place)
     except Exception as error:
@@ -235,7 +260,7 @@ def _full_disk(name: str, parent: Path, sizes: int) -> int:
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     with tempfile.TemporaryDirectory(prefix="attack-", dir=parent) as folder:
         place = f"{folder}/{name}"
-        write(place, version(1), **CONTAINERS[name])
+        prepare(place, 1, CONTAINERS[name])
         files = [path for path in Path(folder).rglob("*") if path.is_file()]
         largest = max(path.stat().st_size for path in files)
         for size in np.linspace(0, largest, sizes).astype(int).tolist():
@@ -259,7 +284,7 @@ def kill_loop(name: str, parent: Path, times: int) -> dict[str, int]:
     seen, left = set(), 0
     with tempfile.TemporaryDirectory(prefix="attack-", dir=parent) as folder:
         place = f"{folder}/{name}"
-        write(place, version(0), **CONTAINERS[name])
+        prepare(place, 0, CONTAINERS[name])
         begin = time.perf_counter()
         write(place, version(0), overwrite=True, **CONTAINERS[name])
         span = 4 * (time.perf_counter() - begin)
@@ -286,7 +311,7 @@ def read_meanwhile(name: str, parent: Path, seconds: float = 1.0) -> dict[str, i
     counts = {"whole": 0, "refused": 0}
     with tempfile.TemporaryDirectory(prefix="attack-", dir=parent) as folder:
         place = f"{folder}/{name}"
-        write(place, version(0), **CONTAINERS[name])
+        prepare(place, 0, CONTAINERS[name])
         children = []
         for first in (1, 2):
             children.append(os.fork())

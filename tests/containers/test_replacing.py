@@ -51,12 +51,15 @@ def test_all_of_a_folder_is_on_the_disk_before_it_has_its_name(tmp_path, monkeyp
 
 
 @pytest.mark.parametrize("n", [1, 2, 3, 4])
-def test_folders_are_exchanged_without_the_call_for_it(tmp_path, monkeypatch, n):
-    write(tmp_path / "a.zarr", vector(1))
+@pytest.mark.parametrize("group", ["", ":g"])
+def test_folders_are_exchanged_without_the_call_for_it(tmp_path, monkeypatch, n, group):
+    place, folder = f"{tmp_path}/a.zarr{group}", tmp_path / "a.zarr" if group else tmp_path
+    write(place, vector(1))
+    there = {*os.listdir(folder)}
     calls, real = [], os.rename
 
     def rename(a, b):
-        if ".part" in f"{a}{b}" and os.path.dirname(a) == str(tmp_path):
+        if ".part" in f"{a}{b}" and "zarr.json" not in f"{a}{b}" and a.count("/") <= str(folder).count("/") + 1:
             calls.append(a)
             if len(calls) == n:
                 raise OSError(5, "Input/output error")
@@ -65,14 +68,41 @@ def test_folders_are_exchanged_without_the_call_for_it(tmp_path, monkeypatch, n)
     monkeypatch.setattr(ctypes, "CDLL", lambda *args, **kwargs: object())
     monkeypatch.setattr(os, "rename", rename)
     if n > 2:  # of three, the last only renames the old folder
-        write(tmp_path / "a.zarr", vector(2), overwrite=True)
+        write(place, vector(2), overwrite=True)
     else:
         with pytest.raises(ContainerError, match="Input/output"):
-            write(tmp_path / "a.zarr", vector(2), overwrite=True)
-    assert read(tmp_path / "a.zarr").values[0] == (2 if n > 2 else 1)
-    for left in {*os.listdir(tmp_path)} - {"a.zarr"}:  # it may be restored, so it is whole
+            write(place, vector(2), overwrite=True)
+    assert read(place).values[0] == (2 if n > 2 else 1)
+    for left in {*os.listdir(folder)} - there:  # it may be restored, so it is whole
         assert n == 3
-        assert read(tmp_path / left).values[0] == 1
+        assert read(folder / left).values[0] == 1
+
+
+@pytest.mark.parametrize("group", ["", ":g"])
+def test_a_folder_that_a_killed_writer_moved_away_is_restored(tmp_path, monkeypatch, group):
+    """Without the call that exchanges folders, a kill between two renames leaves the old folder under another name."""
+    place, real = f"{tmp_path}/a.zarr{group}", os.rename
+    write(place, vector(1))
+
+    def killed(a, b):
+        real(a, b)
+        if b.endswith(".old"):
+            os._exit(0)
+
+    child = os.fork()
+    if child == 0:
+        try:
+            monkeypatch.setattr(ctypes, "CDLL", lambda *args, **kwargs: object())
+            monkeypatch.setattr(os, "rename", killed)
+            write(place, vector(2), overwrite=True)
+        finally:
+            os._exit(1)
+    assert os.waitpid(child, 0)[1] == 0
+    with pytest.raises(ContainerError):
+        read(place)
+    with pytest.raises(FileExistsError):
+        write(place, vector(3))
+    assert read(place).values[0] == 1
 
 
 @pytest.mark.sampled(5)

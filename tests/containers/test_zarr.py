@@ -10,13 +10,14 @@ import zipfile
 
 import numcodecs
 import numpy as np
+import obstore
 import pytest
 import zarr
 from helpers.places import vector
 from hypothesis import given
 from hypothesis import strategies as st
 from zarr.codecs import BytesCodec, ShardingCodec, TransposeCodec, ZstdCodec
-from zarr.storage import LocalStore, MemoryStore, StorePath
+from zarr.storage import LocalStore, MemoryStore, ObjectStore, StorePath
 
 import binsparse_levels
 from binsparse_levels import (
@@ -255,3 +256,131 @@ def test_any_read_of_a_cached_array_is_that_of_numpy(length, chunk, cache_bytes,
             else:
                 at = np.array(data.draw(st.lists(st.integers(0, length - 1))), np.int64)
                 assert array[at].tolist() == items[at].tolist()
+
+
+def statuses(path, group):
+    """What tells a file or folder outside of a group from another one, and from one with another link to it."""
+    found = {}
+    for place, folders, names in os.walk(path):
+        folders[:] = [x for x in folders if os.path.join(place, x) != os.path.join(path, group)]
+        for name in names:
+            status = os.lstat(os.path.join(place, name))
+            found[os.path.join(place, name)] = status.st_ino, status.st_ctime_ns
+        found[place] = os.lstat(place).st_ino
+    return found
+
+
+@pytest.mark.parametrize("kind", ["zarr", "zarr2"])
+@pytest.mark.parametrize("group", ["g", "deep/er/g", "a/g"])
+def test_a_write_into_a_group_touches_no_other_file(tmp_path, kind, group):
+    path = f"{tmp_path}/a.zarr"
+    for other in ("", ":a", ":b/c"):
+        write(f"{path}{other}", pack([np.arange(100)], np.arange(100.0), 200, "CVEC"), chunks=7, kind=kind)
+    before = statuses(path, group)
+    write(f"{path}:{group}", vector(1))
+    after = statuses(path, group)
+    assert before.items() <= after.items()
+    opened = binsparse_levels.open(f"{path}:b/c")
+    for how in ({"overwrite": True}, {"overwrite": True, "orders": []}):
+        write(f"{path}:{group}", vector(2), **how)
+        assert statuses(path, group) == after
+    append(f"{path}:{group}", vector(3))
+    assert statuses(path, group) == after
+    assert opened.load().shape == (200,)
+    assert read(f"{path}:{group}").values.tolist() == [2, 2, 3, 2]
+
+
+def test_an_opened_group_that_was_replaced_is_not_read(tmp_path):
+    """Nor are the arrays of its orders, though the store is the same."""
+    path = f"{tmp_path}/a.zarr"
+    matrix = pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR")
+    write(f"{path}:other", matrix)
+    write(f"{path}:g", matrix, orders=["CSC"])
+    opened = binsparse_levels.open(f"{path}:g")
+    write(f"{path}:g/inner", matrix)
+    assert opened[1:].load().equals(matrix[1:].load())
+    write(f"{path}:g", 2 * matrix, orders=["CSC"], overwrite=True)
+    for view in (opened[1:], opened[:, 1:]):
+        with pytest.raises(ContainerError, match="was replaced"):
+            view.load()
+    assert binsparse_levels.open(f"{path}:g")[:, 1:].load().equals((2 * matrix)[:, 1:].load())
+    assert list_tensors(path) == ["g", "g/inner", "g/order_1_0", "other"]
+
+
+class Failing(MemoryStore):
+    """A store in memory whose n-th change fails."""
+
+    left = None
+
+    def _step(self):
+        if self.left is not None:
+            self.left -= 1
+            if self.left == 0:
+                raise OSError(28, "No space left on device")
+
+    async def set(self, key, value, *args):
+        self._step()
+        await super().set(key, value, *args)
+
+    async def delete(self, key):
+        self._step()
+        await super().delete(key)
+
+    async def delete_dir(self, prefix):
+        self._step()
+        await super().delete_dir(prefix)
+
+
+@pytest.mark.parametrize("kind", ["zarr", "zarr2"])
+@pytest.mark.parametrize("old", [False, True])
+@pytest.mark.parametrize("group", ["", "p/q"])
+def test_whichever_change_of_a_store_fails_the_store_is_as_it_was(kind, old, group):
+    store = Failing()
+    place = StorePath(store, group)
+    write(StorePath(store, "other"), vector(7), kind=kind)
+    if old:
+        write(place, vector(1), kind=kind)
+        zarr.open_group(place, mode="r+").attrs["title"] = "mine"
+    before = {key: value.to_bytes() for key, value in store._store_dict.items()}
+    for n in range(1, 100):
+        store.left = n
+        try:
+            write(place, vector(2).with_labels({0: ["a", "b", "c", "d"]}), overwrite=old, kind=kind)
+        except ContainerError:
+            assert {key: value.to_bytes() for key, value in store._store_dict.items()} == before
+        else:
+            break
+    assert n > 5
+    assert read(place).values[0] == 2
+    assert read(StorePath(store, "other")).equals(vector(7))
+
+
+def test_of_two_programs_that_change_the_metadata_of_a_group_none_undoes_the_other(monkeypatch):
+    """An object store refuses to replace what is no longer what was read."""
+    bucket = obstore.store.MemoryStore()
+    store, real, begun = ObjectStore(bucket), obstore.put, []
+    group = zarr.create_group(store)
+
+    def put(target, key, data, **options):
+        if key == "zarr.json" and not begun:
+            begun.append(key)
+            group.attrs["title"] = "mine"
+        return real(target, key, data, **options)
+
+    monkeypatch.setattr(obstore, "put", put)
+    write(store, vector(1))
+    assert begun
+    assert read(store).equals(vector(1))
+    assert zarr.open_group(store, mode="r").attrs["title"] == "mine"
+
+
+def test_a_tensor_of_a_build_is_overwritten_in_place():
+    """Its arrays are below a prefix, of which the new header must say nothing."""
+    store, prefix = MemoryStore(), "0123456789abcdef"
+    write(StorePath(store, prefix), vector(1))
+    attributes = zarr.open_group(store, path=prefix, mode="r").attrs.asdict()
+    zarr.open_group(store, mode="a").attrs.update({**attributes, "binsparse_levels:at": prefix})
+    assert read(store).equals(vector(1))
+    write(store, vector(2), overwrite=True)
+    assert read(store).equals(vector(2))
+    assert list_tensors(store) == ["/"]

@@ -494,17 +494,18 @@ def test_two_processes_append_every_row(tmp_path, name):
     assert os.listdir(tmp_path) == [name.partition(":")[0]]
 
 
-def test_threads_append_every_row_and_write_every_group(tmp_path):
-    place = f"{tmp_path}/a.h5"
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr"])
+def test_threads_append_every_row_and_write_every_group(tmp_path, name):
+    place = f"{tmp_path}/{name}"
     write(f"{place}:rows", pack(*ROW))
     with concurrent.futures.ThreadPoolExecutor(4) as pool:
         calls = [pool.submit(append, f"{place}:rows", pack(*ROW)) for _ in range(8)]
-        calls += [pool.submit(write, f"{place}:other{k}", pack(*ROW)) for k in range(8)]
+        calls += [pool.submit(write, f"{place}:new/group{k}", pack(*ROW)) for k in range(8)]
         for call in calls:
             call.result()
     assert read(f"{place}:rows").shape == (9, 4)
     assert len(binsparse_levels.list_tensors(place)) == 9
-    assert os.listdir(tmp_path) == ["a.h5"]
+    assert os.listdir(tmp_path) == [name]
 
 
 HOLD = """
