@@ -303,6 +303,7 @@ def within_memory(public: Public) -> Public:
             elif isinstance(member, classmethod | staticmethod):
                 setattr(public, name, type(member)(within_memory(member.__func__)))
             elif isinstance(member, FunctionType):
+                member.__qualname__ = f"{public.__name__}.{name}"  # of a function of a module too
                 setattr(public, name, within_memory(member))
         return public
 

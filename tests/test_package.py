@@ -123,8 +123,9 @@ def test_examples_of_public_docstrings_run(name, tmp_path, monkeypatch):
     assert not runner.failures, text.getvalue()
 
 
-@pytest.mark.parametrize("room", ["levels", "formats", "engine", "kernels", "arrays", "compute"])
-def test_examples_of_modules_run(room):
+@pytest.mark.parametrize("room", ["levels", "formats", "engine", "tensors", "kernels", "arrays", "compute"])
+def test_examples_of_modules_run(room, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     text, tried = io.StringIO(), 0
     for name in modules():
         if name.startswith(f"binsparse_levels.{room}"):
@@ -172,6 +173,15 @@ def test_no_test_returns_before_it_has_asserted_anything():
             if isinstance(node, ast.FunctionDef) and node.name.startswith("test_"):
                 found += [f"{path.name}:{line}: {node.name}" for line in returns_silently(node)]
     assert not found, "use assume, or do not collect the case"
+
+
+def test_no_other_room_uses_private_members_of_a_tensor():
+    """They call `inside`. A method that other packages define too, such as `_repr_html_`, ends with an underscore."""
+    private = {x for kind in binsparse_levels.Tensor.__mro__[:2] for x in vars(kind) if re.fullmatch(r"_\w*[^_]", x)}
+    assert "_inside" in private
+    used = re.compile(rf"\.(?:{'|'.join(private)})\b")
+    rooms = [x for x in [*PACKAGE.rglob("*.py"), *ROOT.glob("tests/**/*.py")] if x.parent != PACKAGE / "tensors"]
+    assert [x for x in rooms if used.search(x.read_text())] == []
 
 
 def test_no_room_exceeds_its_budget():

@@ -19,7 +19,7 @@ from ..formats.format import coordinates
 from ..levels import Level, places
 from ..tensors.backing import TreeBacking
 from ..tensors.encoding import encode_pieces
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, tensor_of
 from ..tensors.views import Mapped
 from ..thresholds import THRESHOLDS
 from .partitions import between, gathered, groups_of, points_in
@@ -145,7 +145,7 @@ def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
     if plan.one is not None:
         tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(plan.one, len(tree.values)), True)
     stored = TreeBacking(plan.parsed, tree, plan.limits, plan.structure)
-    return Tensor._of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
+    return tensor_of(stored if plan.through is None else Mapped(stored, plan.through), plan.metadata)
 
 
 def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:

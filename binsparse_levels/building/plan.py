@@ -23,7 +23,7 @@ from ..levels import Level, places
 from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..system import resident
-from ..tensors.contents import Metadata
+from ..tensors.inside import Metadata
 from ..tensors.labels import Labels
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor

@@ -23,7 +23,7 @@ from ..progress import Progress
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.late_imports import Origin
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 from .columns import TableReader, is_table, wrap_tables
 from .plan import Chunk, Plan, Source, check_proportion, refuse_scalar
 from .request import Request
@@ -211,7 +211,7 @@ class Stream(Entries):
     def finished(self) -> tuple[Plan, Labels | None, Mapping[int, Array]]:
         """Labels become ascending, so that ranges of them can be selected."""
         plan, rows, first = self.plan, self._rows, self._first
-        own = None if first is None else first._metadata.labels  # names alone: labels need the names of columns
+        own = None if first is None else inside(first).metadata.labels  # names alone: labels need the names of columns
         sizes = self._sizes if self._open_ended else plan.shape
         ranks, known = ({}, own) if rows is None else (rows.ascend(), rows.labels(sizes))
         if self._open_ended:
@@ -238,7 +238,7 @@ class Stream(Entries):
         for chunk in [given] if whole else given:
             if isinstance(chunk, Tensor):
                 self._first = chunk if self._first is None else self._first
-                self.origins.add(chunk._backing.stored.origin)
+                self.origins.add(inside(chunk).backing.stored.origin)
                 yield from self._of_tensor(chunk)
             elif is_table(chunk):
                 if rows is None:
@@ -249,15 +249,15 @@ class Stream(Entries):
 
     def _of_tensor(self, tensor: Tensor) -> Iterator[Chunk]:
         """The entries of a tensor that is merged with others. Raises ArrayError."""
-        plan, rows = self.plan, self._rows
+        plan, rows, known = self.plan, self._rows, inside(tensor)
         if tensor.ndim != len(plan.shape):
             what = f"a tensor has {tensor.ndim} dimensions, and {len(plan.shape)} are written"
             raise ArrayError(Problem("chunks", what))
         fill = np.zeros((), tensor.dtype) if plan.fill_value is None else plan.fill_value
-        if not np.array_equal(tensor._pad(), fill, equal_nan=tensor.dtype.kind in "fcmM"):
-            what = f"a tensor has the fill value {tensor._pad()}, and another is written; pass fill_value= as it has"
+        if not np.array_equal(known.pad, fill, equal_nan=tensor.dtype.kind in "fcmM"):
+            what = f"a tensor has the fill value {known.pad}, and another is written; pass fill_value= as it has"
             raise ArrayError(Problem("fill_value", what))
-        labels = tensor._metadata.labels
+        labels = known.metadata.labels
         if rows is None and labels is not None and labels.columns:
             what = "a tensor has labels; name its dimensions and values by dims= and values="
             raise OptionError(Problem("dims", what))

@@ -23,7 +23,7 @@ from ..limits import Limits
 from ..progress import Progress
 from ..tensors.labels import TEXT, Column, Labels, stored_type
 from ..tensors.late_imports import Origin, reopened
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, remade
 from ..tensors.validation import checked_entries, differ
 from ..tensors.views import Mapped
 from .plan import Chunk, Plan, Source
@@ -85,16 +85,16 @@ class Tensors(Source):
 
     def __init__(self, named: Sequence[tuple[str, Tensor]], rows: int) -> None:
         self.tensors = [tensor for _, tensor in named]
-        self.states = [tensor._backing.stored.origin for tensor in self.tensors]
+        self.states = [inside(tensor).backing.stored.origin for tensor in self.tensors]
         self._names = [name for name, _ in named]
         self._blocks: list[tuple[int, Block]] = []  # the number of a tensor, and a block of it
         for which, (name, tensor) in enumerate(named):
-            check_lazy(tensor._source, name, tensor.format.order)
-            self._blocks += [(which, block) for block in blocks_of(tensor._source, rows)]
+            check_lazy(inside(tensor).source, name, tensor.format.order)
+            self._blocks += [(which, block) for block in blocks_of(inside(tensor).source, rows)]
 
     def __getstate__(self) -> dict[str, Any]:
         named = zip(self.tensors, self.states, strict=True)
-        return self.__dict__ | {"tensors": [x if origin is None else x._labelled(None) for x, origin in named]}
+        return self.__dict__ | {"tensors": [x if origin is None else remade(x, labels=None) for x, origin in named]}
 
     def __len__(self) -> int:
         return len(self._blocks)
@@ -105,7 +105,7 @@ class Tensors(Source):
         for tensor, name in zip(self.tensors, self._names, strict=True):
             if tensor.shape != shape:
                 raise FormatError(Problem(name, f"has the shape {tensor.shape}, and {shape} is to be built"))
-            if repr((tensor._pad(), tensor.structure)) != repr((first._pad(), first.structure)):
+            if repr((inside(tensor).pad, tensor.structure)) != repr((inside(first).pad, first.structure)):
                 what = "has another fill value or structure than the first tensor; make them equal"
                 raise ArrayError(Problem(name, what))
         joined_labels(self.tensors, self._names, -1)
@@ -115,7 +115,7 @@ class Tensors(Source):
             return None
         first, origin = self.tensors[0], self.states[0]
         labelled: Tensor = first if origin is None else reopened(origin, first.limits)
-        return labelled._metadata.labels
+        return inside(labelled).metadata.labels
 
     def name(self, number: int) -> str:
         which, block = self._blocks[number]
@@ -123,7 +123,7 @@ class Tensors(Source):
 
     def read(self, number: int) -> Chunk:
         which, block = self._blocks[number]
-        backing = self.tensors[which]._backing
+        backing = inside(self.tensors[which]).backing
         listed = backing.stored.read(block)
         return backing.without_padding(*listed) if isinstance(backing, Mapped) else listed
 
@@ -136,10 +136,10 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
 
     A view is loaded whole. Any other tensor in a file is read in blocks.
     """
-    tensor = tensor.load() if tensor._backing.viewed else tensor
-    tree, pad = tensor._source, tensor._pad()
+    tensor = tensor.load() if inside(tensor).backing.viewed else tensor
+    tree, pad = inside(tensor).source, inside(tensor).pad
     check_lazy(tree, "the tensor", tensor.format.order)
-    for coords, values in tensor._backing.blocks(pad, max(rows // 2, 1)):
+    for coords, values in inside(tensor).backing.blocks(pad, max(rows // 2, 1)):
         if tree.padded:
             kept = differ(values, pad)
             coords, values = tuple(x[kept] for x in coords), values[kept]

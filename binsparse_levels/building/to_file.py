@@ -29,7 +29,7 @@ from ..progress import Progress, reporter
 from ..system import release
 from ..tensors.changing import is_dense
 from ..tensors.late_imports import Origin
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, remade
 from ..tensors.validation import fitting_format, mirror_problems
 from . import packing, running
 from .columns import Nulls
@@ -101,7 +101,7 @@ def convert(
     shape = opened.shape if through is None else through.stored_shape
     own = tensor.format if map is None else coordinates(len(shape))
     parsed = fitting_format(own if format is None else format, shape, limits, mapped=through is not None)
-    tree, order, origins = tensor._source, tensor.format.order, {opened._backing.stored.origin}
+    tree, order, origins = inside(tensor).source, tensor.format.order, {inside(opened).backing.stored.origin}
     blank = drops_zeros(source, opened, parsed)
     plan = None
     if memory is not None:
@@ -114,7 +114,7 @@ def convert(
         return
     if blank:
         filled = replace(plan, fill_value=opened.fill_value).typed(opened.dtype)
-        written.take(Entries(filled, entries_in_parts(opened, plan.rows), opened._metadata.labels, origins))
+        written.take(Entries(filled, entries_in_parts(opened, plan.rows), inside(opened).metadata.labels, origins))
         return
     written.begin()
     kept = map is None and ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
@@ -235,7 +235,7 @@ class FileTarget:
             plan, labels, ranks = finished
             (columns,) = begun or [[np.empty(0, dtype) for dtype in raw.column_types]]
             made = packing.whole(plan, checked_columns(plan, ranked(raw, columns, ranks)))
-            self.write(made._labelled(labels), entries.origins)
+            self.write(remade(made, labels=labels), entries.origins)
             return
         self.begin()
         refuse_scalar(raw)

@@ -15,7 +15,7 @@ from ..levels.positions import Array
 from ..tensors.changing import expanded, with_tree
 from ..tensors.foreign import as_tensor
 from ..tensors.packing import pack
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, remade, tensor_of
 from ..tensors.validation import check_value_type, checked_array, with_memory
 from .merging import INLINE, merged
 from .nest import Leaf
@@ -78,7 +78,8 @@ def _operand(thing: Any, k: int) -> Any:
 def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str, Any]) -> Array:
     """The function of cells that no operand stores. Its type is that of the result."""
     with np.errstate(all="ignore"):
-        made: Array = function(*(np.full(1, x._pad()) if isinstance(x, Tensor) else x for x in operands), **options)
+        pads = [np.full(1, inside(x).pad) if isinstance(x, Tensor) else x for x in operands]
+        made: Array = function(*pads, **options)
     check_value_type(made.dtype)
     return np.zeros(made.shape, made.dtype) if True in _stays_zero(function, operands) else made
 
@@ -86,7 +87,7 @@ def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str,
 def _stays_zero(function: np.ufunc, operands: Sequence[Any]) -> list[bool]:
     """For each operand, True if it makes the result 0 where it does not store a cell."""
     zero = zip(operands, _ZERO.get(function, ()), strict=False)
-    return [isinstance(x, Tensor) and stays and not x._pad() for x, stays in zero]
+    return [isinstance(x, Tensor) and stays and not inside(x).pad for x, stays in zero]
 
 
 def _applied(
@@ -111,7 +112,7 @@ def _of_one(function: np.ufunc, operands: list[Any], at: int, options: Mapping[s
         operands = [_at_entries(x, tensor, k) if k in dense else x for k, x in enumerate(operands)]
     elif tensor.structure is not None and not _keeps(function, operands, tensor.structure, dtype):
         tensor = expanded(tensor.load())
-    tree, iso = tensor._tree, tensor.iso and not dense
+    tree, iso = inside(tensor).tree, tensor.iso and not dense
     operands[at] = tree.values[:1] if iso else tree.values
     values = _applied(function, operands, options, dtype, quiet=tensor.map is not None or tree.gaps)
     values = repeat_one(values, len(tree.values)) if iso else values
@@ -150,7 +151,7 @@ def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
     used = frozenset(missing + d for d, n in enumerate(array.shape) if n != 1)
     leaf = Leaf(("items", "out"), f"out[q] = items[{at}]", frozenset(range(tensor.ndim)), used)
     items = as_words(np.ascontiguousarray(array))
-    out = np.zeros(len(tensor._tree.values), items.dtype)
+    out = np.zeros(len(inside(tensor).tree.values), items.dtype)
     run(walk_of(tensor), leaf, (items,), (out,))
     return out.view(array.dtype)
 
@@ -168,7 +169,7 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
     metadata = shared_metadata([(x, range(x.ndim)) for x in (a, b)], range(a.ndim), made[0])
     if not a.ndim:
         scalar = function(a.to_dense(), b.to_dense(), **options)
-        return Tensor._of(pack((), np.asarray([scalar], dtype), (), "element")._backing, metadata)
+        return tensor_of(inside(pack((), np.asarray([scalar], dtype), (), "element")).backing, metadata)
     large = next((x for x in (a, b) if is_large(x, memory)), None)
     if large is not None:
         k = outermost(large)
@@ -176,11 +177,11 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
         def part_of(part: range, slab: Tensor) -> Tensor:
             key = (*[slice(None)] * k, slice(part.start, part.stop))
             one, two = (slab if x is large else x[key].load() for x in (a, b))
-            return combined(function, one._labelled(None), two._labelled(None), options)
+            return combined(function, remade(one, labels=None), remade(two, labels=None), options)
 
-        return Tensor._of(in_parts(large, k, k, memory, part_of)._backing, metadata)
+        return tensor_of(inside(in_parts(large, k, k, memory, part_of)).backing, metadata)
     if (same := _same_places(function, a, b, dtype, options)) is not None:
-        return Tensor._of(same._backing, metadata)
+        return tensor_of(inside(same).backing, metadata)
     for k, x in enumerate((a, b)):
         if x.dtype.itemsize > 8:  # smaller values of any type are copied
             number_type(x.dtype, f"operands[{k}].values")
@@ -188,13 +189,13 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
     inline = function.__name__ in INLINE and dtype.kind in "iufc" and dtype.itemsize > 2 and options.keys() <= {"dtype"}
     if inline:
         one, two = (x if x.dtype == dtype else x.astype(dtype) for x in (one, two))
-    fills = np.asarray(one._pad()), np.asarray(two._pad())
+    trees, fills = (inside(one).tree, inside(two).tree), (np.asarray(inside(one).pad), np.asarray(inside(two).pad))
     of_one = any(needed) and not all(needed)
-    tree, others = merged(one._tree, two._tree, function.__name__ if inline else "", not all(needed), fills)
+    tree, others = merged(*trees, function.__name__ if inline else "", not all(needed), fills)
     if others is not None:
         tree = tree.with_values(_applied(function, (tree.values, others), options, dtype, quiet=of_one), False)
     if of_one:  # the result has only the cells of this operand
-        tree, _ = merged(tree, (one if needed[0] else two)._tree, "", False, fills)
+        tree, _ = merged(tree, trees[needed.index(True)], "", False, fills)
     return of_tree(tree, one.format.order, metadata, (a, b))
 
 
@@ -204,7 +205,7 @@ def _same_places(function: np.ufunc, a: Tensor, b: Tensor, dtype: np.dtype[Any],
         return None
     if a.format.canonical() != b.format.canonical():
         return None
-    one, two = a._tree, b._tree
+    one, two = inside(a).tree, inside(b).tree
     if any(x is not two.arrays[name] for name, x in one.arrays.items()):
         return None
     values = _applied(function, (one.values, two.values), options, dtype, quiet=one.gaps)

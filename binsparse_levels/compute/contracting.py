@@ -24,9 +24,9 @@ from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
 from ..tensors.backing import TreeBacking, packed
 from ..tensors.changing import expanded
-from ..tensors.contents import Metadata
+from ..tensors.inside import Metadata
 from ..tensors.packing import pack
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, tensor_of
 from ..thresholds import THRESHOLDS
 from .arithmetic import combined
 from .cursors import indented
@@ -115,7 +115,7 @@ def contracted(
         columns = np.unravel_index(made.columns.astype(np.int64), sizes) if own else () if first else (made.columns,)
         coords = [*(np.repeat(x, made.counts) for x in made.places), *columns]
         backing = packed(format, shape, coords, made.values, False, work.type(0), a.limits)
-    return Tensor._of(backing, Metadata()), left
+    return tensor_of(backing, Metadata()), left
 
 
 class _Rows(NamedTuple):
@@ -155,7 +155,7 @@ def _stored(tensor: Tensor, letters: str) -> list[str]:
 
 def _fits(rows: Tensor, letters: str, kept: set[str]) -> bool:
     """Return True if a walk over the tensor reaches each row of the result once, in ascending order."""
-    if rows.map is not None or rows.structure is not None or rows._backing.viewed:
+    if rows.map is not None or rows.structure is not None or inside(rows).backing.viewed:
         return False
     levels, first = rows.format.levels, [x in kept for x in _stored(rows, letters)]
     ends = {sum(level.rank for level in levels[:d]) for d in range(len(levels) + 1)}
@@ -165,10 +165,10 @@ def _fits(rows: Tensor, letters: str, kept: set[str]) -> bool:
 
 def _cost(rows: Tensor, letters: str, other: Tensor, theirs: str, kept: set[str], memory: int) -> tuple[bool, int]:
     """The cost of walking `rows`: True if the other operand is too large to read whole; the values to convert."""
-    converted = 0 if _fits(rows, letters, kept) else len(rows._source.values)
+    converted = 0 if _fits(rows, letters, kept) else len(inside(rows).source.values)
     shared = [x for x in theirs if x in letters]
     is_matrix = len(theirs) == 2 and other.format.alias in ("CSR", "CSC") and _stored(other, theirs)[:1] == shared
-    converted += 0 if is_matrix and other.map is None else len(other._source.values)
+    converted += 0 if is_matrix and other.map is None else len(inside(other).source.values)
     return is_large(other, memory), converted
 
 
@@ -196,7 +196,7 @@ def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[s
         raise LimitError(Problem("operands", what))
     strides = np.array([math.prod(sizes[x] for x in shared[k + 1 :]) for k in range(len(shared))], np.uint64)
     whole = expanded(tensor.load())
-    most = THRESHOLDS.sizes_per_entry * len(whole._source.values) + THRESHOLDS.extra_sizes
+    most = THRESHOLDS.sizes_per_entry * len(inside(whole).source.values) + THRESHOLDS.extra_sizes
     rows = columns = None
     if len(shared) == len(own) == 1 and max(height, width) <= most:
         order = [letters.index(x) for x in (*shared, *own)]

@@ -17,9 +17,9 @@ from ..levels import Sparse
 from ..levels.positions import Array
 from ..tensors.backing import TreeBacking, packed
 from ..tensors.changing import expanded
-from ..tensors.contents import Metadata
+from ..tensors.inside import Metadata
 from ..tensors.labels import Column, Labels, same_labels
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, tensor_of
 from .cursors import is_walked
 
 _DEFAULT_NAME = re.compile(r"dim_\d+")  # of a dimension without a name
@@ -45,14 +45,14 @@ def aligned(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     a, b = plain(a), plain(b)
     if a.format.order == b.format.order:
         return a, b
-    if len(a._tree.values) < len(b._tree.values):
+    if len(inside(a).tree.values) < len(inside(b).tree.values):
         return plain(a, b.format.order), b
     return a, plain(b, a.format.order)
 
 
 def is_large(tensor: Tensor, memory: int) -> bool:
     """Return True if the tensor is in a file and is read in parts."""
-    return tensor._source.lazy and 0 not in tensor.shape and _COPIES * tensor.nbytes > memory
+    return inside(tensor).source.lazy and 0 not in tensor.shape and _COPIES * tensor.nbytes > memory
 
 
 def outermost(tensor: Tensor) -> int:
@@ -73,14 +73,14 @@ def blocks_of(tensor: Tensor, memory: int) -> Iterator[tuple[Sequence[Array], Ar
     """The entries of a tensor, of both triangles. A large tensor in a file is read in blocks."""
     if not is_large(tensor, memory):
         yield expanded(tensor.load()).unpack()
-    elif tensor._backing.viewed:
+    elif inside(tensor).backing.viewed:
         k = outermost(tensor)
         for part, slab in parts_of(tensor, k, memory):
             coords, values = slab.unpack()
             yield [x + part.start if d == k else x for d, x in enumerate(coords)], values
     else:
         size = max(memory // (2 * _COPIES * (8 * tensor.ndim + tensor.dtype.itemsize)), 1)
-        for coords, values in tensor._backing.blocks(tensor._pad(), size):
+        for coords, values in inside(tensor).backing.blocks(inside(tensor).pad, size):
             yield (coords, values) if tensor.structure is None else expand(tensor.structure, coords, values)
 
 
@@ -97,8 +97,8 @@ def in_parts(tensor: Tensor, k: int, at: int, memory: int, call: Callable[[range
         size += made.shape[at]
     shape = [size if d == at else n for d, n in enumerate(made.shape)]
     whole = [np.concatenate(x) for x in zip(*coords, strict=True)]
-    backing = packed(made.format, shape, whole, np.concatenate(values), False, made._pad(), tensor.limits)
-    return Tensor._of(backing, Metadata(made.fill_value))
+    backing = packed(made.format, shape, whole, np.concatenate(values), False, inside(made).pad, tensor.limits)
+    return tensor_of(backing, Metadata(made.fill_value))
 
 
 def of_tree(tree: Tree, order: Sequence[int], metadata: Metadata, like: Sequence[Tensor]) -> Tensor:
@@ -107,7 +107,7 @@ def of_tree(tree: Tree, order: Sequence[int], metadata: Metadata, like: Sequence
     like: the operands. The result has their format if it is the same, of specified levels without a map.
     """
     format = in_order(tree.levels, tuple(order))
-    made = Tensor._of(TreeBacking(format, tree, like[0].limits), metadata)
+    made = tensor_of(TreeBacking(format, tree, like[0].limits), metadata)
     formats: set[Format | None] = {None if x.map is not None else x.format for x in like}
     shared = formats.pop()
     if formats or shared is None or not all(level.specified for level in shared.levels):
@@ -122,14 +122,14 @@ def shared_metadata(operands: Sequence[tuple[Tensor, Sequence[Any]]], kept: Sequ
     fill: the value of cells that no tensor stores. Raises LabelError if the labels of an index differ.
     """
     tensors = [tensor for tensor, _ in operands]
-    attributes = functools.reduce(_agreed, [x._metadata.attributes for x in tensors])
-    of_descriptor = functools.reduce(_agreed, [x._metadata.descriptor_attributes for x in tensors])
+    attributes = functools.reduce(_agreed, [inside(x).metadata.attributes for x in tensors])
+    of_descriptor = functools.reduce(_agreed, [inside(x).metadata.descriptor_attributes for x in tensors])
     return Metadata(fill_or_none(tensors, fill), attributes, of_descriptor, _shared_labels(operands, kept))
 
 
 def fill_or_none(tensors: Sequence[Tensor], fill: Any) -> Any:
     """The fill value of a result; None if no tensor has one, and it is 0."""
-    return None if not fill and all(x._metadata.fill_value is None for x in tensors) else fill
+    return None if not fill and all(inside(x).metadata.fill_value is None for x in tensors) else fill
 
 
 def _agreed(a: Mapping[str, Any], b: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -141,7 +141,7 @@ def _shared_labels(operands: Sequence[tuple[Tensor, Sequence[Any]]], kept: Seque
 
     Raises LabelError.
     """
-    labelled = [(x._metadata.labels, indices) for x, indices in operands if x._metadata.labels is not None]
+    labelled = [(own, indices) for x, indices in operands if (own := inside(x).metadata.labels) is not None]
     if not labelled:
         return None
     names: dict[Any, set[str]] = {}

@@ -18,7 +18,7 @@ from ..formats.format import FormatLike
 from ..levels.positions import Array
 from ..limits import Limits
 from ..tensors.foreign import as_operand
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, remade, tensor_of
 from ..tensors.validation import checked_array, with_memory
 from .arithmetic import combined
 from .contracting import NONE, contracted, summed
@@ -160,14 +160,14 @@ def _computed(
 ) -> Any:
     """`einsum` of checked operands. at: the indices of those that are stored."""
     types = _types(parsed, operands, at, dtype)
-    if len(at) > 1 or operands[at[0]]._metadata.labels is not None:
+    if len(at) > 1 or inside(operands[at[0]]).metadata.labels is not None:
         _sizes(parsed.operands, [x.shape for x in operands])
         both = [(operands[k], parsed.operands[k]) for k in at]
         metadata = shared_metadata(both, parsed.out, np.zeros((), types[1])[()])
     if len(at) == 1:  # the result keeps the names of its only tensor
         return _einsum(parsed, operands.pop(at[0]), operands, types, memory, limits)
     made = _of_several(parsed, operands, at, types, memory, limits)
-    return Tensor._of(made._backing, metadata) if isinstance(made, Tensor) else made
+    return tensor_of(inside(made).backing, metadata) if isinstance(made, Tensor) else made
 
 
 def _einsum(
@@ -252,7 +252,7 @@ def _plain(tensor: Tensor, work: np.dtype[Any]) -> Tensor:
     """The tensor without names and labels, with values of a type that numpy casts to the type `work`."""
     kind = number_type(tensor.dtype, "values")
     kind = kind if np.can_cast(kind, work, "same_kind") else work
-    return (tensor if tensor.dtype == kind else tensor.astype(kind))._labelled(None)
+    return remade(tensor if tensor.dtype == kind else tensor.astype(kind), labels=None)
 
 
 class Plan(NamedTuple):

@@ -36,7 +36,7 @@ from ..levels.base import SPARSE
 from ..levels.positions import Array
 from ..tensors.backing import Backing, TreeBacking
 from ..tensors.changing import expanded, with_tree
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, tensor_of
 from ..tensors.views import Mapped, Viewed, around, windowed
 from ..thresholds import THRESHOLDS
 from .mapping import sum_of
@@ -69,7 +69,7 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
 
     Raises LimitError, before any tree is read, if the memory does not suffice for one entry.
     """
-    held, stored = tensor._backing, tensor._backing.stored
+    held, stored = inside(tensor).backing, inside(tensor).backing.stored
     tree = stored.tree
     if not tree.lazy or not held.shape or (layers := _layers(held)) is None:
         return iter((walk_of(tensor),))
@@ -83,7 +83,7 @@ def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
     fits = len(tree.values) <= size and _LOADED * _nbytes(tree) <= memory - used
     if not held.viewed and fits and have_loops(tree.levels):
         anew = around(held, TreeBacking(stored.format, tree, stored.limits, stored.structure))  # the tensor stays lazy
-        return iter((walk_of(Tensor._of(anew, tensor._metadata)),))
+        return iter((walk_of(tensor_of(anew, inside(tensor).metadata)),))
     return _listed_blocks(stored, layers, size)
 
 
@@ -114,7 +114,7 @@ def _listed(
 
 def walk_of(tensor: Tensor) -> Walk:
     """The tree of a tensor, read into memory."""
-    held, pad = tensor._backing, tensor._pad()
+    held, pad = inside(tensor).backing, inside(tensor).pad
     layers: tuple[_Layer, ...] = ()
     if isinstance(held, Viewed) and (isinstance(held.base, Mapped) or held.selection.distinct()[1]):
         base, map = held.base, held.base.map or IndexMap.transpose(held.base.shape)
@@ -128,10 +128,10 @@ def walk_of(tensor: Tensor) -> Walk:
     if any(isinstance(layer, IndexMap) and _digits(layer) > THRESHOLDS.map_digits for layer in layers):
         return walk_of(tensor.without_map())
     if stored.structure is not None or not have_loops(stored.tree.levels):
-        whole = expanded(Tensor._of(stored, replace(tensor._metadata, labels=None)))
-        if not have_loops(whole._tree.levels):
+        whole = expanded(tensor_of(stored, replace(inside(tensor).metadata, labels=None)))
+        if not have_loops(inside(whole).tree.levels):
             whole = whole.convert(in_order(coordinates(whole.ndim).levels, whole.format.order))
-        stored = whole._backing.own(pad).stored
+        stored = inside(whole).backing.own(pad).stored
     return _walk(stored.tree, stored.format.order, layers, whole=True)
 
 
@@ -175,14 +175,14 @@ def _below(levels: tuple[Level, ...], seen: Seen, known: int) -> tuple[int, Seen
 
 def with_values(tensor: Tensor, values: Array, fill: Any) -> Tensor:
     """A tensor in memory around the same index arrays, with other values by position."""
-    tree = tensor._tree
+    tree = inside(tensor).tree
     return with_tree(tensor, tensor.format, Tree(tree.levels, tree.dims, tree.arrays, values), fill_value=fill)
 
 
 def in_memory(tensor: Tensor) -> Tensor:
     """The same entries in memory without a structure, each with its own value, in levels that have a loop."""
     whole = expanded(tensor.load())
-    if not have_loops(whole.format.levels) or whole._tree.shares:
+    if not have_loops(whole.format.levels) or inside(whole).tree.shares:
         return whole.without_map(coordinates(whole.ndim))
     return whole
 

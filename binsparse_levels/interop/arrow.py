@@ -21,7 +21,7 @@ from ..tensors.changing import entries, expanded
 from ..tensors.foreign import qualified
 from ..tensors.lookup import pandas_module
 from ..tensors.packing import pack
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, remade
 
 if TYPE_CHECKING:
     import pyarrow
@@ -89,7 +89,7 @@ def from_table(
         check_proportion(Request(format, map, limits=limits).plan(shape, rows=1), len(stored))
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
     made = pack(coords, stored, shape, format, map=map, limits=limits, **options)
-    return made._labelled(rows.labels(made.shape))
+    return remade(made, labels=rows.labels(made.shape))
 
 
 def _joined(parts: Sequence[Array]) -> Array:
@@ -128,7 +128,7 @@ def to_table(
     >>> to_table(pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).to_pydict()
     {'dim_0': [0, 1], 'dim_1': [2, 0], 'value': [1.5, 2.5]}
     """
-    arrow, known = arrow_module(), tensor._metadata.labels
+    arrow, known = arrow_module(), inside(tensor).metadata.labels
     own = [f"dim_{k}" for k in range(tensor.ndim)] if known is None else known.dims
     names = [*(own if dims is None else dims), values or (known.values if known else "value")]
     if len(names) != tensor.ndim + 1 or len(set(names)) != len(names):

@@ -23,7 +23,7 @@ from ..levels.registry import SentKind, register_sent, sent_kinds
 from ..limits import DEFAULT_LIMITS, Limits
 from ..parallel import Lock
 from ..tensors.foreign import as_tensor, qualified
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, remade
 from ..tensors.validation import checked_format
 from .pydata_sparse import to_sparse
 
@@ -42,7 +42,7 @@ class Blocks:
     __slots__ = ("tensor",)
 
     def __init__(self, tensor: Tensor) -> None:
-        self.tensor = tensor._labelled(None)
+        self.tensor = remade(tensor, labels=None)
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _restored, (type(self), sent_kinds(), pickle.dumps(self.tensor))
@@ -137,7 +137,7 @@ def dask_of(blocks: Blocks, chunks: Any) -> dask.array.Array:
     if isinstance(chunks, str) and chunks == "auto":
         chunks = _auto(tensor)
     empty = np.empty((tensor.ndim, 0), np.int64), np.empty(0, tensor.dtype)
-    meta = sparse.COO(*empty, shape=(0,) * tensor.ndim, fill_value=tensor._pad())
+    meta = sparse.COO(*empty, shape=(0,) * tensor.ndim, fill_value=inside(tensor).pad)
     from_array: Any = dask.array.from_array
     name = f"binsparse-{tokenize(blocks, chunks)}"
     try:
@@ -172,7 +172,7 @@ def _auto(tensor: Tensor) -> tuple[int, ...]:
     if not tensor.ndim:
         return ()
     outermost = tensor.format.order[0] if tensor.map is None else 0
-    stored = len(tensor._source.values) * (8 * tensor.ndim + tensor.dtype.itemsize)
+    stored = len(inside(tensor).source.values) * (8 * tensor.ndim + tensor.dtype.itemsize)
     blocks = max(-(-stored // parse_bytes(dask.config.get("array.chunk-size"))), 1)
     return tuple(-(-size // blocks) if k == outermost else size for k, size in enumerate(tensor.shape))
 

@@ -14,7 +14,7 @@ from ..io.files.sscdf import NATIVE, SIZES
 from ..tensors.changing import expanded
 from ..tensors.foreign import check_representable, qualified
 from ..tensors.packing import pack
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, owning
 
 if TYPE_CHECKING:
     import graphblas
@@ -119,5 +119,5 @@ def from_graphblas(
     spelling = NATIVE[pieces["format"]]
     arrays = {name: pieces[native].ravel("K") for name, native in spelling.arrays.items()}
     values = pieces["values"].reshape(()) if pieces["is_iso"] and count else pieces["values"].ravel("K")
-    tensor = Tensor._owning(spelling.format, shape, arrays, values, attributes=attributes)
+    tensor = owning(spelling.format, shape, arrays, values, attributes=attributes)
     return tensor if format is None else tensor.convert(format)

@@ -14,7 +14,7 @@ from ..formats.index_map import IndexMap
 from ..tensors.changing import expanded
 from ..tensors.foreign import owned, qualified
 from ..tensors.packing import pack, sorted_tensor
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 
 if TYPE_CHECKING:
     import sparse
@@ -48,7 +48,7 @@ def to_sparse(tensor: Tensor, *, copy: bool = False) -> sparse.COO:
     coords, values = whole.unpack()
     table = np.array(coords, np.int64).reshape(whole.ndim, len(values))
     values = owned(values, tensor, copy)
-    return sparse.COO(table, values, shape=whole.shape, has_duplicates=False, sorted=True, fill_value=whole._pad())
+    return sparse.COO(table, values, shape=whole.shape, has_duplicates=False, sorted=True, fill_value=inside(whole).pad)
 
 
 @within_memory
@@ -89,7 +89,7 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
         numbers = stored.arrays["indices_1"], stored.arrays["pointers_to_1"]
         signed = (x if x.dtype in (np.int32, np.int64) else x.astype(np.int64) for x in numbers)
         arrays = tuple(owned(x, tensor, copy) for x in (stored.values, *signed))
-        return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=stored._pad())
+        return sparse.GCXS(arrays, shape=tensor.shape, compressed_axes=rows, fill_value=inside(stored).pad)
     except (NotImplementedError, NumbaError):  # the library compiles its checks for the type
         what = f"GCXS does not support the type {tensor.dtype}; call to_sparse, or astype() first"
         raise FormatError(Problem("values", what)) from None

@@ -132,8 +132,8 @@ def from_scipy(
         }
         made = sorted_tensor(name, shape, arrays, copy_if_writable(matrix.data[:stored], copy).reshape(-1), **options)
         made = made if map is None else made.with_map(map)
-        return (made if format is None else reformatted(made, format))._named(labels, dims)
+        return (made if format is None else reformatted(made, format)).with_labels(labels, dims=dims)
     listed = matrix.tocoo(copy=False)
     coords = listed.coords if hasattr(listed, "coords") else (listed.row, listed.col)
     target = coordinates(len(listed.shape)) if format is None else format
-    return pack(coords, listed.data, listed.shape, target, **options)._named(labels, dims)
+    return pack(coords, listed.data, listed.shape, target, dims=dims, labels=labels, **options)

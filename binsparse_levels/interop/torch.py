@@ -17,7 +17,7 @@ from ..levels import full, listing
 from ..tensors.changing import expanded
 from ..tensors.foreign import check_representable, qualified
 from ..tensors.packing import pack_dense
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, owning
 
 if TYPE_CHECKING:
     import torch
@@ -97,7 +97,7 @@ def _tensor(tensor: torch.Tensor, layout: str, copy: bool) -> Tensor:
             return pack_dense(cells, Format(full(dense)), pattern=np.ones(shape, bool))
         format, _ = _stored(layout, shape, 0, dense, None)
         listed = {f"indices_{k}": copy_if_writable(x) for k, x in enumerate(indices)}
-        return Tensor._owning(format, shape, listed, values.reshape(-1), fill_value=0)
+        return owning(format, shape, listed, values.reshape(-1), fill_value=0)
     by_rows = layout in ("csr", "bsr")
     pointers = _array(tensor.crow_indices() if by_rows else tensor.ccol_indices())
     indices = _array(tensor.col_indices() if by_rows else tensor.row_indices())
@@ -113,7 +113,7 @@ def _tensor(tensor: torch.Tensor, layout: str, copy: bool) -> Tensor:
     block = values.shape[batch + 1 : batch + 3] if layout in _BLOCKED else None
     format, map = _stored(layout, shape, batch, dense, block)
     stored_shape = shape if map is None else map.stored_shape
-    made = Tensor._owning(format, stored_shape, arrays, values.reshape(-1), fill_value=0)
+    made = owning(format, stored_shape, arrays, values.reshape(-1), fill_value=0)
     return made if map is None else made.with_map(map)
 
 

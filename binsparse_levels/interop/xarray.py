@@ -34,7 +34,7 @@ from ..tensors.contents import labels_of
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.packing import pack_dense
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, tensor_of
 from ..tensors.validation import checked_json
 from .dask import Blocks, checked_path, dask_of, from_dask
 from .pydata_sparse import from_sparse, to_sparse
@@ -79,7 +79,7 @@ class LazySparse(Blocks, indexing.ExplicitlyIndexedNDArrayMixin):
         arrays = [k for k, item in enumerate(key) if isinstance(item, np.ndarray)]
         points, first = self.read(key), arrays[0]
         if len(arrays) == len(key):
-            return to_sparse(pack_dense(points, coordinates(points.ndim), fill_value=self.tensor._pad()))
+            return to_sparse(pack_dense(points, coordinates(points.ndim), fill_value=inside(self.tensor).pad))
         if arrays[-1] - first < len(arrays):  # numpy puts the points at the place of the first array
             ndim = np.broadcast(*(key[k] for k in arrays)).ndim
             points = points.transpose([*range(first, first + ndim), *range(first), *range(first + ndim, points.ndim)])
@@ -220,8 +220,8 @@ def write_dataset(
                 from_dask(data, place(name), format or coordinates(variable.ndim), memory=memory, **arguments)
             else:
                 tensor = _tensor(variable, format)
-                metadata = replace(tensor._metadata, labels=Labels(dims, {}, name), attributes=attributes[name])
-                write(place(name), Tensor._of(tensor._backing, metadata), **options)
+                metadata = replace(inside(tensor).metadata, labels=Labels(dims, {}, name), attributes=attributes[name])
+                write(place(name), tensor_of(inside(tensor).backing, metadata), **options)
 
 
 # Reading
@@ -274,7 +274,7 @@ def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
     """The tensors in these groups, by name of the variable. A tensor at the root has the name of its values."""
     for group in groups:
         tensor = open_tensor(path if group == "/" else f"{path}:{group}")
-        labels = tensor._metadata.labels
+        labels = inside(tensor).metadata.labels
         yield group if group != "/" else labels.values if labels else "value", tensor
 
 

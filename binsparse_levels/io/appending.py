@@ -27,7 +27,7 @@ from ..tensors.contents import Dimension, dimension_of
 from ..tensors.encoding import encode_pieces
 from ..tensors.foreign import as_tensor
 from ..tensors.labels import Column, Labels, repeated, same_labels
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
 from . import reading
 from .file_tensors import Loading
@@ -170,7 +170,7 @@ def append(
         header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits)
         kept = {**stored.options, **options}
         target = replace(target_at(path, kept.pop("kind", None)), group=location.group or "")
-        if orders := [order.format for order in there._backing.stored.orders]:
+        if orders := [order.format for order in inside(there).backing.stored.orders]:
             joined: dict[str, Any] = {}
             write_pieces(joined, header, pieces, limits=limits)
             whole, kept["bitpacked"] = read(joined, limits=limits), list(stored.wrappers)
@@ -197,7 +197,7 @@ def _unrepeated(there: Tensor, tensor: Tensor, existing: Existing | None, name: 
     """The tensor to append, without the coordinates whose labels are there already. Raises ArrayError for these unless
     `existing`.
     """
-    mine, its = there._metadata.labels, tensor._metadata.labels
+    mine, its = inside(there).metadata.labels, inside(tensor).metadata.labels
     if existing == "repeat" or mine is None or its is None or mine.dims != its.dims:
         return tensor
     axis = _grows_along(there)
@@ -222,10 +222,10 @@ def _independent(tensor: Tensor, source: StoreLike, target: StoreLike) -> Tensor
 
 def _one_value(tensors: Sequence[Tensor]) -> Array | None:
     """The value that all entries share, if each tensor with entries is iso with the same value."""
-    filled = [tensor for tensor in tensors if len(tensor._source.values)]
+    filled = [tensor for tensor in tensors if len(inside(tensor).source.values)]
     if not filled or not all(tensor.iso for tensor in filled):
         return None
-    ones = [np.asarray(tensor._source.values[:1]) for tensor in filled]
+    ones = [np.asarray(inside(tensor).source.values[:1]) for tensor in filled]
     return ones[0] if len({one.tobytes() for one in ones}) == 1 else None
 
 
@@ -237,7 +237,7 @@ def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
         raise FormatError(Problem(names[0], what))
     for tensor, name in zip(tensors, names, strict=True):
         for what in ("dtype", "structure", "fill value"):
-            mine, other = (str(x._pad() if what == "fill value" else getattr(x, what)) for x in (first, tensor))
+            mine, other = (str(inside(x).pad if what == "fill value" else getattr(x, what)) for x in (first, tensor))
             if mine != other:
                 raise ArrayError(Problem(name, f"has the {what} {other}, and {names[0]} has {mine}; make them equal"))
         formats = [(x.format.canonical(), x.ndim, x.map is None) for x in (first, tensor)]
@@ -258,19 +258,19 @@ def _joined(
     """
     _check_alike(tensors, names)
     first, axis = tensors[0], _grows_along(tensors[0])
-    metadata = replace(first._metadata, labels=joined_labels(tensors, names, axis))
+    metadata = replace(inside(first).metadata, labels=joined_labels(tensors, names, axis))
     ends = list(itertools.accumulate((x.shape[axis] for x in tensors), initial=0))
     for tensor, name in zip(tensors, names, strict=True):
-        check_lazy(tensor._source, name, tensor.format.order)
+        check_lazy(inside(tensor).source, name, tensor.format.order)
     shape = tuple(ends[-1] if k == axis else size for k, size in enumerate(first.shape))
     map = None if first.map is None else parse_map(str(first.map), shape)
-    trees, starts = [tensor._source for tensor in tensors], ends[:-1]
+    trees, starts = [inside(tensor).source for tensor in tensors], ends[:-1]
     if map is not None:
         shape = map.stored_shape
         trees, starts = _through(map, tensors, trees, axis, starts, limits)
     dims = tuple(shape[k] for k in first.format.order)
-    dtype = shared_dtype(first._source.arrays, dims, sum(len(tree.values) for tree in trees))
-    arrays = joined_trees(first.format.levels, dims, trees, starts, first._pad(), dtype, first.dtype, limits)
+    dtype = shared_dtype(inside(first).source.arrays, dims, sum(len(tree.values) for tree in trees))
+    arrays = joined_trees(first.format.levels, dims, trees, starts, inside(first).pad, dtype, first.dtype, limits)
     pieces = {name: in_pieces(array, THRESHOLDS.piece_items) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
     return encode_pieces(pieces, first.format, shape, metadata, map=map, iso_value=one, wrappers=wrappers)
@@ -299,7 +299,7 @@ def _through(
     listed = [tensor.unpack() for tensor in tensors]
     coords = [np.concatenate(x) for x in zip(*(coords for coords, _ in listed), strict=True)]
     coords[axis] += np.repeat(starts, [len(values) for _, values in listed])
-    values, pad = np.concatenate([values for _, values in listed]), tensors[0]._pad()
+    values, pad = np.concatenate([values for _, values in listed]), inside(tensors[0]).pad
     whole = packed(tensors[0].format, map.stored_shape, map.forward(coords), values, False, pad, limits)
     return [whole.tree], [0]
 
@@ -313,7 +313,7 @@ def joined_labels(tensors: Sequence[Tensor], names: Sequence[str], outer: int) -
     names: of the tensors, for errors. Raises ArrayError for labels that differ in another dimension, and if only some
     tensors have labels of a dimension.
     """
-    every = [tensor._metadata.labels for tensor in tensors]
+    every = [inside(tensor).metadata.labels for tensor in tensors]
     known = [(labels, name) for labels, name in zip(every, names, strict=True) if labels is not None]
     if not known:
         return None

@@ -20,10 +20,10 @@ from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ..formats.structure import structure_problems
 from ..limits import INT64_MAX, Limits
 from ..tensors.backing import Check, TreeBacking
-from ..tensors.contents import Metadata
+from ..tensors.inside import Metadata
 from ..tensors.labels import KEY, Labels, parse_labels
 from ..tensors.packing import in_order
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, remade, tensor_of
 from ..tensors.validation import checked_fill, checked_format
 from ..tensors.views import Mapped
 from ..thresholds import THRESHOLDS
@@ -101,7 +101,7 @@ def opened_tensor(source: FileTensor, limits: Limits) -> Tensor:
     tree = Tree(format.levels, dims, dict(source.arrays), every, iso, True)
     stored = TreeBacking(format, tree, limits, source.structure)
     metadata = Metadata(fill, dict(source.attributes), dict(source.descriptor_attributes), source.labels)
-    return Tensor._of(stored if source.map is None else Mapped(stored, source.map), metadata)
+    return tensor_of(stored if source.map is None else Mapped(stored, source.map), metadata)
 
 
 def loaded_tensor(
@@ -121,14 +121,14 @@ def loaded_tensor(
         whole = source._replace(values=arrays.pop("values"), arrays=arrays)
         tensor = opened_tensor(whole, limits)
         try:
-            tensor._backing.stored.load(check)
+            inside(tensor).backing.stored.load(check)
         except ArrayError as fault:
             if source.ordered:
                 raise
             tensor = opened_tensor(whole, limits)
-            tensor._backing.stored.load("trusted")
+            inside(tensor).backing.stored.load("trusted")
             # If the tree is sound, a diagonal is at fault, which `write` refuses.
-            is_sorted = not any(tensor._backing.stored.tree.check())
+            is_sorted = not any(inside(tensor).backing.stored.tree.check())
             if not is_sorted:
                 tensor = in_order(tensor, fault, duplicates, limits)
             if source.repairs is not None and not is_sorted:
@@ -137,7 +137,7 @@ def loaded_tensor(
     if source.label and {"indices_0", "pointers_to_1"} <= arrays.keys() and has_empty_fibers(arrays["pointers_to_1"]):
         what = f"{source.label}: {source.names['pointers_to_1']}: a row or column without an entry is stored"
         warn(what)
-    return tensor if source.labels is None else tensor._labelled(source.labels.loaded())
+    return tensor if source.labels is None else remade(tensor, labels=source.labels.loaded())
 
 
 class Loading:

@@ -20,7 +20,7 @@ from ..formats.index_map import IndexMap
 from ..limits import Limits
 from ..tensors.labels import Labels
 from ..tensors.packing import pack
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, remade
 
 
 class FileTensor(NamedTuple):
@@ -76,7 +76,7 @@ class Stream:
         listed = np.concatenate(values) if self.one is None else self.one[0]
         options: dict[str, Any] = {"duplicates": duplicates, "structure": self.structure, "limits": limits}
         made = pack([np.concatenate(x) for x in zip(*coords, strict=True)], listed, self.shape, self.format, **options)
-        return made._labelled(self.labels)
+        return remade(made, labels=self.labels)
 
 
 @dataclass(frozen=True, kw_only=True)

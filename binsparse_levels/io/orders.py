@@ -16,9 +16,9 @@ from ..errors import ArrayError, DescriptorError, OptionError, Problem
 from ..formats.descriptor import Descriptor
 from ..formats.format import Format, FormatLike
 from ..limits import Limits
-from ..tensors.contents import Metadata
 from ..tensors.encoding import encode_tensor
-from ..tensors.tensor import Tensor
+from ..tensors.inside import Metadata
+from ..tensors.tensor import Tensor, inside, tensor_of
 from ..tensors.validation import checked_format
 from .kinds import Location
 
@@ -58,7 +58,7 @@ def _encode(
     tensor: Tensor, format: Format, version: str, narrow: bool, bitpacked: bool | Collection[str]
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the arrays of the tensor in another format, without its labels and attributes."""
-    plain = Tensor._of(tensor.convert(format)._backing, Metadata(tensor.fill_value))
+    plain = tensor_of(inside(tensor.convert(format)).backing, Metadata(tensor.fill_value))
     if not isinstance(bitpacked, bool):
         bitpacked = {*bitpacked} & {*plain.arrays, "values"}
     return encode_tensor(plain, version, narrow, bitpacked)

@@ -21,7 +21,7 @@ from ..log import LOG
 from ..tensors.backing import Check, TreeBacking
 from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
 from .file_tensors import Loading, loaded_tensor, named, opened_tensor
 from .interface import Foreign, Stream
@@ -150,7 +150,7 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
             source, known = loading.source(), loading.descriptor
         with named(source.names, source.label):
             tensor = opened_tensor(source, limits)
-        stored = tensor._backing.stored
+        stored = inside(tensor).backing.stored
         stored.origin = _origin(location, known or (stored.format, tensor.shape))
         if loading is not None and ORDERS in loading.descriptor.extra:
             names = order_names(loading.descriptor)
@@ -169,14 +169,14 @@ def _opened_order(
         loading = Loading(reader, limits)
         other = opened_tensor(loading.source(), limits)
         check_order(other, tensor)
-    stored = other._backing.stored
+    stored = inside(other).backing.stored
     stored.origin = _origin(inner, loading.descriptor)
     return stored
 
 
 def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
     """Close the file when the last array of the tensor is deleted. After that, reading from an array fails."""
-    stored, labels, file = tensor._backing.stored, tensor._metadata.labels, File(stack.close)
+    stored, labels, file = inside(tensor).backing.stored, inside(tensor).metadata.labels, File(stack.close)
     columns = [] if labels is None else labels.columns.values()
     arrays: list[Any] = [array for column in columns for array in (column.items, column.offsets)]
     for order in (stored, *stored.orders):
@@ -184,7 +184,7 @@ def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
     for array in arrays:
         if isinstance(array, LazyArray):
             array.file = file
-    tensor._file = file.close
+    inside(tensor).file = file.close
 
 
 def _origin(location: Location, known: object) -> Origin | None:
@@ -308,7 +308,7 @@ def describe(path: StoreLike, *, lenient: bool = False, limits: Limits = DEFAULT
 
 def _described(tensor: Tensor) -> Description:
     """The description of a tensor in another system's file, in terms of Binsparse. No array is read."""
-    backing, labels = tensor._backing, tensor._metadata.labels
+    backing, labels = inside(tensor).backing, inside(tensor).metadata.labels
     stored, tree = backing.stored, backing.stored.tree
     arrays = {**tree.arrays, "values": tree.values}
     types = {name: DataType(x.dtype, tree.iso and name == "values") for name, x in arrays.items()}

@@ -24,7 +24,7 @@ from ..progress import Progress
 from ..tensors.contents import Dimension
 from ..tensors.encoding import check_header_size, encode_tensor
 from ..tensors.foreign import as_tensor
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 from .interface import Foreign
 from .kinds import Location, StoreLike, refuse, resolved, target_at
 from .orders import Encode, other_orders
@@ -124,7 +124,7 @@ def write(
 
 def _close_unused(tensor: Tensor) -> None:
     """Close the file of an opened tensor whose entries are in memory, after loading its labels."""
-    if tensor._file is not None and not tensor._source.lazy:
+    if inside(tensor).file is not None and not inside(tensor).source.lazy:
         tensor.load()
 
 

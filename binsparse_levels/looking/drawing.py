@@ -17,7 +17,7 @@ from ..engine.tree import Tree
 from ..errors import OptionError, Problem
 from ..levels.positions import Array, as_array, cells, items_at
 from ..tensors.contents import Dimension, dimension_of
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
 from .tables import LONGEST, clipped, escaped
 
@@ -43,9 +43,9 @@ _DRAWN_IN_NOTEBOOKS = 2**22  # the most stored values; they take a tenth of a se
 def draw(tensor: Tensor, dimensions: Dimension | Sequence[Dimension] | None = None, side: int = _BINS) -> str:
     """Draw a tensor, as `Tensor.draw` describes. side: the most cells along a side of a spy plot."""
     if dimensions is None:
-        tree = tensor._tree if tensor._backing.viewed else tensor._source
+        tree = inside(tensor).tree if inside(tensor).backing.viewed else inside(tensor).source
         if not tensor.ndim or is_small(tree):
-            return draw_tree(tensor._tree, tensor.format.order)
+            return draw_tree(inside(tensor).tree, tensor.format.order)
     given: Any = range(min(tensor.ndim, 2)) if dimensions is None else dimensions
     one = isinstance(given, str | int | np.integer)
     if isinstance(given, np.ndarray) and not given.ndim:
@@ -58,7 +58,7 @@ def draw(tensor: Tensor, dimensions: Dimension | Sequence[Dimension] | None = No
 
 def html_of(tensor: Tensor) -> str:
     """The HTML of `Tensor._repr_html_`: text that wraps, and a picture that scrolls if it is wide."""
-    unread = tensor._backing.viewed or tensor._source.lazy
+    unread = inside(tensor).backing.viewed or inside(tensor).source.lazy
     drawn = "" if unread or tensor.number_of_stored_values > _DRAWN_IN_NOTEBOOKS else draw(tensor)
     return text_of(tensor) + (f'<div style="overflow-x: auto">{drawn}</div>' if drawn else "")
 
@@ -182,7 +182,7 @@ def _density(tensor: Tensor, dimensions: Sequence[int], steps: Sequence[int]) ->
     """The number of entries in each cell; one dimension makes one row."""
     bins = [-(-tensor.shape[k] // step) for k, step in zip(dimensions, steps, strict=True)]
     counts = np.zeros(cells(bins), np.int64)
-    for coords, _ in tensor._backing.blocks(tensor._pad(), THRESHOLDS.looked_items):
+    for coords, _ in inside(tensor).backing.blocks(inside(tensor).pad, THRESHOLDS.looked_items):
         at: Any = 0
         for k, step, size in zip(dimensions, steps, bins, strict=True):
             at = at * size + coords[k] // step

@@ -22,7 +22,7 @@ from ..io.orders import order_names, within
 from ..limits import Limits
 from ..tensors.backing import TreeBacking
 from ..tensors.labels import repeated
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside, tensor_of
 from ..tensors.views import around
 from ..thresholds import THRESHOLDS
 
@@ -32,7 +32,7 @@ def all_faults(place: StoreLike, known: Sequence[Problem], limits: Limits) -> tu
     found = list(known)
     with _noting(found), open_tensor(place, limits=limits) as tensor:
         found.extend(faults_of(tensor))
-        labels = tensor._metadata.labels
+        labels = inside(tensor).metadata.labels
         for column in labels.columns.values() if labels else ():
             with _noting(found):
                 column.loaded()
@@ -56,9 +56,9 @@ def order_faults(place: StoreLike, tensor: Tensor, lenient: bool, limits: Limits
 
 def notes_on(tensor: Tensor) -> tuple[Problem, ...]:
     """List what is no fault, but may be a mistake: labels that several coordinates have."""
-    columns = {} if tensor._metadata.labels is None else tensor._metadata.labels.columns
+    labels = inside(tensor).metadata.labels
     found = []
-    for name, column in columns.items():
+    for name, column in labels.columns.items() if labels else ():
         if again := repeated(column):
             what = f"{len(again)} repeat an earlier one, first {column.array()[again[0]]!s:.60} at {again[0]}"
             found.append(Problem(f"labels of {name}", f"{what}; append refuses such labels without existing='repeat'"))
@@ -70,7 +70,7 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
 
     Raises LimitError if there is not enough memory.
     """
-    tree = tensor._source
+    tree = inside(tensor).source
     found: list[Problem] = []
     arrays: list[Any] = [*tree.arrays.values(), tree.values]
     for array in arrays:
@@ -89,9 +89,9 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
 
 def unloaded(tensor: Tensor) -> Tensor:
     """Make a second tensor around the same arrays. Loading its lazy arrays does not load those of the first."""
-    stored = tensor._backing.stored
+    stored = inside(tensor).backing.stored
     again = TreeBacking(stored.format, stored.tree, stored.limits, stored.structure)
-    return Tensor._of(around(tensor._backing, again), tensor._metadata)
+    return tensor_of(around(inside(tensor).backing, again), inside(tensor).metadata)
 
 
 @contextlib.contextmanager

@@ -14,7 +14,7 @@ from ..engine.tree import Tree
 from ..errors import within_memory
 from ..levels import Level, Place
 from ..levels.positions import Array, Positions, cells
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
 from .tables import clipped
 
@@ -124,8 +124,8 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
     dense 1 3 0 0.0
     sparse 3 3 28 7.8
     """
-    source, stored = tensor._source, tensor.stored
-    tree = source if source.regular and not tensor._backing.viewed else stored._tree
+    source, stored = inside(tensor).source, tensor.stored
+    tree = source if source.regular and not inside(tensor).backing.viewed else inside(stored).tree
     return list(_statistics(tree, stored.format.order))
 
 

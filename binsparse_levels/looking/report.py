@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from ..containers.replacing import write_text
 from ..errors import Problem
 from ..formats.descriptor import VERSION
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 from . import fibers
 from .drawing import draw, text_of
 from .faults import faults_of, unloaded
@@ -91,7 +91,7 @@ class Report:
 
 def report_on(tensor: Tensor, title: str = "Tensor") -> Report:
     """Make the page of `Tensor.report`. Faults are listed, not raised. Raises LimitError if memory does not suffice."""
-    if tensor._backing.viewed:
+    if inside(tensor).backing.viewed:
         tensor = tensor.load()
     if faults := faults_of(tensor):
         return _paged(title, [("Format", text_of(tensor)), *_attributes(tensor)], faults)
@@ -100,7 +100,7 @@ def report_on(tensor: Tensor, title: str = "Tensor") -> Report:
 
 def _sections(tensor: Tensor) -> list[tuple[str, str]]:
     """The titles and the HTML of the sections of a sound tensor."""
-    entries = tensor._backing.count(tensor._pad())
+    entries = inside(tensor).backing.count(inside(tensor).pad)
     drawn = draw(unloaded(tensor), side=_SIDE) if entries <= _DRAWN else "The tensor has too many entries to draw here."
     levels = fibers.table(fibers.levels_of(tensor)[:_LEVELS], tensor.stored.dims)
     sizes = f"In memory: {tensor.nbytes:,} bytes, {tensor.nbytes / max(entries, 1):.3g} an entry. "

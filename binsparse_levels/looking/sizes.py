@@ -27,7 +27,7 @@ from ..levels import Level, full, listing
 from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
 from ..tensors.changing import expanded
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 from ..tensors.validation import mirror_problems
 
 MAX_RANK = sorting.MAX_FUSED_RANK  # above this rank one order is tried, and no map; 2^8 counts take 128 sorts
@@ -107,9 +107,9 @@ def sizes_of(tensor: Tensor, has_values: bool, by: int | None, limits: Limits) -
         if bits(own[k] for k in part) not in counts:  # a subset that begins a larger one is counted with it
             prefixes = packing.count_prefixes([tree.dims[k] for k in part], [columns[k] for k in part])
             counts |= {bits(own[k] for k in part[:depth]): n for depth, n in enumerate(prefixes, 1)}
-    pad = tensor._pad()
+    pad = inside(tensor).pad
     dense = Format(full(tensor.ndim))
-    values = tensor._tree.values  # an iso tensor may have a value without an entry
+    values = inside(tensor).tree.values  # an iso tensor may have a value without an entry
     value = values[0] if len(values) else np.zeros((), tensor.dtype)[()]
     return Sizes(
         shape=tensor.shape,
@@ -140,7 +140,7 @@ def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
     _, stored, entries = _listed(tensor, sizes.limits)
     columns = [stored[tensor.format.order.index(k)] for k in range(tensor.ndim)]
     if not entries:  # a map drops the value of an iso tensor without entries
-        sizes = replace(sizes, alike=packing.alike(tensor._pad(), np.zeros((), tensor.dtype)[()]))
+        sizes = replace(sizes, alike=packing.alike(inside(tensor).pad, np.zeros((), tensor.dtype)[()]))
     for tried in (*BLOCK_SIZES, "alto", "1-0, 0"):
         block = [max(min(tried, n), 1) for n in tensor.shape] if isinstance(tried, int) else []
         try:
@@ -167,7 +167,7 @@ def mapped_sizes(tensor: Tensor, sizes: Sizes) -> Iterator[Sizes]:
 
 def _listed(tensor: Tensor, limits: Limits) -> tuple[Tree, list[Array], int]:
     """The entries of a tensor as a list in its order: a tree, coordinates by stored dimension, and their number."""
-    tree = tensor.convert(in_order(listing(tensor.ndim), tensor.format.order), limits=limits)._tree
+    tree = inside(tensor.convert(in_order(listing(tensor.ndim), tensor.format.order), limits=limits)).tree
     columns, positions = packing.unpack_tree(tree, index_dtype(tree.dims, len(tree.values)))
     entries = len(positions) if tensor.ndim else tensor.nnz  # a list without coordinates would always have an entry
     return tree, columns, entries

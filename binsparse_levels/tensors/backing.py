@@ -366,6 +366,6 @@ def _unpickled(
 
 
 def _opened(origin: Origin, limits: Limits, order: tuple[int, ...], structure: str | None) -> TreeBacking:
-    stored: TreeBacking = reopened(origin, limits)._backing.stored
+    stored: TreeBacking = reopened(origin, limits)._inside.backing.stored
     format = stored.format if order == stored.format.order else in_order(stored.format.levels, order)
     return TreeBacking(format, stored.tree, limits, structure, origin)

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import replace
-from typing import Any, Self, TypeVar
+from typing import Any, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -14,7 +13,7 @@ from ..arrays import repeat_one
 from ..engine import packing
 from ..engine.dense import scatter_tree
 from ..engine.tree import Tree, index_dtype
-from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
@@ -22,8 +21,7 @@ from ..levels.base import Array
 from ..limits import Limits
 from .backing import Listed, TreeBacking, one_value, packed
 from .blocks import block_of, blocked, converts, listed
-from .contents import Contents
-from .delegating import Delegating
+from .contents import Contents, remade
 from .validation import (
     check_value_type,
     checked_fill,
@@ -37,260 +35,232 @@ from .validation import (
 from .views import Mapped, around
 
 T = TypeVar("T", bound=Contents)
-C = TypeVar("C", bound="Converting")
 
 
-@within_memory
-class Converting(Delegating):
-    """The methods of a tensor that convert it: its format, map, structure, type and values."""
+# Methods of Tensor, which lists them
 
-    __slots__ = ()
 
-    def convert(self, format: FormatLike, *, map: MapLike | None = None, limits: Limits | None = None) -> Self:
-        """The same entries in another format.
+def convert(self: T, format: FormatLike, *, map: MapLike | None = None, limits: Limits | None = None) -> T:
+    """The same entries in another format.
 
-        Formats with the same order of dimensions share the values, and the indices that list every entry. A format that
-        stores cells without entries, such as one that ends with a dense level, is padded with the fill value, or zero.
-        The padding counts as entries afterwards; `drop_fill` removes it.
+    Formats with the same order of dimensions share the values, and the indices that list every entry. A format that
+    stores cells without entries, such as one that ends with a dense level, is padded with the fill value, or zero.
+    The padding counts as entries afterwards; `drop_fill` removes it.
 
-        Parameters
-        ----------
-        format : of the stored tensor. `LEVELS through MAP` has a map: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
-        map : an index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map
-            expands the structure.
-        limits : by default those of this tensor.
+    Parameters
+    ----------
+    format : of the stored tensor. `LEVELS through MAP` has a map: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
+    map : an index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map
+        expands the structure.
+    limits : by default those of this tensor.
 
-        Returns
-        -------
-        Tensor of the same shape.
+    Returns
+    -------
+    Tensor of the same shape.
 
-        Raises
-        ------
-        FormatError : the format cannot represent the tensor.
-        LimitError : the arrays would be too large.
+    Raises
+    ------
+    FormatError : the format cannot represent the tensor.
+    LimitError : the arrays would be too large.
 
-        >>> from binsparse_levels import pack_dense
-        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
-        >>> tensor.convert("CSC").values.tolist(), tensor.convert("sparse", map="(1 0)").values.tolist()
-        ([3, 2], [3, 2])
-        """
-        (format, map), limits = with_map(format, map), self.limits if limits is None else limits
-        if map is None:
-            return _of_stored(self, format, limits)
-        target, whole = parse_map(map, self.shape), expanded(self)
-        parsed = fitting_format(format, target.stored_shape, limits)
-        if whole.map is None and (block := block_of(parsed, target)) and converts(whole.format, whole._tree):
-            stored = TreeBacking(parsed, blocked(whole._tree, parsed, block, self._pad(), limits), limits)
-            return self._of(Mapped(stored, target), whole._metadata)
-        coords, values = entries(whole)
-        shape = target.stored_shape
-        return with_entries(whole, target.forward(coords), values, format, limits, shape=shape, map=target)
+    >>> from binsparse_levels import pack_dense
+    >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
+    >>> tensor.convert("CSC").values.tolist(), tensor.convert("sparse", map="(1 0)").values.tolist()
+    ([3, 2], [3, 2])
+    """
+    (format, map), limits = with_map(format, map), self.limits if limits is None else limits
+    if map is None:
+        return _of_stored(self, format, limits)
+    target, whole = parse_map(map, self.shape), expanded(self)
+    parsed = fitting_format(format, target.stored_shape, limits)
+    if whole.map is None and (block := block_of(parsed, target)) and converts(whole.format, whole._inside.tree):
+        stored = TreeBacking(parsed, blocked(whole._inside.tree, parsed, block, self._inside.pad, limits), limits)
+        return remade(whole, Mapped(stored, target))
+    coords, values = entries(whole)
+    shape = target.stored_shape
+    return with_entries(whole, target.forward(coords), values, format, limits, shape=shape, map=target)
 
-    def with_map(self, map: IndexMap) -> Self:
-        """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
 
-        Parameters
-        ----------
-        map : its `stored_shape` is the shape of this tensor. If this tensor has a map too, the result has one map that
-            composes both. Values stored at padding are not entries.
+def without_map(self: T, format: FormatLike | None = None, *, limits: Limits | None = None) -> T:
+    """The same entries without a map.
 
-        Returns
-        -------
-        Tensor of shape `map.shape`.
+    Parameters
+    ----------
+    format : by default a list of coordinates; a tensor without a map is returned unchanged.
+    limits : by default those of this tensor.
 
-        Raises
-        ------
-        FormatError : the shapes differ, this tensor has a structure, or the maps cannot be composed.
+    Returns
+    -------
+    Tensor of the same shape.
 
-        >>> from binsparse_levels import IndexMap, pack
-        >>> stored = pack([[1, 2]], [2, 3], 4, "CVEC", fill_value=0)
-        >>> stored.with_map(IndexMap.grouping((2, 2), (0, 1), ())).to_dense().tolist()
-        [[0, 2], [3, 0]]
-        """
-        stored, own = self.stored, self.map
-        whole = map if own is None else map.then(own)
-        made = Mapped(stored._backing, whole)
-        if whole.stored_shape != stored.shape:
-            what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"
-            raise FormatError(Problem("map", what))
-        return self._of(made, replace(stored._metadata, labels=None))
+    Raises
+    ------
+    FormatError, LimitError : as for `convert`.
 
-    def without_map(self, format: FormatLike | None = None, *, limits: Limits | None = None) -> Self:
-        """The same entries without a map.
+    >>> from binsparse_levels import pack_dense
+    >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").without_map("CSR").format)
+    'CSR'
+    """
+    limits = self.limits if limits is None else limits
+    if self.map is None:
+        return self if format is None else _of_stored(self, format, limits)
+    if format is None:  # a list of coordinates of rank 0 always has one entry
+        format = self.format if self.ndim == self.format.rank == 0 else coordinates(self.ndim)
+    stored, (rows, _) = self.stored, checked_format(format, self.shape, limits)
+    plain = not self._inside.backing.viewed and stored.structure is None
+    if plain and block_of(stored.format, self.map) and converts(rows, stored._inside.tree):
+        return remade(self, TreeBacking(rows, listed(stored._inside.tree, rows), limits))
+    return with_entries(self, *entries(self), format, limits)
 
-        Parameters
-        ----------
-        format : by default a list of coordinates; a tensor without a map is returned unchanged.
-        limits : by default those of this tensor.
 
-        Returns
-        -------
-        Tensor of the same shape.
+def drop_fill(self: T) -> T:
+    """A tensor of the same format without the entries that equal the fill value, or zero if it is None.
 
-        Raises
-        ------
-        FormatError, LimitError : as for `convert`.
+    A format that ends with a dense level stores them again; convert it first.
 
-        >>> from binsparse_levels import pack_dense
-        >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").without_map("CSR").format)
-        'CSR'
-        """
-        limits = self.limits if limits is None else limits
-        if self.map is None:
-            return self if format is None else _of_stored(self, format, limits)
-        if format is None:  # a list of coordinates of rank 0 always has one entry
-            format = self.format if self.ndim == self.format.rank == 0 else coordinates(self.ndim)
-        stored, (rows, _) = self.stored, checked_format(format, self.shape, limits)
-        plain = not self._backing.viewed and stored.structure is None
-        if plain and block_of(stored.format, self.map) and converts(rows, stored._tree):
-            return self._of(TreeBacking(rows, listed(stored._tree, rows), limits), self._metadata)
-        return with_entries(self, *entries(self), format, limits)
+    Returns
+    -------
+    Tensor of the same shape.
 
-    def drop_fill(self) -> Self:
-        """A tensor of the same format without the entries that equal the fill value, or zero if it is None.
+    >>> from binsparse_levels import pack
+    >>> pack([[0, 2]], [0, 2], 3, "CVEC").drop_fill().values.tolist()
+    [2]
+    """
+    pad, stored = self._inside.pad, self._inside.own.stored
+    coords, values = stored.entries(pad)
+    left = differ(values, pad)
+    if left.all():
+        return self
+    kept = [x[left] for x in coords]
+    made = packed(stored.format, stored.shape, kept, values[left], self.iso, pad, stored.limits)
+    return with_tree(self, stored.format, made.tree)
 
-        A format that ends with a dense level stores them again; convert it first.
 
-        Returns
-        -------
-        Tensor of the same shape.
+def astype(self: T, dtype: npt.DTypeLike) -> T:
+    """The same tensor with values of another type, cast by numpy's rules. The other arrays are shared.
 
-        >>> from binsparse_levels import pack
-        >>> pack([[0, 2]], [0, 2], 3, "CVEC").drop_fill().values.tolist()
-        [2]
-        """
-        pad = self._pad()
-        stored = self._backing.own(pad).stored
-        coords, values = stored.entries(pad)
-        left = differ(values, pad)
-        if left.all():
-            return self
-        kept = [x[left] for x in coords]
-        made = packed(stored.format, stored.shape, kept, values[left], self.iso, pad, stored.limits)
-        return with_tree(self, stored.format, made.tree)
+    Parameters
+    ----------
+    dtype : a numpy dtype.
 
-    def astype(self, dtype: npt.DTypeLike) -> Self:
-        """The same tensor with values of another type, cast by numpy's rules. The other arrays are shared.
+    Returns
+    -------
+    Tensor of the same shape.
 
-        Parameters
-        ----------
-        dtype : a numpy dtype.
+    Raises
+    ------
+    ArrayError : tensors do not support the type.
+    FormatError : this structure does not support the type, or the mirror images would differ.
 
-        Returns
-        -------
-        Tensor of the same shape.
+    >>> from binsparse_levels import pack
+    >>> pack([[0, 2]], [1.5, 2.5], 3, "CVEC").astype("int8").values.tolist()
+    [1, 2]
+    """
+    dtype = checked_type(dtype)
+    stored = self._inside.own.stored
+    tree = stored.tree.blanked()
+    check_value_type(dtype)
+    raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype) if stored.structure else ())
+    cast = tree.values.astype(dtype) if not tree.iso else one_value(tree.values).reshape(1).astype(dtype)
+    if stored.structure is not None:
+        mirrored = STRUCTURES[stored.structure].mirrored
+        both = mirrored(tree.values[: len(cast)]).astype(dtype), mirrored(cast)[: len(tree.values)]
+        if not np.array_equal(*both, equal_nan=dtype.kind in "fc"):
+            what = f"{stored.structure} does not survive a cast to {dtype}; call expand_structure() first"
+            raise FormatError(Problem("structure", what))
+    values = repeat_one(cast, len(tree.values)) if tree.iso else cast
+    fill = None if (old := self._inside.metadata.fill_value) is None else old.astype(dtype)
+    return with_tree(self, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
 
-        Raises
-        ------
-        ArrayError : tensors do not support the type.
-        FormatError : this structure does not support the type, or the mirror images would differ.
 
-        >>> from binsparse_levels import pack
-        >>> pack([[0, 2]], [1.5, 2.5], 3, "CVEC").astype("int8").values.tolist()
-        [1, 2]
-        """
-        dtype = checked_type(dtype)
-        stored = self._backing.own(self._pad()).stored
-        tree = stored.tree.blanked()
-        check_value_type(dtype)
-        raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype) if stored.structure else ())
-        cast = tree.values.astype(dtype) if not tree.iso else one_value(tree.values).reshape(1).astype(dtype)
-        if stored.structure is not None:
-            mirrored = STRUCTURES[stored.structure].mirrored
-            both = mirrored(tree.values[: len(cast)]).astype(dtype), mirrored(cast)[: len(tree.values)]
-            if not np.array_equal(*both, equal_nan=dtype.kind in "fc"):
-                what = f"{stored.structure} does not survive a cast to {dtype}; call expand_structure() first"
-                raise FormatError(Problem("structure", what))
-        values = repeat_one(cast, len(tree.values)) if tree.iso else cast
-        fill = None if self.fill_value is None else self.fill_value.astype(dtype)
-        return with_tree(self, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
+def with_values(self: T, values: npt.ArrayLike, *, fill_value: Any = None) -> T:
+    """The same entries with other values, such as a function of `values`. The other arrays are shared.
 
-    def with_values(self, values: npt.ArrayLike, *, fill_value: Any = None) -> Self:
-        """The same entries with other values, such as a function of `values`. The other arrays are shared.
+    Parameters
+    ----------
+    values : an array of the length of `values`, which is not copied, or a scalar for all.
+    fill_value : by default that of this tensor.
 
-        Parameters
-        ----------
-        values : an array of the length of `values`, which is not copied, or a scalar for all.
-        fill_value : by default that of this tensor.
+    Returns
+    -------
+    Tensor of the same shape, with the type of `values`.
 
-        Returns
-        -------
-        Tensor of the same shape, with the type of `values`.
+    Raises
+    ------
+    ArrayError : the length differs, or tensors do not support the type.
+    FormatError : this structure does not support the type.
 
-        Raises
-        ------
-        ArrayError : the length differs, or tensors do not support the type.
-        FormatError : this structure does not support the type.
+    >>> from binsparse_levels import pack
+    >>> tensor = pack([[0, 2]], [4.0, 9.0], 3, "CVEC")
+    >>> tensor.with_values(np.sqrt(tensor.values)).to_dense().tolist()
+    [2.0, 0.0, 3.0]
+    """
+    stored, new = self._inside.own.stored, checked_values(values)
+    tree = stored.tree
+    if new.ndim and len(new) != len(tree.values):
+        raise ArrayError(Problem("values", f"expected a scalar or {len(tree.values)} values, got {len(new)}"))
+    raise_if(FormatError, structure_problems(stored.structure, stored.shape, new.dtype) if stored.structure else ())
+    whole = new if new.ndim else repeat_one(new.reshape(1), len(tree.values))
+    fill = checked_fill(self.fill_value if fill_value is None else fill_value, new.dtype)
+    made = with_tree(self, stored.format, tree.with_values(whole, not new.ndim), fill_value=fill)
+    raise_if(ArrayError, made._inside.backing.stored.diagonal_problems())
+    return made
 
-        >>> from binsparse_levels import pack
-        >>> tensor = pack([[0, 2]], [4.0, 9.0], 3, "CVEC")
-        >>> tensor.with_values(np.sqrt(tensor.values)).to_dense().tolist()
-        [2.0, 0.0, 3.0]
-        """
-        tree, stored = self._tree, self._backing.own(self._pad()).stored
-        new = checked_values(values)
-        if new.ndim and len(new) != len(tree.values):
-            raise ArrayError(Problem("values", f"expected a scalar or {len(tree.values)} values, got {len(new)}"))
-        raise_if(FormatError, structure_problems(stored.structure, stored.shape, new.dtype) if stored.structure else ())
-        whole = new if new.ndim else repeat_one(new.reshape(1), len(tree.values))
-        fill = checked_fill(self.fill_value if fill_value is None else fill_value, new.dtype)
-        made = with_tree(self, stored.format, tree.with_values(whole, not new.ndim), fill_value=fill)
-        raise_if(ArrayError, made._backing.stored.diagonal_problems())
-        return made
 
-    def expand_structure(self) -> Self:
-        """The same matrix without a structure: it stores the entries of both triangles in the same format, with padding
-        if the format pads, as `convert` does.
+def expand_structure(self: T) -> T:
+    """The same matrix without a structure: it stores the entries of both triangles in the same format, with padding
+    if the format pads, as `convert` does.
 
-        Returns
-        -------
-        Tensor of the same shape.
+    Returns
+    -------
+    Tensor of the same shape.
 
-        >>> from binsparse_levels import pack
-        >>> lower = pack([[0, 1], [0, 0]], [1, 5], (2, 2), "CSR", structure="symmetric_lower")
-        >>> lower.expand_structure().to_dense().tolist()
-        [[1, 5], [5, 0]]
-        """
-        if self.structure is None:
-            return self
-        tree, pad = self._tree, self._pad()
-        listed = self._backing.entries(pad, index_dtype(self.shape, 2 * len(tree.values)))
-        coords, values = expand(self.structure, *listed)
-        iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
-        return self._of(packed(self.format, self.shape, coords, values, iso, pad, self.limits), self._metadata)
+    >>> from binsparse_levels import pack
+    >>> lower = pack([[0, 1], [0, 0]], [1, 5], (2, 2), "CSR", structure="symmetric_lower")
+    >>> lower.expand_structure().to_dense().tolist()
+    [[1, 5], [5, 0]]
+    """
+    if self.structure is None:
+        return self
+    tree, pad = self._inside.tree, self._inside.pad
+    listed = self._inside.backing.entries(pad, index_dtype(self.shape, 2 * len(tree.values)))
+    coords, values = expand(self.structure, *listed)
+    iso = tree.iso and bool(len(values) == 0 or (values == values[0]).all())
+    return remade(self, packed(self.format, self.shape, coords, values, iso, pad, self.limits))
 
-    def with_structure(self, structure: str) -> Self:
-        """The same matrix with one triangle stored, the inverse of `expand_structure`.
 
-        Parameters
-        ----------
-        structure : one of the six structures of Binsparse, such as "symmetric_lower".
+def with_structure(self: T, structure: str) -> T:
+    """The same matrix with one triangle stored, the inverse of `expand_structure`.
 
-        Returns
-        -------
-        Tensor of the same shape.
+    Parameters
+    ----------
+    structure : one of the six structures of Binsparse, such as "symmetric_lower".
 
-        Raises
-        ------
-        ArrayError : the triangles contradict each other. The error says where.
-        FormatError : structures do not support the shape, the type or the map.
+    Returns
+    -------
+    Tensor of the same shape.
 
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[1, 5], [5, 0]], "CSR").with_structure("symmetric_lower").number_of_stored_values
-        2
-        """
-        if self.map is not None:
-            raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))
-        whole = self.expand_structure()
-        raise_if(FormatError, structure_problems(structure, whole.shape, whole.dtype))
-        raise_if(FormatError, mirror_problems(structure, whole.format, whole._pad()))
-        coords, values = in_order(whole)
-        if whole.format.padded:
-            coords, values = _without_padding(coords, values, whole._pad())
-        raise_if(ArrayError, symmetry_problems(structure, coords, values))
-        kept = in_triangle(structure, coords)
-        half = with_entries(whole, [x[kept] for x in coords], values[kept], whole.format)
-        return with_tree(half, half.format, half._tree, structure=structure)
+    Raises
+    ------
+    ArrayError : the triangles contradict each other. The error says where.
+    FormatError : structures do not support the shape, the type or the map.
+
+    >>> from binsparse_levels import pack_dense
+    >>> pack_dense([[1, 5], [5, 0]], "CSR").with_structure("symmetric_lower").number_of_stored_values
+    2
+    """
+    if self.map is not None:
+        raise FormatError(Problem("map", "a tensor with a map has no structure; call without_map() first"))
+    whole = expand_structure(self)
+    raise_if(FormatError, structure_problems(structure, whole.shape, whole.dtype))
+    raise_if(FormatError, mirror_problems(structure, whole.format, whole._inside.pad))
+    coords, values = in_order(whole)
+    if whole.format.padded:
+        coords, values = _without_padding(coords, values, whole._inside.pad)
+    raise_if(ArrayError, symmetry_problems(structure, coords, values))
+    kept = in_triangle(structure, coords)
+    half = with_entries(whole, [x[kept] for x in coords], values[kept], whole.format)
+    return with_tree(half, half.format, half._inside.tree, structure=structure)
 
 
 # Parts of these methods
@@ -298,11 +268,11 @@ class Converting(Delegating):
 
 def with_tree(tensor: T, format: Format, tree: Tree, **changes: Any) -> T:
     """The tensor with another stored tree and the same map. changes: new metadata or a new structure."""
-    own = tensor._backing.own(tensor._pad())
+    own = tensor._inside.own
     stored = own.stored
     structure = changes.pop("structure", stored.structure)
     made = around(own, TreeBacking(format, tree, stored.limits, structure, shared=stored.shared))
-    return tensor._of(made, replace(tensor._metadata, **changes) if changes else tensor._metadata)
+    return remade(tensor, made, **changes)
 
 
 def with_entries(
@@ -319,27 +289,26 @@ def with_entries(
     """A tensor of these stored entries through a map. All else is that of `tensor`, except for `changes`."""
     limits = tensor.limits if limits is None else limits
     parsed, sizes = checked_format(format, tensor.shape if shape is None else shape, limits)
-    stored = packed(parsed, sizes, coords, values, tensor.iso, tensor._pad(), limits, tensor.structure)
-    return tensor._of(stored if map is None else Mapped(stored, map), replace(tensor._metadata, **changes))
+    stored = packed(parsed, sizes, coords, values, tensor.iso, tensor._inside.pad, limits, tensor.structure)
+    return remade(tensor, stored if map is None else Mapped(stored, map), **changes)
 
 
 def entries(tensor: Contents, dtype: str | None = None, own: npt.DTypeLike = np.int64) -> Listed:
     """`Tensor.unpack`. own: the type of the coordinates if `dtype` is None. Raises OptionError."""
     if dtype not in (None, "stored"):
         raise OptionError(Problem("dtype", f"{dtype!r:.40} is not a type of coordinates; pass 'stored' or None"))
-    return tensor._backing.entries(tensor._pad(), own if dtype is None else None)
+    return tensor._inside.backing.entries(tensor._inside.pad, own if dtype is None else None)
 
 
-def reformatted(tensor: C, format: FormatLike) -> C:
+def reformatted(tensor: T, format: FormatLike) -> T:
     """The same entries in a format, whose notation may include a map."""
     levels, map = with_map(format, None)
-    return tensor.without_map(levels) if map is None else tensor.convert(levels, map=map)
+    return without_map(tensor, levels) if map is None else convert(tensor, levels, map=map)
 
 
 def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
     """Convert the stored tensor to another format and keep the map."""
-    pad = tensor._pad()
-    own = tensor._backing.own(pad)
+    pad, own = tensor._inside.pad, tensor._inside.own
     stored = own.stored
     parsed = fitting_format(format, stored.shape, limits, mapped=own.map is not None)
     if parsed.canonical() == stored.format.canonical():  # both store the same bytes
@@ -349,23 +318,22 @@ def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
         raise_if(FormatError, mirror_problems(stored.structure, parsed, pad))
         if stored.format.padded:
             return with_entries(tensor, *entries(tensor), parsed, limits)
-    made = packing.convert_tree(stored.tree, parsed.levels, order, pad, limits)
-    return with_tree(tensor, parsed, made)
+    return with_tree(tensor, parsed, packing.convert_tree(stored.tree, parsed.levels, order, pad, limits))
 
 
 def is_dense(tensor: Contents) -> bool:
     """Return True if all cells are stored, as in a numpy array."""
-    return tensor.ndim > 0 and not tensor._source.arrays
+    return tensor.ndim > 0 and not tensor._inside.source.arrays
 
 
-def expanded(tensor: C) -> C:
+def expanded(tensor: T) -> T:
     """The same matrix without a structure.
 
     It is a list of coordinates if its format may refuse the mirrored entries, or would store padding between them.
     """
     pads = tensor.format.padded and not is_dense(tensor)
     listed = tensor.structure is not None and (pads or any(level.refuses for level in tensor.format.levels))
-    return (tensor.convert(coordinates(tensor.ndim)) if listed else tensor).expand_structure()
+    return expand_structure(convert(tensor, coordinates(tensor.ndim)) if listed else tensor)
 
 
 def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> tuple[tuple[Array, ...], Array]:
@@ -383,25 +351,44 @@ def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> t
 # Entries in order, and cells
 
 
-def in_order(tensor: Converting) -> Listed:
+def in_order(tensor: Contents) -> Listed:
     """All entries in lexicographic order, the structure expanded."""
     if not tensor.ndim:  # a list of coordinates of rank 0 always has one entry
         return entries(tensor)
-    return entries(tensor.without_map(coordinates(tensor.ndim)).expand_structure())
+    return entries(expand_structure(without_map(tensor, coordinates(tensor.ndim))))
 
 
-def to_dense(tensor: Converting, rest: Any, limits: Limits) -> Array:
-    """`Tensor.to_dense`. rest: the value of cells that are not stored."""
-    backing = tensor._backing
+def to_dense(self: Contents, fill: Any = None, *, limits: Limits | None = None) -> Array:
+    """Return a numpy array of the tensor's shape and type. A structure is expanded.
+
+    Parameters
+    ----------
+    fill : the value of cells that are not stored; by default the fill value, or zero.
+    limits : `dense_bytes` is the largest size of the array.
+
+    Returns
+    -------
+    numpy.ndarray of shape `shape` and type `dtype`.
+
+    Raises
+    ------
+    LimitError : the array is larger.
+
+    >>> from binsparse_levels import pack
+    >>> pack([[0, 2]], [1, 2], 3, "CVEC").to_dense(fill=7).tolist()
+    [1, 7, 2]
+    """
+    backing, limits = self._inside.backing, self.limits if limits is None else limits
+    rest = self._inside.pad if fill is None else checked_fill(fill, self.dtype)
     shape, dtype, size = backing.shape, backing.dtype, math.prod(backing.shape)
     if len(shape) > 64:
         raise LimitError(Problem("shape", f"numpy does not support arrays of {len(shape)} dimensions; slice it"))
     limits.hold("dense_bytes", size * dtype.itemsize, "shape", "the size in bytes of the dense array")
     if backing.map is not None:
-        tensor = tensor.without_map(limits=limits)
+        self = without_map(self, limits=limits)
     if backing.structure is not None:
-        tensor = tensor.convert(coordinates(2)).expand_structure()
-    stored = tensor._backing.own(tensor._pad()).stored
+        self = expand_structure(convert(self, coordinates(2)))
+    stored = self._inside.own.stored
     tree, order = stored.tree, stored.format.order
     if not tree.arrays and len(tree.values) == size:
         cells = tree.values.reshape(tree.dims)

@@ -5,86 +5,45 @@ from __future__ import annotations
 import hashlib
 import math
 import pickle
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..engine.tree import Tree
-from ..errors import ArrayError, OptionError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, notation
 from ..formats.index_map import DimensionMap, IndexMap
 from ..levels.positions import Array
 from ..limits import Limits
 from .backing import Backing
+from .inside import Inside
 from .labels import Column, Labels, column_of
-from .validation import checked_dimension, checked_json, checked_places, pad_of
+from .validation import checked_dimension, checked_json, checked_places
+from .views import Mapped
 
 Dimension: TypeAlias = int | str  # a number, counted from 0 or from -1 backwards, or a name
-
-
-@dataclass(frozen=True, eq=False)
-class Metadata:
-    """The metadata of a tensor, in the coordinates of the tensor.
-
-    attributes: the user's JSON. descriptor_attributes: the same inside the descriptor (section 3.9). labels: the names
-    of the dimensions, and labels of coordinates.
-    """
-
-    fill_value: Any = None
-    attributes: Mapping[str, Any] = field(default_factory=dict)
-    descriptor_attributes: Mapping[str, Any] = field(default_factory=dict)
-    labels: Labels | None = None
+T = TypeVar("T", bound="Contents")
 
 
 @within_memory
 class Contents:
-    """Entries and metadata. Tensor adds the operations, which are functions of the other files of this folder."""
+    """Entries and metadata. Tensor adds the methods, which are functions of the other files of this folder."""
 
-    __slots__ = ("__weakref__", "_backing", "_file", "_metadata")
-
-    def _set(self, backing: Backing, metadata: Metadata) -> None:
-        self._backing = backing
-        self._metadata = metadata
-        self._file: Callable[[], Any] | None = None  # closes the file of `open`
-
-    @classmethod
-    def _of(cls, backing: Backing, metadata: Metadata) -> Self:
-        """A tensor of a backing that needs no check, or is checked when it is read."""
-        self = cls.__new__(cls)
-        self._set(backing, metadata)
-        return self
-
-    def _labelled(self, labels: Labels | None) -> Self:
-        """The same tensor with other names and labels."""
-        return self._of(self._backing, replace(self._metadata, labels=labels))
-
-    def _pad(self) -> Any:
-        """The value of cells that are not stored: the fill value, or zero."""
-        return pad_of(self._metadata.fill_value, self._backing.dtype)
-
-    @property
-    def _tree(self) -> Tree:
-        """The stored tree in memory. The first access reads and checks a lazy tree, and packs the tree of a view."""
-        return self._backing.own(self._pad()).stored.tree
-
-    @property
-    def _source(self) -> Tree:
-        """The tree of the backing, perhaps lazy; for a view, that of the whole tensor. Nothing is read."""
-        return self._backing.stored.tree
+    __slots__ = ("__weakref__", "_inside")
+    _inside: Inside
 
     @property
     def format(self) -> Format:
         """The levels and the transpose of the stored tensor, as the caller spelled them."""
-        return self._backing.format
+        return self._inside.backing.format
 
     @property
     def shape(self) -> tuple[int, ...]:
         """The sizes of the dimensions."""
-        return self._backing.shape
+        return self._inside.backing.shape
 
     @property
     def map(self) -> IndexMap | None:
@@ -94,7 +53,7 @@ class Contents:
         >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").map)
         '(0 1)'
         """
-        return self._backing.map
+        return self._inside.backing.map
 
     @property
     def notation(self) -> str:
@@ -114,18 +73,18 @@ class Contents:
         >>> pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").stored.to_dense().tolist()
         [0, 2, 3, 0]
         """
-        beneath = self._backing.beneath(self._pad())
-        return self if beneath is self._backing else self._of(beneath, replace(self._metadata, labels=None))
+        beneath = self._inside.backing.beneath(self._inside.pad)
+        return self if beneath is self._inside.backing else remade(self, beneath, labels=None)
 
     @property
     def ndim(self) -> int:
         """The number of dimensions."""
-        return len(self._backing.shape)
+        return len(self._inside.backing.shape)
 
     @property
     def size(self) -> int:
         """The number of cells, stored or not, as a Python integer of any size."""
-        return math.prod(self._backing.shape)
+        return math.prod(self._inside.backing.shape)
 
     def __len__(self) -> int:
         if not self.shape:
@@ -135,47 +94,47 @@ class Contents:
     @property
     def dtype(self) -> np.dtype[Any]:
         """The numpy dtype of the values."""
-        return self._backing.dtype
+        return self._inside.backing.dtype
 
     @property
     def arrays(self) -> Mapping[str, Array]:
         """The index and pointer arrays by stored name, read-only."""
-        return MappingProxyType(dict(self._tree.arrays))
+        return MappingProxyType(dict(self._inside.tree.arrays))
 
     @property
     def values(self) -> Array:
         """The values by position of the last level, read-only. An iso tensor broadcasts its one value."""
-        return self._tree.values
+        return self._inside.tree.values
 
     @property
     def fill_value(self) -> Any:
         """The value of cells that are not stored, as a numpy scalar of the tensor's type, or None."""
-        return self._metadata.fill_value
+        return self._inside.metadata.fill_value
 
     @property
     def structure(self) -> str | None:
         """The structure of a matrix that stores one triangle, or None."""
-        return self._backing.structure
+        return self._inside.backing.structure
 
     @property
     def attributes(self) -> Mapping[str, Any]:
         """The user's own JSON."""
-        return MappingProxyType(self._metadata.attributes)
+        return MappingProxyType(self._inside.metadata.attributes)
 
     @property
     def descriptor_attributes(self) -> Mapping[str, Any]:
         """The `attributes` inside the descriptor (Binsparse 0.1, section 3.9)."""
-        return MappingProxyType(self._metadata.descriptor_attributes)
+        return MappingProxyType(self._inside.metadata.descriptor_attributes)
 
     @property
     def limits(self) -> Limits:
         """The limits of the call that made or opened the tensor. Tensors made from it have the same limits."""
-        return self._backing.stored.limits
+        return self._inside.backing.stored.limits
 
     @property
     def dims(self) -> tuple[str, ...] | None:
         """The names of the dimensions, as a table, a file or `with_labels` gave them, or None."""
-        return None if self._metadata.labels is None else self._metadata.labels.dims
+        return None if self._inside.metadata.labels is None else self._inside.metadata.labels.dims
 
     def labels(self, dimension: Dimension) -> Array | None:
         """The labels of a dimension by coordinate, as a numpy array; None if it has no labels.
@@ -217,7 +176,7 @@ class Contents:
         ----------
         labels : an array of strings, numbers, booleans or times, with a label for each coordinate, by dimension; others
             keep their labels. None instead of an array removes the labels of a dimension.
-        dims : the names of all dimensions. By default they are unchanged, or `dim_0` and so on.
+        dims : the names of all dimensions. By default they are unchanged, or `dim_0` and so on if there are labels.
 
         Returns
         -------
@@ -233,22 +192,20 @@ class Contents:
         >>> tensor.sel(item="ink").to_dense().tolist()
         [2, 0]
         """
-        known = self._metadata.labels or Labels(tuple(f"dim_{k}" for k in range(self.ndim)))
+        if labels is None and dims is None:
+            return self
+        known = self._inside.metadata.labels or Labels(tuple(f"dim_{k}" for k in range(self.ndim)))
         names = known.dims if dims is None else tuple(dims)
         if len(set(names)) != self.ndim or len(names) != self.ndim or not all(isinstance(x, str) for x in names):
             raise OptionError(Problem("dims", f"expected {self.ndim} different names, got {names!s:.60}"))
         columns = {new: known.columns[old] for old, new in zip(known.dims, names, strict=True) if old in known.columns}
-        named = self._labelled(Labels(names, columns, known.values))
+        named = remade(self, labels=Labels(names, columns, known.values))
         for dimension, array in (labels or {}).items():
             k = dimension_of(named, dimension)
             columns.pop(names[k], None)
             if array is not None:
                 columns[names[k]] = column_of(array, names[k], self.shape[k])
         return named
-
-    def _named(self, labels: Mapping[Dimension, npt.ArrayLike | None] | None, dims: Sequence[str] | None) -> Self:
-        """`with_labels` if there are any."""
-        return self if labels is None and dims is None else self.with_labels(labels, dims=dims)
 
     @property
     def density(self) -> float:
@@ -258,13 +215,13 @@ class Contents:
     @property
     def iso(self) -> bool:
         """True if one value is stored for all entries."""
-        backing = self._backing
-        return backing.stored.tree.iso and backing.perhaps_lazy(self._pad()).iso
+        backing = self._inside.backing
+        return backing.stored.tree.iso and backing.perhaps_lazy(self._inside.pad).iso
 
     @property
     def number_of_stored_values(self) -> int:
         """The number of stored entries; with a structure, those of its triangle. A view counts its entries."""
-        return self._backing.count(self._pad())
+        return self._inside.backing.count(self._inside.pad)
 
     @property
     def nnz(self) -> int:
@@ -274,7 +231,7 @@ class Contents:
     @property
     def nbytes(self) -> int:
         """The number of bytes of all arrays and values in memory; an iso tensor has one value."""
-        tree = self._backing.perhaps_lazy(self._pad())
+        tree = self._inside.backing.perhaps_lazy(self._inside.pad)
         sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
         return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
 
@@ -297,7 +254,7 @@ class Contents:
         >>> pack([[0, 2]], [1, 2], 3, "CVEC").locate([[2, 1]]).tolist()
         [1, -1]
         """
-        return self._backing.locate(checked_places(coords, self.shape), self._pad())
+        return self._inside.backing.locate(checked_places(coords, self.shape), self._inside.pad)
 
     def check(self) -> None:
         """Check every invariant again.
@@ -309,7 +266,7 @@ class Contents:
         >>> from binsparse_levels import pack
         >>> pack([[0, 2]], [1, 2], 3, "CVEC").check()
         """
-        stored = self._backing.own(self._pad()).stored
+        stored = self._inside.own.stored
         stored.check("full")
         raise_if(ArrayError, stored.diagonal_problems())
 
@@ -329,7 +286,36 @@ class Contents:
         >>> grouped.dm().strides
         ((2, 1),)
         """
-        return self._backing.dm()
+        return self._inside.backing.dm()
+
+    def with_map(self, map: IndexMap) -> Self:
+        """See this tensor through a map: a tensor of shape `map.shape` that stores the same arrays.
+
+        Parameters
+        ----------
+        map : its `stored_shape` is the shape of this tensor. If this tensor has a map too, the result has one map that
+            composes both. Values stored at padding are not entries.
+
+        Returns
+        -------
+        Tensor of shape `map.shape`.
+
+        Raises
+        ------
+        FormatError : the shapes differ, this tensor has a structure, or the maps cannot be composed.
+
+        >>> from binsparse_levels import IndexMap, pack
+        >>> stored = pack([[1, 2]], [2, 3], 4, "CVEC", fill_value=0)
+        >>> stored.with_map(IndexMap.grouping((2, 2), (0, 1), ())).to_dense().tolist()
+        [[0, 2], [3, 0]]
+        """
+        stored, own = self.stored, self.map
+        whole = map if own is None else map.then(own)
+        made = Mapped(stored._inside.backing, whole)
+        if whole.stored_shape != stored.shape:
+            what = f"stores a tensor of shape {whole.stored_shape}, and this one has {stored.shape}"
+            raise FormatError(Problem("map", what))
+        return remade(stored, made, labels=None)
 
     def with_attributes(self, attributes: Mapping[str, Any] | None, *, limits: Limits | None = None) -> Self:
         """The same tensor with other attributes, which replace all existing ones. The arrays are shared.
@@ -352,20 +338,15 @@ class Contents:
         {'unit': 'm'}
         """
         kept = checked_json(attributes, self.limits if limits is None else limits)
-        return self._of(self._backing, replace(self._metadata, attributes=kept))
+        return remade(self, attributes=kept)
 
     def __enter__(self) -> Self:
         """The tensor itself. At the end of the block, the file of `open` is closed."""
         return self
 
     def __exit__(self, *_: object) -> None:
-        if self._file is not None:
-            self._file()
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        labels = self._metadata.labels
-        metadata = self._metadata if labels is None else replace(self._metadata, labels=labels.loaded())
-        return type(self)._of, (self._backing, metadata)
+        if (close := self._inside.file) is not None:
+            close()
 
     def __dask_tokenize__(self) -> str:
         """A hash of the contents; for an opened tensor, of the file, its token and the view."""
@@ -389,5 +370,13 @@ def dimension_of(tensor: Contents, dimension: Any) -> int:
 
 def labels_of(tensor: Contents, k: int) -> Column | None:
     """The labels of a dimension."""
-    labels = tensor._metadata.labels
+    labels = tensor._inside.metadata.labels
     return None if labels is None else labels.columns.get(labels.dims[k])
+
+
+def remade(tensor: T, backing: Backing | None = None, **metadata: Any) -> T:
+    """The same tensor with another backing or other metadata."""
+    old, new = tensor._inside, type(tensor).__new__(type(tensor))
+    kept = replace(old.metadata, **metadata) if metadata else old.metadata
+    new._inside = Inside(old.backing if backing is None else backing, kept)
+    return new

@@ -22,7 +22,8 @@ from ..formats.json import checked_text
 from ..levels.base import Array
 from ..limits import Limits
 from . import labels
-from .contents import Contents, Metadata
+from .contents import Contents
+from .inside import Metadata
 
 _LABELS_PER_PIECE = 2**20  # items of a lazy array of labels that are copied together
 
@@ -35,8 +36,8 @@ def encode_tensor(
     narrow: store index and pointer arrays in the smallest type that fits. bitpacked: names of arrays to bit-pack with
     the smallest encoding; True means all index and pointer arrays. Raises ArrayError, DescriptorError, OptionError.
     """
-    own = tensor._backing.own(tensor._pad())
-    stored, metadata = own.stored, tensor._metadata
+    own = tensor._inside.own
+    stored, metadata = own.stored, tensor._inside.metadata
     if stored.shared:
         stored.check("full")
     raise_if(ArrayError, stored.diagonal_problems())

@@ -15,7 +15,7 @@ from ..formats.format import FormatLike
 from .changing import reformatted
 from .contents import Dimension
 from .late_imports import late_import
-from .tensor import Tensor
+from .tensor import Tensor, inside
 
 # Module of the types of a library: (function that converts them, True if it can share arrays).
 _CONVERTERS = {
@@ -75,12 +75,12 @@ def as_tensor(
     binsparse_levels.errors.OptionError: expected a Tensor or an array of another library, got list;
     pass entries to pack, or cells to from_numpy
     """
-    tensor = thing if isinstance(thing, Tensor) else _converted(thing, copy)
+    tensor: Tensor = thing if isinstance(thing, Tensor) else _converted(thing, copy)
     if attributes is not None:
         tensor = tensor.with_attributes(attributes)
     if format is not None:
         tensor = tensor.convert(format) if isinstance(thing, Tensor) else reformatted(tensor, format)
-    return tensor._named(labels, dims)
+    return tensor.with_labels(labels, dims=dims)
 
 
 def as_operand(thing: Any) -> Any:
@@ -97,14 +97,14 @@ def _converter(thing: Any) -> tuple[str, bool] | None:
     return next((row for kind in type(thing).__mro__ if (row := _row(_CONVERTERS, kind)) is not None), None)
 
 
-def _converted(thing: Any, copy: bool) -> Tensor:
+def _converted(thing: Any, copy: bool) -> Any:
     if (converter := _converter(thing)) is not None:
         function, shares = converter
-        return _called(function, thing, **({"copy": copy} if shares else {}))
+        return late_import(function)(thing, **({"copy": copy} if shares else {}))
     if hasattr(thing, "__binsparse__"):
-        return _called("from_binsparse", thing, copy=copy)
+        return late_import("from_binsparse")(thing, copy=copy)
     if hasattr(thing, "__dlpack__"):
-        return _called("from_numpy", thing)
+        return late_import("from_numpy")(thing)
     name = type(thing).__qualname__ if type(thing).__module__ == "builtins" else qualified(thing)
     if isinstance(thing, str | os.PathLike):
         raise OptionError(f"expected a Tensor or an array of another library, got the path {str(thing)!r:.80}; open it")
@@ -127,20 +127,16 @@ def check_representable(
     path: of a file, for errors; by default errors name the attribute. ranks: the supported numbers of dimensions.
     type_fits: True if the type of the values is supported. structures: True if structures are supported.
     """
-    problems = []
+    faults = {}
     if ranks is not None and tensor.ndim not in ranks:
-        what = f"{target} cannot represent tensors of {tensor.ndim} dimensions; slice it"
-        problems.append(Problem(path or "shape", what))
+        faults["shape"] = f"tensors of {tensor.ndim} dimensions; slice it"
     if tensor.structure is not None and not structures:
-        what = f"{target} cannot represent {tensor.structure}; call expand_structure() first"
-        problems.append(Problem(path or "structure", what))
+        faults["structure"] = f"{tensor.structure}; call expand_structure() first"
     if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype)[()]:
-        what = f"{target} cannot represent the fill value {tensor.fill_value}, only zero"
-        problems.append(Problem(path or "fill_value", what))
+        faults["fill_value"] = f"the fill value {tensor.fill_value}, only zero"
     if not type_fits:
-        what = f"{target} cannot represent {tensor.dtype} values; call astype() first"
-        problems.append(Problem(path or "values", what))
-    raise_if(FormatError, problems)
+        faults["values"] = f"{tensor.dtype} values; call astype() first"
+    raise_if(FormatError, [Problem(path or where, f"{target} cannot represent {x}") for where, x in faults.items()])
 
 
 def qualified(thing: Any) -> str:
@@ -153,7 +149,7 @@ def owned(array: Array, tensor: Tensor, copy: bool) -> Array:
 
     copy: copy an array that the tensor shares, or that repeats one value.
     """
-    tree = tensor._source
+    tree = inside(tensor).source
     stored = [x for x in (*tree.arrays.values(), tree.values) if isinstance(x, np.ndarray)]
     repeats = len(array) > 1 and not array.strides[0]
     if repeats or any(np.may_share_memory(array, x) for x in stored):
@@ -164,11 +160,6 @@ def owned(array: Array, tensor: Tensor, copy: bool) -> Array:
     except ValueError:  # its memory belongs to another object, which does not allow it
         return np.array(array) if copy else array
     return own
-
-
-def _called(function: str, thing: Any, **options: Any) -> Tensor:
-    made: Tensor = late_import(function)(thing, **options)
-    return made
 
 
 def _row(rows: Mapping[str, Any], kind: type) -> Any:

@@ -1,14 +1,19 @@
-"""Late imports of functions in higher layers. The package registers how to find them; no module here names them."""
+"""Late imports of functions in higher layers, which the package registers, and the methods of Tensor that call them."""
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Collection
+import os
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol, TypeAlias
+
+import numpy.typing as npt
 
 from ..errors import ContainerError, Problem
 from ..limits import Limits
+
+Axis: TypeAlias = int | str | Sequence[int | str] | None
 
 _registered: list[tuple[Callable[[str], Any], Collection[str]]] = []
 
@@ -40,6 +45,101 @@ class Origin:
 def reopened(origin: Origin, limits: Limits) -> Any:
     """The tensor, opened again. Raises ContainerError if the file has changed."""
     tensor = late_import("open")(origin.place, limits=limits)
-    if tensor._backing.stored.origin != origin:
+    if tensor._inside.backing.stored.origin != origin:
         raise ContainerError(Problem(origin.place, "the file has changed since the tensor was opened; open it again"))
     return tensor
+
+
+# Methods of Tensor
+
+
+class Report(Protocol):
+    """A page about a tensor, which a notebook shows.
+
+    title: the name of the tensor. html: the whole page. faults: the faults of the tensor; none if it is sound.
+    """
+
+    @property
+    def title(self) -> str: ...
+    @property
+    def html(self) -> str: ...
+    @property
+    def faults(self) -> tuple[Problem, ...]: ...
+    def write(self, path: str | os.PathLike[str], *, overwrite: bool = False) -> None: ...
+
+
+def reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
+    """A method that reduces dimensions. shown: the result of the example."""
+
+    def method(self: Any, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, labelled: bool = False) -> Any:
+        return late_import("reduce")(self, axis, how, dtype=dtype, labelled=labelled)
+
+    method.__doc__ = f"""The {what} of all cells along dimensions, stored or not; see `reduce`.
+
+        Parameters
+        ----------
+        axis : the dimensions to reduce, by number or by name: one, several, or None for all.
+        dtype : the type of the result.
+        labelled : return an xarray.DataArray with the names and labels of the remaining dimensions.
+
+        Returns
+        -------
+        an array of the remaining dimensions, or a scalar.
+
+        Raises
+        ------
+        ArrayError, IndexError, LimitError, OptionError : as for `reduce`.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "CSR").{how}(0).tolist()
+        {shown}
+        """
+    method.__name__ = how
+    return method
+
+
+def report(self: Any) -> Report:
+    """A report, which a notebook shows and its `write` stores as an HTML page.
+
+    The report contains the representation of the tensor, its picture, the levels with their fibers and bytes, the
+    attributes, and faults. A tensor in a file is read in parts if its levels allow it.
+
+    Returns
+    -------
+    Report with the attributes `title`, `html` and `faults`, and the method `write`.
+
+    Raises
+    ------
+    LimitError : there is not enough memory.
+
+    >>> from binsparse_levels import pack_dense
+    >>> report = pack_dense([[0, 2], [3, 0]], "CSR").report()
+    >>> report.write("a.html")
+    >>> report.faults
+    ()
+    """
+    made: Report = late_import("report_on")(self)
+    return made
+
+
+def draw(self: Any, dimensions: int | str | Sequence[int | str] | None = None) -> str:
+    """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
+
+    Parameters
+    ----------
+    dimensions : one or two dimensions for a spy plot; by default the first two of a large tensor.
+
+    Returns
+    -------
+    str : SVG.
+
+    Raises
+    ------
+    IndexError, OptionError : the dimensions cannot be drawn.
+
+    >>> from binsparse_levels import pack
+    >>> pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
+    '<svg'
+    """
+    picture: str = late_import("draw")(self, dimensions)
+    return picture

@@ -19,8 +19,9 @@ from ..formats.structure import structure_problems, triangle_problems
 from ..limits import DEFAULT_LIMITS, Limits
 from .backing import TreeBacking, entries_of, one_value
 from .changing import with_tree
-from .contents import Dimension, Metadata
-from .tensor import Tensor
+from .contents import Dimension, remade
+from .inside import Metadata
+from .tensor import Tensor, inside, owning, tensor_of
 from .validation import (
     check_value_type,
     checked_array,
@@ -94,7 +95,7 @@ def pack(
             made = pack(through.forward(columns), stored, through.stored_shape, format, **options)
         except RepeatedError as error:
             raise repeated([int(x[0]) for x in through.backward([[x] for x in error.coords])]) from None
-        return Tensor._of(Mapped(made._backing, through), made._metadata)._named(labels, dims)
+        return remade(made, Mapped(inside(made).backing, through)).with_labels(labels, dims=dims)
     parsed, sizes = checked_format(format, shape, limits)
     columns, stored = checked_entries(coords, values, len(sizes))
     raise_if(FormatError, structure_problems(structure, sizes, stored.dtype) if structure is not None else ())
@@ -107,7 +108,7 @@ def pack(
         raise_if(FormatError, mirror_problems(structure, parsed, pad))
         raise_if(ArrayError, triangle_problems(structure, columns))
     tree = pack_entries(parsed.levels, entries, pad, duplicates, limits)
-    return Tensor._of(TreeBacking(parsed, tree, limits, structure), metadata)._named(labels, dims)
+    return tensor_of(TreeBacking(parsed, tree, limits, structure), metadata).with_labels(labels, dims=dims)
 
 
 def sorted_tensor(
@@ -125,22 +126,22 @@ def sorted_tensor(
     duplicates: as for `pack`. options: as for Tensor. Raises ArrayError for faults that sorting does not repair.
     """
     try:
-        return Tensor._owning(format, shape, arrays, values, limits=limits, **options)
+        return owning(format, shape, arrays, values, limits=limits, **options)
     except ArrayError as fault:
-        loose = Tensor._owning(format, shape, arrays, values, check="trusted", limits=limits, **options)
+        loose = owning(format, shape, arrays, values, check="trusted", limits=limits, **options)
         return in_order(loose, fault, duplicates, limits)
 
 
 def in_order(loose: Tensor, fault: ArrayError, duplicates: Duplicates, limits: Limits) -> Tensor:
     """The tensor with sorted entries. fault: the error to raise if sorting does not repair the tensor."""
-    stored = loose._backing.stored
+    stored = inside(loose).backing.stored
     coords, values = stored.entries(None)
     listed = one_value(values) if stored.tree.iso and len(values) else values
     fill = loose.fill_value
     made = pack(coords, listed, stored.shape, stored.format, duplicates=duplicates, fill_value=fill, limits=limits)
     if duplicates == "error" and any(len(made.arrays[name]) != len(x) for name, x in stored.tree.arrays.items()):
         raise fault  # a fiber was stored twice
-    return with_tree(loose, made.format, made._tree)
+    return with_tree(loose, made.format, inside(made).tree)
 
 
 @within_memory
@@ -200,9 +201,9 @@ def pack_dense(
     if not mask.size or not dense.ndim or map is not None:
         entries = (np.nonzero(mask), dense[mask]) if dense.ndim else ((), dense[mask])
         options: dict[str, Any] = {"attributes": attributes, "map": map, "limits": limits}
-        return pack(*entries, dense.shape, format, fill_value=fill_value, **options)._named(labels, dims)
+        return pack(*entries, dense.shape, format, fill_value=fill_value, dims=dims, labels=labels, **options)
     parsed, _ = checked_format(format, dense.shape, limits)
     native = dense.astype(dense.dtype.newbyteorder("="), copy=False)
     tree = gather_tree(native, mask, parsed.levels, parsed.order, pad, limits)
     metadata = Metadata(fill, checked_json(attributes, limits))
-    return Tensor._of(TreeBacking(parsed, tree, limits), metadata)._named(labels, dims)
+    return tensor_of(TreeBacking(parsed, tree, limits), metadata).with_labels(labels, dims=dims)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Any, TypeVar
 
 import numpy as np
@@ -13,11 +12,12 @@ from ..engine.blocks import read_slab, slab_ranges
 from ..engine.views import broadcast, parse_key, pick
 from ..errors import BinsparseError, LabelError, LimitError, OptionError, Problem
 from ..formats.format import coordinates
+from ..formats.shapes import checked_axes
 from ..levels.positions import Array, match
 from ..limits import as_integer
 from .backing import packed
-from .changing import with_entries
-from .contents import Contents, dimension_of, labels_of
+from .changing import expanded, with_entries, without_map
+from .contents import Contents, Dimension, dimension_of, labels_of, remade
 from .lookup import FAILURES, plain
 from .views import selected
 
@@ -32,30 +32,47 @@ _OPTIONS = {  # of xarray's sel
 }
 
 
-def select(tensor: Contents, key: Any) -> Any:
-    """`tensor[key]`."""
-    shape = tensor._backing.shape
+def select(self: Contents, key: Any) -> Any:
+    """Select by integers, slices, an ellipsis, arrays of integers and masks, with numpy's rules.
+
+    An integer for every dimension returns a numpy scalar. Integers and arrays of one dimension for all dimensions
+    return an array of values. Several arrays together with a slice, or an array of several dimensions, return a
+    list of coordinates in memory. Every other key, also `numpy.ix_`, returns a view, which reads nothing until it
+    is used. A view has no structure. It keeps the attributes, and the names and labels of its dimensions.
+
+    Raises
+    ------
+    IndexError : numpy would refuse the key, or the key adds a dimension.
+    LimitError : arrays that are no mesh select more than `dense_bytes`.
+
+    >>> from binsparse_levels import pack_dense
+    >>> tensor = pack_dense([[0, 2, 0], [3, 0, 4]], "CSR")
+    >>> int(tensor[1, 2]), tensor[:, ::2].to_dense().tolist()
+    (4, [[0, 0], [3, 4]])
+    """
+    shape = self._inside.backing.shape
     if type(key) is tuple and len(key) == len(shape) and list(map(type, key)) == [int] * len(key):
-        return _cell(tensor, key)
+        return _cell(self, key)
     indices, array_first = parse_key(key, shape)
     kinds = list(map(type, indices))
     arrays = [index for index in indices if isinstance(index, np.ndarray)]
     if arrays and slice not in kinds and max(x.ndim for x in arrays) == 1:
         points = broadcast(indices, shape)
-        _hold(tensor, points[0].size * tensor.dtype.itemsize)
-        return values_at(tensor, points)
+        _hold(self, points[0].size * self.dtype.itemsize)
+        flat = [x.ravel() for x in points]
+        return self._inside.backing.values_at(flat, self._inside.pad).reshape(points[0].shape)
     if len(arrays) > 1 or (arrays and arrays[0].ndim > 1):
-        return _gather(tensor, indices, array_first)
+        return _gather(self, indices, array_first)
     if slice in kinds or (not indices and key != ()):
-        return view(tensor, indices, array_first)
-    return _cell(tensor, indices)
+        return view(self, indices, array_first)
+    return _cell(self, indices)
 
 
 def _cell(tensor: Contents, indices: Sequence[int]) -> Any:
     """The value at integers, which may count from the end."""
-    backing = tensor._backing
+    backing = tensor._inside.backing
     cell = [pick(range(size), x, k) for k, (x, size) in enumerate(zip(indices, backing.shape, strict=True))]
-    return backing.value_at(cell, tensor._pad())
+    return backing.value_at(cell, tensor._inside.pad)
 
 
 def view(tensor: T, indices: Sequence[Any], array_first: bool = False) -> T:
@@ -63,16 +80,9 @@ def view(tensor: T, indices: Sequence[Any], array_first: bool = False) -> T:
 
     Precondition: the arguments are results of `parse_key`, with one array at most.
     """
-    metadata = tensor._metadata
-    if metadata.labels is not None:
-        metadata = replace(metadata, labels=metadata.labels.selected(indices, array_first, tensor.shape))
-    return tensor._of(selected(tensor._backing, indices, array_first), metadata)
-
-
-def values_at(tensor: Contents, coords: Sequence[Array]) -> Array:
-    """The values at coordinates in range, in an array of their shape."""
-    flat = [x.ravel() for x in coords]
-    return tensor._backing.values_at(flat, tensor._pad()).reshape(coords[0].shape)
+    backing, labels = tensor._inside.backing, tensor._inside.metadata.labels
+    kept = {} if labels is None else {"labels": labels.selected(indices, array_first, backing.shape)}
+    return remade(tensor, selected(backing, indices, array_first), **kept)
 
 
 def _hold(tensor: Contents, size: int) -> None:
@@ -96,7 +106,7 @@ def _gather(tensor: T, indices: Sequence[Any], array_first: bool) -> T:
         coordinates_there, number = np.unique(point.ravel(), return_inverse=True)
         there.append(number)
         part = view(part, [*whole[:k], coordinates_there, *whole[k + 1 :]])
-    coords, values = part._backing.entries(part._pad())
+    coords, values = part._inside.backing.entries(part._inside.pad)
     entries, at = match([coords[k] for k in named], there)
     columns = [coords[k][entries] for k in range(len(indices)) if k not in named]
     sizes = [part.shape[k] for k in range(len(indices)) if k not in named]
@@ -131,80 +141,174 @@ def _outer(tensor: T, indices: Sequence[Any], axes: Sequence[int], first: int) -
     left = [k for k, index in enumerate(indices) if not isinstance(index, int)]
     tensor = _each(tensor, {k: x.ravel() if isinstance(x, np.ndarray) else x for k, x in enumerate(indices)})
     rest = [k for k in left if k not in axes]
-    return permuted(tensor, [left.index(k) for k in (*rest[:first], *axes, *rest[first:])])
+    return permute(tensor, [left.index(k) for k in (*rest[:first], *axes, *rest[first:])])
 
 
-def permuted(tensor: T, order: Sequence[int]) -> T:
-    """The same entries, where dimension k is dimension order[k] of these."""
-    labels = tensor._metadata.labels
-    kept = None if labels is None else labels.permuted(order)
-    return tensor._of(tensor._backing.permuted(order), replace(tensor._metadata, labels=kept))
+def permute(self: T, axes: Sequence[Dimension]) -> T:
+    """The same entries with the dimensions in another order. The arrays are shared.
+
+    Parameters
+    ----------
+    axes : dimension k of the result is dimension axes[k] of this tensor, by number or name.
+
+    Returns
+    -------
+    Tensor with `shape[axes[k]]` as the size of dimension k.
+
+    Raises
+    ------
+    FormatError : `axes` is not a permutation.
+
+    >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
+    (5, 2, 3)
+    """
+    order = checked_axes([dimension_of(self, x) if isinstance(x, str) else x for x in axes], self.ndim)
+    labels = self._inside.metadata.labels
+    kept = {} if labels is None else {"labels": labels.permuted(order)}
+    return remade(self, self._inside.backing.permuted(order), **kept)
 
 
-def slabs(tensor: T, dimension: int, max_bytes: Any) -> Iterator[tuple[range, T]]:
-    """`Tensor.slabs` of a tensor without a map and a structure."""
+def slabs(self: T, dimension: Dimension, *, max_bytes: int) -> Iterator[tuple[range, T]]:
+    """Iterate over parts along a dimension: the coordinates of each part, and a tensor in memory.
+
+    Along the outermost stored dimension of dense and sparse levels, each entry is read once. Along another, it is
+    read once to count, and once for each part. With other kinds, a part that is too large is halved. A structure is
+    expanded first, and a map is removed.
+
+    Parameters
+    ----------
+    dimension : counted from 0, or from -1 backwards; or a name.
+    max_bytes : the largest size of the arrays of a part, in bytes.
+
+    Returns
+    -------
+    iterator of (range, Tensor) : coordinates along `dimension`, and a tensor of `len(range)` coordinates there.
+
+    Raises
+    ------
+    LimitError : a single coordinate takes more.
+    IndexError : there is no such dimension.
+
+    >>> from binsparse_levels import pack_dense
+    >>> [(part, slab.shape) for part, slab in pack_dense([[0, 2], [3, 0]], "CSR").slabs(0, max_bytes=100)]
+    [(range(0, 2), (2, 2))]
+    """
     most = as_integer(max_bytes)
     if most is None:
         raise OptionError(Problem("max_bytes", f"expected a number of bytes, got {max_bytes!r:.40}; give an integer"))
-    backing = tensor._backing.best_order([range(1 if k == dimension else size) for k, size in enumerate(tensor.shape)])
-    tree, order, pad = backing.perhaps_lazy(tensor._pad()), backing.format.order, tensor._pad()
-    k = order.index(dimension)
+    whole, number = expanded(without_map(self)), dimension_of(self, dimension)
+    read = [range(1 if k == number else size) for k, size in enumerate(whole.shape)]
+    backing, pad = whole._inside.backing.best_order(read), whole._inside.pad
+    tree, order = backing.perhaps_lazy(pad), backing.format.order
+    k = order.index(number)
     planned = all(level.specified for level in tree.levels)  # then the number of entries bounds the bytes of a part
-    size, start = tensor.shape[dimension], 0
+    size, start = whole.shape[number], 0
     plan = slab_ranges(tree, k, most) if planned else iter(())
-    width = max(size * most // max(tensor.nbytes, 1), 1)
-    key: list[Any] = [slice(None)] * tensor.ndim
+    width = max(size * most // max(whole.nbytes, 1), 1)
+    key: list[Any] = [slice(None)] * whole.ndim
     while start < size:
         part = next(plan, range(start, min(start + width, size)))
-        key[dimension] = slice(part.start, part.stop)
-        slab = view(tensor, key)
+        key[number] = slice(part.start, part.stop)
+        slab = view(whole, key)
         if planned and tree.lazy and k:
-            columns, values = read_slab(tree, k, part, max(most // (8 * tensor.ndim + tensor.dtype.itemsize), 1))
-            coords = [columns[order.index(d)] for d in range(tensor.ndim)]
-            listed = packed(backing.format, slab.shape, coords, values, tree.iso, pad, tensor.limits)
-            slab = tensor._of(listed, slab._metadata)
+            columns, values = read_slab(tree, k, part, max(most // (8 * whole.ndim + whole.dtype.itemsize), 1))
+            coords = [columns[order.index(d)] for d in range(whole.ndim)]
+            listed = packed(backing.format, slab.shape, coords, values, tree.iso, pad, whole.limits)
+            slab = remade(slab, listed)
         if slab.nbytes <= most:
             yield part, slab
             start, width = part.stop, 2 * len(part)
         elif len(part) > 1 and not planned:  # the size of some kinds is known only when they are built
             width = len(part) // 2
         else:
-            what = f"coordinate {start} of dimension {dimension} takes more than {most} bytes; increase max_bytes"
+            what = f"coordinate {start} of dimension {number} takes more than {most} bytes; increase max_bytes"
             raise LimitError(Problem("max_bytes", what))
 
 
 # Dimensions by name, and coordinates by label
 
 
-def sel(tensor: Contents, labels: Mapping[Any, Any]) -> Any:
-    """`Tensor.sel`."""
-    for option in _OPTIONS.keys() & labels.keys() - {*(tensor.dims or ())}:
+def sel(self: Contents, labels: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
+    """Select by label, as `xarray.DataArray.sel` does; otherwise like indexing.
+
+    A label removes its dimension, unless several coordinates have it. Several labels keep their order. A slice goes
+    from the coordinate of its first label to that of its last, inclusive; labels that are not there can be ends if
+    the labels ascend or descend. A string for times is a period: "2026-03" is the whole month. Along a dimension
+    without labels, `sel` is `isel`.
+
+    Texts and integers are found without pandas; ranges and other labels need it.
+
+    Parameters
+    ----------
+    labels, named : the labels by name of the dimension; `labels` also accepts its number. An array of booleans is
+        a mask of the coordinates.
+
+    Returns
+    -------
+    Tensor, or a numpy scalar if every dimension has one label.
+
+    Raises
+    ------
+    LabelError : no coordinate has the label, or xarray also refuses the key. It is also a KeyError.
+    OptionError : an option of xarray that is not supported here, such as `method`; or pandas is missing.
+    IndexError : no dimension has this name.
+    ArrayError : the labels are damaged.
+
+    >>> import pyarrow
+    >>> from binsparse_levels import from_table
+    >>> table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
+    >>> tensor = from_table(table, ["user", "item"], "value", "CSR")
+    >>> float(tensor.sel(user=9, item="ink")), tensor.sel(item=["ink", "pen"]).labels("item").tolist()
+    (2.5, ['ink', 'pen'])
+    """
+    keys = {**(labels or {}), **named}
+    for option in _OPTIONS.keys() & keys.keys() - {*(self.dims or ())}:
         raise OptionError(Problem(option, f"sel has no such option; {_OPTIONS[option]}"))
 
     def index(k: int, key: Any, name: str) -> int | slice | Array:
-        column = labels_of(tensor, k)
+        column = labels_of(self, k)
         lookup = None if column is None else column.lookup
         try:
-            return _index(key if lookup is None else lookup.find(key), tensor.shape[k])
+            return _index(key if lookup is None else lookup.find(key), self.shape[k])
         except BinsparseError:
             raise
         except FAILURES as error:
-            known = range(tensor.shape[k]) if lookup is None else lookup.labels
+            known = range(self.shape[k]) if lookup is None else lookup.labels
             raise LabelError(Problem(name, _failure(known, key, error))) from error
 
-    return _along(tensor, labels, index)
+    return _along(self, keys, index)
 
 
-def isel(tensor: Contents, indices: Mapping[Any, Any]) -> Any:
-    """`Tensor.isel`."""
+def isel(self: Contents, indices: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
+    """Select by coordinate along dimensions given by name, as `xarray.DataArray.isel` does.
+
+    Each array selects along its own dimension. Other dimensions are not cut.
+
+    Parameters
+    ----------
+    indices, named : integers, slices and arrays by dimension, as for `sel`.
+
+    Returns
+    -------
+    Tensor, or a numpy scalar if every dimension has an integer.
+
+    Raises
+    ------
+    IndexError : as for indexing.
+
+    >>> from binsparse_levels import pack_dense
+    >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR", dims=["user", "day"])
+    >>> tensor.isel(day=0).to_dense().tolist()
+    [0, 3]
+    """
 
     def index(k: int, key: Any, name: str) -> int | slice | Array:
         try:
-            return _index(key, tensor.shape[k])
+            return _index(key, self.shape[k])
         except (TypeError, ValueError) as error:
             raise IndexError(f"{name}: {error}") from error
 
-    return _along(tensor, indices, index)
+    return _along(self, {**(indices or {}), **named}, index)
 
 
 def _along(tensor: Contents, keys: Mapping[Any, Any], index: Callable[[int, Any, str], Any]) -> Any:

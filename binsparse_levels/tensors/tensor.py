@@ -1,31 +1,63 @@
-"""The class Tensor."""
+"""The class Tensor, its names in other libraries, and what it refuses."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
+from numpy.lib.mixins import NDArrayOperatorsMixin
 
 from ..engine.tree import same
 from ..errors import within_memory
 from ..formats.format import FormatLike
-from ..formats.shapes import checked_axes
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
-from . import changing, selecting
-from .backing import Check, TreeBacking
-from .changing import Converting
-from .contents import Dimension, Metadata, dimension_of, labels_of
+from . import changing, late_imports, selecting
+from .backing import Backing, Check, TreeBacking
+from .contents import Contents, labels_of
+from .contents import remade as remade
 from .encoding import encode_tensor
+from .inside import Inside, Metadata
 from .labels import same_labels
+from .late_imports import functions, late_import, reduction
 from .validation import checked_fill, checked_format, checked_json, tree_of, writable
+
+_REDUCTIONS = "sum", "prod", "mean", "var", "std", "min", "max", "any", "all"
+
+# The call in this package, and its names in other libraries.
+_NAMES = {
+    "arrays['indices_1'], arrays['pointers_to_1'], and so on for each level": "indices indptr",
+    "attributes": "attrs",
+    "binsparse_levels.einsum": "einsum tensordot",
+    "convert(format)": "asformat",
+    "equals(other)": "array_equal allclose",
+    "load()": "compute persist",
+    "number_of_stored_values": "nse",
+    "numpy.minimum and numpy.maximum": "clip",
+    "numpy.rint": "round around",
+    "permute(axes)": "transpose swapaxes moveaxis",
+    "reduce(tensor, axis, 'norm')": "norm",
+    "tensor @ other, or einsum": "dot matmul",
+    "the tensor itself, which is immutable": "copy",
+    "the tensor of open() in a with block": "close",
+    "to_dense()": "toarray todense numpy tolist item",
+    "to_scipy(tensor, format)": "tocoo tocsc tocsr tobsr",
+    "to_sparse(tensor).reshape(shape), or convert(format, map=…)": "reshape",
+    "to_table(tensor), which polars takes": "to_polars to_frame",
+    "tensor[:5]": "head",
+    "unpack()": "coords nonzero",
+    "values": "data",
+    "write(path, tensor)": "save",
+    "write(store, first) and append(store, second), with store = {}": "concatenate vstack hstack",
+}
+_REPLACEMENTS = {name: use for use, names in _NAMES.items() for name in names.split()}
 
 
 @within_memory
-class Tensor(Converting):
+class Tensor(Contents, NDArrayOperatorsMixin):
     """A sparse tensor of any rank, stored in a tree of levels. It is immutable, and its arrays are read-only.
 
     The constructor wraps arrays without a copy. `pack` and `pack_dense` make a tensor from entries or cells. Writable
@@ -56,6 +88,7 @@ class Tensor(Converting):
     """
 
     __slots__ = ()
+    __array_priority__ = 1000.0  # numpy calls the tensor first, as in array @ tensor
 
     def __init__(
         self,
@@ -76,120 +109,25 @@ class Tensor(Converting):
         fill = checked_fill(fill_value, tree.values.dtype)
         shared = any(map(writable, tree.arrays.values()))
         stored = TreeBacking(parsed, tree, limits, structure, shared=shared)
-        self._set(stored, Metadata(fill, checked_json(attributes, limits), checked_json(descriptor_attributes, limits)))
+        kept = checked_json(attributes, limits), checked_json(descriptor_attributes, limits)
+        self._inside = Inside(stored, Metadata(fill, *kept))
         stored.check(check)
 
-    @classmethod
-    def _owning(cls, *arguments: Any, **options: Any) -> Tensor:
-        """As `Tensor`, for arrays that no other code refers to."""
-        self = cls(*arguments, **options)
-        self._backing.stored.shared = False
-        return self
+    def __reduce__(self) -> tuple[Any, ...]:
+        old = self._inside.metadata
+        metadata = old if old.labels is None else replace(old, labels=old.labels.loaded())
+        return tensor_of, (self._inside.backing, metadata)
 
     # Selection
 
-    def __getitem__(self, key: Any) -> Any:
-        """Select by integers, slices, an ellipsis, arrays of integers and masks, with numpy's rules.
-
-        An integer for every dimension returns a numpy scalar. Integers and arrays of one dimension for all dimensions
-        return an array of values. Several arrays together with a slice, or an array of several dimensions, return a
-        list of coordinates in memory. Every other key, also `numpy.ix_`, returns a view, which reads nothing until it
-        is used. A view has no structure. It keeps the attributes, and the names and labels of its dimensions.
-
-        Raises
-        ------
-        IndexError : numpy would refuse the key, or the key adds a dimension.
-        LimitError : arrays that are no mesh select more than `dense_bytes`.
-
-        >>> from binsparse_levels import pack_dense
-        >>> tensor = pack_dense([[0, 2, 0], [3, 0, 4]], "CSR")
-        >>> int(tensor[1, 2]), tensor[:, ::2].to_dense().tolist()
-        (4, [[0, 0], [3, 4]])
-        """
-        return selecting.select(self, key)
+    __getitem__ = selecting.select
+    sel = selecting.sel
+    isel = selecting.isel
+    slabs = selecting.slabs
+    permute = selecting.permute
 
     def __iter__(self) -> Iterator[Any]:
         return map(self.__getitem__, range(len(self)))
-
-    def sel(self, labels: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
-        """Select by label, as `xarray.DataArray.sel` does; otherwise like indexing.
-
-        A label removes its dimension, unless several coordinates have it. Several labels keep their order. A slice goes
-        from the coordinate of its first label to that of its last, inclusive; labels that are not there can be ends if
-        the labels ascend or descend. A string for times is a period: "2026-03" is the whole month. Along a dimension
-        without labels, `sel` is `isel`.
-
-        Texts and integers are found without pandas; ranges and other labels need it.
-
-        Parameters
-        ----------
-        labels, named : the labels by name of the dimension; `labels` also accepts its number. An array of booleans is
-            a mask of the coordinates.
-
-        Returns
-        -------
-        Tensor, or a numpy scalar if every dimension has one label.
-
-        Raises
-        ------
-        LabelError : no coordinate has the label, or xarray also refuses the key. It is also a KeyError.
-        OptionError : an option of xarray that is not supported here, such as `method`; or pandas is missing.
-        IndexError : no dimension has this name.
-        ArrayError : the labels are damaged.
-
-        >>> import pyarrow
-        >>> from binsparse_levels import from_table
-        >>> table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
-        >>> tensor = from_table(table, ["user", "item"], "value", "CSR")
-        >>> float(tensor.sel(user=9, item="ink")), tensor.sel(item=["ink", "pen"]).labels("item").tolist()
-        (2.5, ['ink', 'pen'])
-        """
-        return selecting.sel(self, {**(labels or {}), **named})
-
-    def isel(self, indices: Mapping[Any, Any] | None = None, /, **named: Any) -> Any:
-        """Select by coordinate along dimensions given by name, as `xarray.DataArray.isel` does.
-
-        Each array selects along its own dimension. Other dimensions are not cut.
-
-        Parameters
-        ----------
-        indices, named : integers, slices and arrays by dimension, as for `sel`.
-
-        Returns
-        -------
-        Tensor, or a numpy scalar if every dimension has an integer.
-
-        Raises
-        ------
-        IndexError : as for indexing.
-
-        >>> from binsparse_levels import pack_dense
-        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR", dims=["user", "day"])
-        >>> tensor.isel(day=0).to_dense().tolist()
-        [0, 3]
-        """
-        return selecting.isel(self, {**(indices or {}), **named})
-
-    def permute(self, axes: Sequence[Dimension]) -> Tensor:
-        """The same entries with the dimensions in another order. The arrays are shared.
-
-        Parameters
-        ----------
-        axes : dimension k of the result is dimension axes[k] of this tensor, by number or name.
-
-        Returns
-        -------
-        Tensor with `shape[axes[k]]` as the size of dimension k.
-
-        Raises
-        ------
-        FormatError : `axes` is not a permutation.
-
-        >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
-        (5, 2, 3)
-        """
-        order = checked_axes([dimension_of(self, x) if isinstance(x, str) else x for x in axes], self.ndim)
-        return selecting.permuted(self, order)
 
     @property
     def T(self) -> Tensor:
@@ -215,41 +153,24 @@ class Tensor(Converting):
         >>> pack_dense([[0, 2], [3, 0]], "CSR")[1:].load("COO").values.tolist()
         [3]
         """
-        own, metadata = self._backing.own(self._pad()), self._metadata
+        own, metadata = self._inside.own, self._inside.metadata
         if metadata.labels is not None and metadata.labels.lazy:
             metadata = replace(metadata, labels=metadata.labels.loaded())
-        if own is self._backing:  # the labels in memory replace those in the file, which can be closed
-            self._metadata = metadata
-        whole = self if own is self._backing else self._of(own, metadata)
+        if own is self._inside.backing:  # the labels in memory replace those in the file, which can be closed
+            self._inside.metadata = metadata
+        whole = self if own is self._inside.backing else tensor_of(own, metadata)
         return whole if format is None else whole.convert(format)
 
-    def slabs(self, dimension: Dimension, *, max_bytes: int) -> Iterator[tuple[range, Tensor]]:
-        """Iterate over parts along a dimension: the coordinates of each part, and a tensor in memory.
+    # Conversions
 
-        Along the outermost stored dimension of dense and sparse levels, each entry is read once. Along another, it is
-        read once to count, and once for each part. With other kinds, a part that is too large is halved. A structure is
-        expanded first, and a map is removed.
-
-        Parameters
-        ----------
-        dimension : counted from 0, or from -1 backwards; or a name.
-        max_bytes : the largest size of the arrays of a part, in bytes.
-
-        Returns
-        -------
-        iterator of (range, Tensor) : coordinates along `dimension`, and a tensor of `len(range)` coordinates there.
-
-        Raises
-        ------
-        LimitError : a single coordinate takes more.
-        IndexError : there is no such dimension.
-
-        >>> from binsparse_levels import pack_dense
-        >>> [(part, slab.shape) for part, slab in pack_dense([[0, 2], [3, 0]], "CSR").slabs(0, max_bytes=100)]
-        [(range(0, 2), (2, 2))]
-        """
-        whole = changing.expanded(self.without_map())
-        yield from selecting.slabs(whole, dimension_of(self, dimension), max_bytes)
+    convert = changing.convert
+    without_map = changing.without_map
+    drop_fill = changing.drop_fill
+    astype = changing.astype
+    with_values = changing.with_values
+    expand_structure = changing.expand_structure
+    with_structure = changing.with_structure
+    to_dense = changing.to_dense
 
     # Contents and comparisons
 
@@ -279,29 +200,6 @@ class Tensor(Converting):
         """
         return changing.entries(self, dtype)
 
-    def to_dense(self, fill: Any = None, *, limits: Limits | None = None) -> Array:
-        """Return a numpy array of the tensor's shape and type. A structure is expanded.
-
-        Parameters
-        ----------
-        fill : the value of cells that are not stored; by default the fill value, or zero.
-        limits : `dense_bytes` is the largest size of the array.
-
-        Returns
-        -------
-        numpy.ndarray of shape `shape` and type `dtype`.
-
-        Raises
-        ------
-        LimitError : the array is larger.
-
-        >>> from binsparse_levels import pack
-        >>> pack([[0, 2]], [1, 2], 3, "CVEC").to_dense(fill=7).tolist()
-        [1, 7, 2]
-        """
-        limits = self.limits if limits is None else limits
-        return changing.to_dense(self, self._pad() if fill is None else checked_fill(fill, self.dtype), limits)
-
     def equals(self, other: Tensor) -> bool:
         """Return True if both have the same shape, entries and fill value. Formats and maps may differ.
 
@@ -325,7 +223,7 @@ class Tensor(Converting):
             return False
         try:
             with np.errstate(invalid="ignore"):  # a NaN may be signaling
-                if not same(self._pad(), other._pad()):
+                if not same(self._inside.pad, other._inside.pad):
                     return False
                 (mine, values), (others, other_values) = changing.in_order(self), changing.in_order(other)
                 labels = ((labels_of(self, k), labels_of(other, k)) for k in range(self.ndim))
@@ -337,6 +235,45 @@ class Tensor(Converting):
         except TypeError:  # numpy does not compare some types
             return False
 
+    def __repr__(self) -> str:
+        """A line, and a line for each level unless the tensor is a view. Nothing is read."""
+        backing = self._inside.backing
+        names = self.dims or ()
+        shape = " × ".join(map(str, backing.shape)) or "scalar"
+        shape += f" ({', '.join(names)})" if names else ""
+        stored = f", map {backing.map}" if backing.map is not None else f", {backing.format}"
+        fill = "" if self.fill_value is None else f", fill {self.fill_value}"
+        if backing.viewed:
+            return f"<Tensor {shape} {backing.dtype}, a view{fill}{stored}>"
+        if backing.map is not None:
+            return f"<Tensor {shape} {backing.dtype}{fill}{stored}>\n{self.stored!r}"
+        iso = ", iso" if self.iso else ""
+        structure = f", {backing.structure}" if backing.structure else ""
+        tree = backing.stored.tree
+        count = len(tree.values) if tree.lazy else self.number_of_stored_values
+        entries = f"{count} stored value{'' if count == 1 else 's'}"
+        head = f"<Tensor {shape} {backing.dtype}{iso}, {entries}{fill}{structure}{stored}>"
+        return "\n".join([head, *_lines(backing.stored, names)])
+
+    def _repr_html_(self) -> str:
+        """HTML for a notebook: the text, and a picture of a small tensor in memory. No array is read."""
+        shown: str = late_import("html_of")(self)
+        return shown
+
+    report = late_imports.report
+    draw = late_imports.draw
+
+    sum = reduction("sum", "sums", [3, 2])
+    prod = reduction("prod", "products", [0, 0])
+    mean = reduction("mean", "means", [1.5, 1.0])
+    var = reduction("var", "variances, divided by the number of cells,", [2.25, 1.0])
+    std = reduction("std", "standard deviations", [1.5, 1.0])
+    min = reduction("min", "smallest values", [0, 0])
+    max = reduction("max", "largest values", [3, 2])
+    any = reduction("any", "truth of any", [True, True])
+    all = reduction("all", "truth of all", [False, False])
+    count = reduction("count", "numbers of stored entries", [1, 1])
+
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor, a dictionary with the key `binsparse`. The protocol is a draft and may change."""
         return encode_tensor(self)[0]
@@ -345,7 +282,108 @@ class Tensor(Converting):
         """The arrays by name, as a container stores them. The protocol is a draft and may change."""
         return encode_tensor(self)[1]
 
+    def __arrow_c_stream__(self, requested_schema: Any = None) -> Any:
+        """The stored entries as a table with a row for each, for polars, pandas and duckdb; see `to_table`."""
+        return late_import("to_table")(self).__arrow_c_stream__(requested_schema)
+
+    def __array_function__(
+        self, function: Callable[..., Any], types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
+    ) -> Any:
+        """Reductions by numpy's functions, such as `numpy.sum(tensor, axis=0)`. Raise TypeError for others."""
+        name = {"amin": "min", "amax": "max"}.get(function.__name__, function.__name__)
+        if name in ("shape", "ndim", "size") and not kwargs and len(args) == 1:
+            return getattr(self, name)
+        if name not in _REDUCTIONS or not args or args[0] is not self:
+            use = _REPLACEMENTS.get(name, "reduce, einsum or to_dense()")
+            raise TypeError(f"numpy.{name} does not accept a Tensor; use {use}")
+        return getattr(self, name)(*args[1:], **kwargs)
+
+    def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
+        """Apply a numpy function to each cell of one or two tensors; all operators, and products by `@`.
+
+        The result is a Tensor. Its fill value is the function of the fill values. Labels that both tensors have for a
+        dimension must be equal. A dense array is broadcast to the shape of the tensor. A product `@` with a dense
+        vector or matrix is an array; see `einsum`.
+
+        Raises
+        ------
+        ArrayError, LabelError, OptionError : the operands do not fit each other, or the function is not elementwise.
+
+        >>> from binsparse_levels import pack_dense
+        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
+        >>> (2 * tensor + tensor.T).to_dense().tolist(), np.sqrt(tensor).values.round(2).tolist()
+        ([[0, 7], [8, 0]], [1.41, 1.73])
+        >>> (tensor @ [1, 10]).tolist(), (tensor @ tensor).to_dense().tolist()
+        ([20, 3], [[6, 0], [0, 6]])
+        """
+        if function is np.matmul and method == "__call__" and not options:
+            return late_import("product")(*inputs)
+        return late_import("calculate")(function, method, inputs, options)
+
+    # Operations that types of other libraries support and a tensor refuses
+
+    def __bool__(self) -> bool:
+        raise TypeError("a tensor has no truth value; use tensor.nnz, or reduce it by any or all")
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Array:
+        raise TypeError("a Tensor is not made dense implicitly; call to_dense(), or as_tensor on the other operand")
+
+    def __getattr__(self, name: str) -> Any:
+        """Raise AttributeError. For names of other libraries, the message says what to call."""
+        call = f"{name}(tensor)" if name.startswith("to_") else f"binsparse_levels.{name}"
+        public = f"the function {call}" if name in functions() else ""
+        hint = f"; use {use}" if (use := _REPLACEMENTS.get(name, public)) else ""
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
+
+    def __eq__(self, other: object) -> bool:
+        """Raise TypeError: call `equals`. Sets and dictionaries compare tensors by identity."""
+        raise TypeError("tensors are not compared by ==; call equals(), or numpy.equal for a tensor of booleans")
+
+    __ne__ = __eq__
+
+    __hash__ = object.__hash__
+
 
 def _alike(a: Array, b: Array) -> bool:
     """Return True if all items are equal. NaN equals NaN."""
     return len(a) == len(b) and bool(np.all((a == b) | ((a != a) & (b != b))))
+
+
+def _lines(stored: TreeBacking, names: Sequence[str]) -> list[str]:
+    """The levels of a tree, each with its dimensions, its number of fibers and the lengths of its arrays."""
+    tree, lines = stored.tree, []
+    n: int | None = 1
+    for depth, place in enumerate(tree.places):
+        arrays = {role: tree.arrays[spec.name] for role, spec in place.arrays.items()}
+        covered = stored.format.order[place.depth : place.depth + place.level.rank]
+        called = [f"{names[k]}, " if names else "" for k in covered]
+        sizes = ", ".join(f"{k} ({name}size {n})" for k, name, n in zip(covered, called, place.dims, strict=True))
+        fibers = "" if n is None else f", {n} fiber{'s' if n != 1 else ''}"
+        lengths = "".join(f", {place.arrays[role].name}[{len(array)}]" for role, array in arrays.items())
+        dimensions = f"dimension {sizes}" if sizes else "no dimension"
+        lines.append(f"{'  ' * depth}└ {place.level}: {dimensions}{fibers}{lengths}")
+        below, _ = place.level.lengths({role: len(array) for role, array in arrays.items()}, place.dims, n)
+        if below is None and n is not None and not tree.lazy:  # no array of a file is read for this
+            below = place.level.size(arrays, place.dims, n)
+        n = below
+    lines.append(f"{'  ' * len(tree.levels)}└ element: values[{len(tree.values)}]")
+    return lines
+
+
+def inside(tensor: Tensor) -> Inside:
+    """The state of a tensor. No other room uses private members of a tensor."""
+    return tensor._inside
+
+
+def tensor_of(backing: Backing, metadata: Metadata) -> Tensor:
+    """A tensor of a backing that needs no check, or is checked when it is read."""
+    tensor = Tensor.__new__(Tensor)
+    tensor._inside = Inside(backing, metadata)
+    return tensor
+
+
+def owning(*arguments: Any, **options: Any) -> Tensor:
+    """As `Tensor`, for arrays that no other code refers to."""
+    tensor = Tensor(*arguments, **options)
+    tensor._inside.backing.stored.shared = False
+    return tensor

@@ -20,7 +20,7 @@ from ..io import append, concatenate, open, read, write
 from ..levels import Dense, Level, Sparse
 from ..levels.positions import Array
 from ..tensors.packing import pack
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 
 with needing("test"):
     from hypothesis import assume
@@ -129,7 +129,7 @@ def check_agreement(tensor: Tensor) -> None:
     """Assert that all readers of a tensor list the same entries."""
     whole = tensor.expand_structure()
     coords, values = whole.unpack()
-    dense = np.full(tensor.shape, tensor._pad(), tensor.dtype)
+    dense = np.full(tensor.shape, inside(tensor).pad, tensor.dtype)
     rows = rows_of(coords, len(values))
     for row, value in zip(rows, values, strict=True):
         dense[row] = value
@@ -217,7 +217,7 @@ def check_merged(tensor: Tensor) -> None:
                 cells, name = function(a.to_dense(), b.to_dense()), function.__name__
                 if all(is_walked(level, not d) for x in (a, b) for d, level in enumerate(x.format.levels)):
                     zeros = np.zeros(()), np.zeros(())
-                    tree, _ = merged(a._tree, b._tree, name, function is np.add, zeros, compiled=False)
+                    tree, _ = merged(inside(a).tree, inside(b).tree, name, function is np.add, zeros, compiled=False)
                     found: Any = Tensor(Format(tree.levels), tensor.shape, tree.arrays, tree.values)
                 else:
                     found = function(a, b)

@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import binsparse_levels as bl
 from binsparse_levels import cli, testing
 from binsparse_levels.io.kinds import KINDS
+from binsparse_levels.tensors.tensor import inside, remade
 from composition.features import BINSPARSE, draw_orders, draw_place
 from composition.ways import draw_format, way
 
@@ -84,7 +85,7 @@ def of_system(kind, got, model):
     """What a file of another system gave, as the model has it."""
     result = got.astype(model.dtype) if got.dtype != model.dtype else got.load()
     fill = None if result.fill_value is None else model.pad
-    iso = result.with_attributes(None)._labelled(None)  # some systems name every row and column
+    iso = remade(result.with_attributes(None), labels=None)  # some systems name every row and column
     structure = result.structure
     cells = model.cells if kind == "rawarray" else model.entries
     unlabelled = replace(model, fill=fill, entries=cells)
@@ -176,7 +177,7 @@ def built(tensor, model, draw, folder):
 @way("write_from", drops="structure map iso", pads=True)
 def merged(tensor, model, draw, folder):
     """The tensor and some of its entries again. Of padded levels, what equals the padding is no entry."""
-    target, labels = {}, tensor._metadata.labels
+    target, labels = {}, inside(tensor).metadata.labels
     named = {} if labels is None or not labels.columns else {"dims": labels.dims, "values": labels.values}
     fill = tensor.fill_value if tensor.fill_value is not None else None
     options = {"duplicates": "first", "dtype": model.dtype, "fill_value": fill, **named}

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import binsparse_levels as bl
 from binsparse_levels import Tensor
+from binsparse_levels.tensors.tensor import inside
 from composition.features import arrow_labels
 from composition.ways import draw_format, way
 
@@ -156,7 +157,7 @@ def combined(tensor, model, draw, folder):
         if function is np.multiply and not np.isfinite(model.dense).all():
             return None  # a product with what is not stored is 0
         got = function(*both)
-    pad = got._pad()
+    pad = inside(got).pad
     entries = {x: expected[x] for x in np.ndindex(*model.shape) if not naive.equal(expected[x], pad)}
     return got, replace(model, dtype=expected.dtype, entries=entries, fill=got.fill_value)
 

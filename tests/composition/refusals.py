@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import binsparse_levels as bl
 from binsparse_levels.levels import LEVELS
+from binsparse_levels.tensors.tensor import inside
 from composition.features import BINSPARSE
 
 
@@ -56,7 +57,7 @@ REFUSALS = (
     Refusal(
         "any", "every read of blocks or of a whole opened file", bl.ArrayError, "read\\(\\) files of other systems",
         "unsorted entries in an opened file of another system", "`read`",
-        lambda model, tensor: tensor._backing.stored.tree.lazy,
+        lambda model, tensor: inside(tensor).backing.stored.tree.lazy,
     ),
     Refusal(
         "any", "`build`, `write_from`, `convert(memory=)`, `concatenate`, `append`", bl.LimitError,

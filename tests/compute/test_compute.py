@@ -34,6 +34,7 @@ from binsparse_levels.compute.reductions import REDUCTIONS
 from binsparse_levels.formats.structure import STRUCTURES
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.parallel import using_threads
+from binsparse_levels.tensors.tensor import inside
 from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
 
 HOWS = list(REDUCTIONS)
@@ -316,7 +317,7 @@ def test_long_fibers_of_cells_and_runs(format, dtype, interpreted):
     dense = np.repeat(generator.integers(0, 3, (5, 7)), 29, axis=1).astype(dtype)
     dense[:, :100] *= generator.integers(0, 2, (5, 100)).astype(dtype)
     tensor = pack_dense(dense, format, fill_value=0)
-    levels, blank = tensor._tree, tensor._tree.values.copy()
+    levels, blank = inside(tensor).tree, inside(tensor).tree.values.copy()
     if levels.gaps and dense.dtype.kind in "fc":  # nobody reads what has no entry
         reached = np.zeros(len(blank), bool)
         reached[np.asarray(levels.reached())] = True

@@ -27,6 +27,7 @@ from binsparse_levels import (
 from binsparse_levels.compute.cursors import is_walked
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.parallel import using_threads
+from binsparse_levels.tensors.tensor import inside
 from binsparse_levels.thresholds import THRESHOLDS
 
 FUNCTIONS = [
@@ -42,7 +43,7 @@ def with_zeros(function, expected, tensors):
     """The function of two tensors, with 0 in the cells that an operand does not store."""
     expected = expected.copy()
     for tensor in tensors[: ZEROS.get(function, 0)]:
-        if isinstance(tensor, Tensor) and not tensor._pad():
+        if isinstance(tensor, Tensor) and not inside(tensor).pad:
             expected[~np.broadcast_to(dense_and_stored(tensor)[1], expected.shape)] = 0
     return expected
 
@@ -92,8 +93,8 @@ def test_functions_of_two_tensors_are_those_of_numpy(data):
         except TypeError:  # numpy has no loop for the types
             assume(False)
         found = function(a, b)
-        fill = function(np.full(1, a._pad()), np.full(1, b._pad()))[0]
-        stays = any(not x._pad() for x in (a, b)[: ZEROS.get(function, 0)])
+        fill = function(np.full(1, inside(a).pad), np.full(1, inside(b).pad))[0]
+        stays = any(not inside(x).pad for x in (a, b)[: ZEROS.get(function, 0)])
         fill, expected = 0 if stays else fill, with_zeros(function, expected, (a, b))
     same(found, expected)
     none = a.fill_value is None and b.fill_value is None and fill == 0
@@ -124,7 +125,7 @@ def test_functions_of_one_tensor_are_those_of_numpy(data):
         try:
             found = call(tensor)
         except OptionError:  # cells that are not stored would have several values
-            assert tensor._pad() != 0
+            assert inside(tensor).pad != 0
             return
     same(found, expected)
     assert found.map == tensor.map or found.map is None
@@ -368,17 +369,17 @@ def test_a_product_of_a_file_that_is_larger_than_memory(tmp_path):
     small = pack_dense(np.eye(2000)[:, :30], "CSR")
     with bl.open(tmp_path / "a.h5") as source:
         made = einsum("ij,jk->ik", source, small, memory=2**20)
-        assert source._source.lazy
+        assert inside(source).source.lazy
         assert made.equals(large @ small)
         assert made.labels(0).tolist()[:2] == ["r0", "r1"]
         both = einsum("ij,ij->ij", source, large, memory=2**20)
-        assert source._source.lazy
+        assert inside(source).source.lazy
         assert both.equals(large * large)
         assert einsum("ij,jk->ik", small.T, source, memory=2**20).equals(small.T @ large)
-        assert source._source.lazy
+        assert inside(source).source.lazy
         rank = pack([*coords, coords[0] % 3], np.ones(60_000), (2000, 2000, 3), "CSF", duplicates="first")
         assert einsum("ij,ij->", source, large, memory=2**20) == (large.values**2).sum()
         assert einsum("ij,ijk->k", source, rank, memory=2**20).equals(einsum("ij,ijk->k", large, rank))
-        assert source._source.lazy
+        assert inside(source).source.lazy
         with pytest.raises(bl.LimitError, match="memory="):
             einsum("ij,jk->ik", source.T, source, memory=2**18)

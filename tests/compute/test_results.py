@@ -10,6 +10,7 @@ from test_compute import nests, opened, plain_nests  # noqa: F401 (a fixture)
 
 import binsparse_levels as bl
 from binsparse_levels import LabelError, OptionError, Tensor, einsum, pack, pack_dense
+from binsparse_levels.tensors.tensor import inside
 
 LABELS = {
     "texts": ["a", "bé", "c"], "turned": ["c", "bé", "a"], "numbers": np.array([1.5, np.nan, 3]),
@@ -63,7 +64,8 @@ def test_a_result_keeps_the_names_and_labels_on_which_its_operands_agree(data):
                 call()
             return
         made = call()
-    if not isinstance(made, Tensor) or all(x._metadata.labels is None for x in operands if isinstance(x, Tensor)):
+    stored = [x for x in operands if isinstance(x, Tensor)]
+    if not isinstance(made, Tensor) or all(inside(x).metadata.labels is None for x in stored):
         return
     single = [min(names[x]) if len(names[x]) == 1 else None for x in kept]
     assert made.dims == tuple(x if x and single.count(x) == 1 else f"dim_{k}" for k, x in enumerate(single))
@@ -259,4 +261,4 @@ def test_sums_of_an_index_of_one_operand_are_read_in_parts(spec):
         expected = np.einsum(spec, tensor.to_dense(), vector.to_dense())
         found = einsum(spec, source, vector, memory=6000)
         np.testing.assert_array_equal(found.to_dense() if isinstance(found, Tensor) else found, expected)
-        assert source._source.lazy or (turn and tensor.structure is not None)
+        assert inside(source).source.lazy or (turn and tensor.structure is not None)

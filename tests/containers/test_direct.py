@@ -35,6 +35,7 @@ from binsparse_levels.containers import direct, hdf5, zarr_reading
 from binsparse_levels.containers import zarr as zarr_container
 from binsparse_levels.containers.base import Storage
 from binsparse_levels.io import describe
+from binsparse_levels.tensors.tensor import inside
 
 LIMITS = Limits()
 TYPES = ("bool", "int8", "uint8", "int16", "uint32", "int64", "uint64", "float32", "float64")
@@ -558,7 +559,8 @@ def test_narrow_arrays_are_read(folder, tensor):
         again = read(place)
         assert again.equals(tensor)
         assert again.values.dtype == tensor.values.dtype
-        words = {spec.name for place in tensor._source.places for spec in place.arrays.values() if spec.holds == "word"}
+        places = inside(tensor).source.places
+        words = {spec.name for place in places for spec in place.arrays.values() if spec.holds == "word"}
         for name, array in again.arrays.items():
             narrow = (bool, "bint8") if "bitmap" in name else (np.uint8, "uint8")
             expected = (np.uint64, "uint64") if name in words else narrow

@@ -15,6 +15,7 @@ from binsparse_levels.engine.blocks import blocks_of, read_block, read_blocks
 from binsparse_levels.engine.parts import check_in_parts
 from binsparse_levels.engine.tree import Tree
 from binsparse_levels.levels.base import Level
+from binsparse_levels.tensors.tensor import inside
 
 
 def test_slabs_of_an_empty_file(tmp_path):
@@ -70,7 +71,7 @@ def test_a_block_reads_and_takes_little(format, shape):
     dense = np.repeat(np.random.default_rng(0).integers(0, 2, shape[0] * shape[1] // 4), 4).reshape(shape)
     stored, most = {}, 1000
     write(stored, binsparse_levels.pack_dense(dense, format))
-    tree = binsparse_levels.open(stored)._source
+    tree = inside(binsparse_levels.open(stored)).source
     reads = []
 
     def watched(array):
@@ -106,7 +107,7 @@ def test_a_block_reads_and_takes_little(format, shape):
 def test_a_constant_is_read_in_parts():
     stored = {}
     write(stored, binsparse_levels.pack_dense(np.ones((300, 2000), np.int8), "run, run"))
-    tree = binsparse_levels.open(stored)._source
+    tree = inside(binsparse_levels.open(stored)).source
     blocks = list(blocks_of(tree, 10_000))
     assert (len(tree.values), len(blocks), sum(block.size for block in blocks)) == (1, 60, 600_000)
     columns, values = read_block(tree, blocks[30])
@@ -119,7 +120,7 @@ def test_runs_of_more_entries_than_an_integer_counts():
     stored = {}
     write(stored, Tensor("run, run", (2**40, 2**40), arrays, np.ones(1)))
     with pytest.raises(LimitError, match="64-bit integer"):
-        list(blocks_of(binsparse_levels.open(stored)._source, 10))
+        list(blocks_of(inside(binsparse_levels.open(stored)).source, 10))
 
 
 @given(data=st.data())
@@ -131,7 +132,7 @@ def test_blocks_have_the_entries_of_any_kind(data):
     whole = sorted(zip(*(x.tolist() for x in coords), map(repr, values), strict=True))
     stored = {}
     write(stored, tensor)
-    tree, found = binsparse_levels.open(stored)._source, []
+    tree, found = inside(binsparse_levels.open(stored)).source, []
     for columns, values in read_blocks(tree, data.draw(st.integers(1, 5))):
         mine = [columns[tensor.format.order.index(k)].tolist() for k in range(tensor.ndim)]
         found += zip(*mine, map(repr, values), strict=True)

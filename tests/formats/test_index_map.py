@@ -29,6 +29,7 @@ from binsparse_levels import (
 from binsparse_levels.cli import main
 from binsparse_levels.formats.extensions import MAP, parse_older_map
 from binsparse_levels.formats.index_map import Digit
+from binsparse_levels.tensors.tensor import inside
 from binsparse_levels.thresholds import THRESHOLDS
 
 SHAPES = st.lists(st.integers(0, 5), max_size=3).map(tuple)
@@ -490,7 +491,7 @@ def test_all_that_a_tensor_is_asked_is_asked_of_one_with_a_map(case, data):
 
 def test_permuting_and_packing_move_nothing():
     tensor = pack_dense(MATRIX, "CSR").convert("dense, sparse, dense(2)", map="0/2, 1/3, 0%2, 1%3")
-    assert tensor.T.stored._backing is tensor.stored._backing
+    assert inside(tensor.T.stored).backing is inside(tensor.stored).backing
     assert str(tensor.T.map) == "1/2, 0/3, 1%2, 0%3"
     assert tensor.nbytes == tensor.stored.nbytes
     turned = tensor.convert("dense(2), sparse(2)", map="0%2, 1%3, 0/2, 1/3")
@@ -565,10 +566,10 @@ def test_a_map_stands_beside_what_is_stored(name, tmp_path):
     testing.check_same(again.stored, tensor.stored)
     assert dict(again.attributes) == {"unit": "m"}
     opened = bl.open(path)
-    assert opened.stored._source.lazy
+    assert inside(opened.stored).source.lazy
     np.testing.assert_array_equal(opened[1:, ::2].to_dense(), tensor.to_dense()[1:, ::2])
     assert opened[2, 4] == 2.5
-    assert opened.stored._source.lazy
+    assert inside(opened.stored).source.lazy
     bl.write(str(tmp_path / f"again_{name}"), opened[:2])  # a view too
     np.testing.assert_array_equal(bl.read(str(tmp_path / f"again_{name}")).to_dense(), tensor.to_dense()[:2])
     # Another program sees the shape of the tensor, and a first level that it does not know.

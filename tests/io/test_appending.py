@@ -45,6 +45,7 @@ from binsparse_levels.io.reading import opened
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.limits import DEFAULT_LIMITS
 from binsparse_levels.tensors.labels import Column, Labels, stored_type
+from binsparse_levels.tensors.tensor import remade
 
 
 def storage_of(place):
@@ -100,7 +101,7 @@ def test_a_zarr_folder_grows(tmp_path, options, group):
 
 def test_a_fault_while_a_folder_grows_leaves_it_as_it_was(tmp_path, monkeypatch):
     names = Labels(tuple("ijk"), {"i": Column("int8", np.arange(50, dtype=np.int8))})
-    tensor = large(5000)._labelled(names)
+    tensor = remade(large(5000), labels=names)
     write(tmp_path / "a.zarr", tensor[:45].load(), chunks=10, shards=50)
     monkeypatch.setattr(Chunks, "encoded", lambda *_: (bytes(1 // size) for size in (1, 0)))
     with pytest.raises(ZeroDivisionError):
@@ -163,7 +164,7 @@ def test_labels_that_do_not_fit_are_not_joined(tmp_path):
     append(tmp_path / "a.h5", of(["w"], ["x", "y"])[:, :])
     assert read(tmp_path / "a.h5").labels("user").tolist() == ["u", "v", "w"]
     some, lacking = {}, [Column("int8", np.arange(count, dtype=np.int8)) for count in (1, 0)]
-    parts = [pack([[0]], [1.0], 2, "sparse")._labelled(Labels(("k",), {"k": x})) for x in lacking]
+    parts = [remade(pack([[0]], [1.0], 2, "sparse"), labels=Labels(("k",), {"k": x})) for x in lacking]
     write(some, parts[0])
     append(some, parts[1])
     assert read(some).labels("k").tolist() == [0]
@@ -182,7 +183,7 @@ def test_a_label_that_is_there_is_not_appended_again(tmp_path_factory, data):
     def made(labels, rows):
         cells = np.array(rows).T if outer else np.array(rows)
         column = labels_column(kind, labels)
-        return pack_dense(cells, "CSC" if outer else "CSR")._labelled(Labels(("t", "x"), {"tx"[outer]: column}))
+        return remade(pack_dense(cells, "CSC" if outer else "CSR"), labels=Labels(("t", "x"), {"tx"[outer]: column}))
 
     place = {} if data.draw(st.booleans()) else f"{tmp_path_factory.mktemp('again')}/a.h5"
     write(place, made(first, rows[: len(first)]))
@@ -246,7 +247,7 @@ def told(tensor):
 def halves(draw):
     """Two tensors, perhaps with labels, and what they are one behind the other."""
     whole = draw(testing.tensors(kinds=testing.PLAIN, structures=False).filter(lambda tensor: tensor.ndim))
-    whole = whole._labelled(draw(st.none() | labels_of(whole.shape)))
+    whole = remade(whole, labels=draw(st.none() | labels_of(whole.shape)))
     outer = whole.format.order[0]
     key = [slice(None)] * whole.ndim
     cut = draw(st.integers(0, whole.shape[outer]))

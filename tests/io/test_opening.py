@@ -34,6 +34,7 @@ from binsparse_levels import (
 from binsparse_levels.arrays import LazyArray
 from binsparse_levels.io import describe, kinds
 from binsparse_levels.io.reading import streamed
+from binsparse_levels.tensors.tensor import inside
 
 SUFFIXES = [".h5", ".zarr", ".npz", ".bspnpy"]
 STORED = [*((suffix, {}) for suffix in SUFFIXES), (".h5", {"compression": "gzip", "chunks": 7}),
@@ -140,9 +141,9 @@ def test_what_a_view_knows_of_a_tree_is_kept(tmp_path):
     for held in (opened, tensor):
         for key in (slice(1, 3), (slice(None), slice(4)), slice(2, 5), (3, slice(None)), [5, 1]):
             np.testing.assert_array_equal(held[key].to_dense(), tensor.to_dense()[key])
-        assert set(held._backing._views) == {((0, 1), (0,)), ((0, 1), (1,)), ((1,), (0,))}
+        assert set(inside(held).backing._views) == {((0, 1), (0,)), ((0, 1), (1,)), ((1,), (0,))}
     opened.load()
-    assert not opened._backing._views
+    assert not inside(opened).backing._views
     np.testing.assert_array_equal(opened[1:3].to_dense(), tensor.to_dense()[1:3])
 
 
@@ -154,11 +155,11 @@ def test_a_tensor_is_read_whole_once_that_costs_less_than_its_places(tmp_path):
     for k in range(10):
         places = np.array([3 * k, 99]), np.array([k, 7])
         assert opened[places].tolist() == [3001 * k, 99007]
-        whole = opened.locate([[1], [1]]).tolist() == [1001] and not opened._source.lazy
+        whole = opened.locate([[1], [1]]).tolist() == [1001] and not inside(opened).source.lazy
         assert whole == ((k + 1) * 3 * 2**12 > 100_000)
     opened = binsparse_levels.open(tmp_path / "a.zarr")  # each place takes a chunk of two
     assert opened[places].tolist() == [27009, 99007]
-    assert not opened._source.lazy
+    assert not inside(opened).source.lazy
 
 
 @pytest.mark.parametrize("suffix", [".npz", ".zarr.zip"])
@@ -331,7 +332,7 @@ def test_files_of_other_systems_are_opened(tmp_path, name, options, format):
     )
     write(tmp_path / name, tensor, **options)
     opened = binsparse_levels.open(tmp_path / name)
-    assert opened._source.lazy
+    assert inside(opened).source.lazy
     for key in (7, slice(20, 30), (slice(None), 5), (7, 5), (np.array([9, 3]), slice(1, 90, 4))):
         found = opened[key]
         np.testing.assert_array_equal(found.to_dense() if isinstance(found, Tensor) else found, tensor.to_dense()[key])

@@ -18,6 +18,7 @@ from binsparse_levels import Tensor, from_table, pack, parse_format, write
 from binsparse_levels.containers.base import Storage
 from binsparse_levels.io import describe, write_arrays
 from binsparse_levels.tensors.changing import expanded
+from binsparse_levels.tensors.tensor import inside
 
 KINDS = [
     "DVEC", "CVEC", "DMATR", "DMATC", "CSR", "CSC", "DCSR", "DCSC", "COOR", "COOC", "element", "bitmap(0)",
@@ -159,7 +160,7 @@ def _change(header: dict[str, Any], path: list[str], value: Any) -> None:
 
 def stored_labels(tensor: Tensor) -> dict[str, Any]:
     """The labels of each dimension by name, with times in UTC, as files have them."""
-    known = tensor._metadata.labels
+    known = inside(tensor).metadata.labels
     dims = () if known is None else known.dims
     return {dim: known.columns[dim].array() if dim in known.columns else None for dim in dims}
 

@@ -10,6 +10,7 @@ from composition.kinds import GALLERY, OF_GALLERY, registered
 from binsparse_levels import Limits, einsum, open, pack, pack_dense, testing, traffic, write
 from binsparse_levels.compute import walk
 from binsparse_levels.levels import register
+from binsparse_levels.tensors.tensor import inside
 from binsparse_levels.thresholds import THRESHOLDS
 
 PARAMETERS = {"sell": "(1, c=2, sigma=4)"}  # of the pictures
@@ -46,7 +47,7 @@ def test_the_picture(kind):
     lines = re.findall(r"^    ((?:[.\d] )+[.\d])(?:   +(\w+) +(\[.*?\])|$)", text, re.MULTILINE)
     dense = np.array([[float(x) if x != "." else 0 for x in row.split()] for row, *_ in lines])
     tensor = pack_dense(dense, levels_of(kind))
-    place = tensor._tree.places[-1]
+    place = inside(tensor).tree.places[-1]
     arrays = {role: tensor.arrays[spec.name].tolist() for role, spec in place.arrays.items()}
     shown = {role: ast.literal_eval(items.replace("-", "0")) for _, role, items in lines if role}
     assert shown == arrays

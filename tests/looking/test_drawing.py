@@ -12,6 +12,7 @@ import binsparse_levels as bl
 from binsparse_levels import OptionError, pack, pack_dense, testing
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking import drawing
+from binsparse_levels.tensors.tensor import inside
 
 SVG = "{http://www.w3.org/2000/svg}"
 
@@ -38,7 +39,7 @@ def test_any_small_tensor(tensor):
     words = texts(tensor.draw())
     ElementTree.fromstring(f"<div>{tensor._repr_html_()}</div>")
     assert words
-    if not drawing.is_small(tensor._tree):
+    if not drawing.is_small(inside(tensor).tree):
         return
     for name in tensor.arrays:
         assert name in words
@@ -166,14 +167,14 @@ def test_what_was_not_read_shows_text_alone_and_reads_nothing(tmp_path, monkeypa
 
     monkeypatch.setattr("binsparse_levels.arrays.LazyArray.__getitem__", refuse)
     for shown in (lazy, lazy[1:], mapped, mapped[1:], tensor[:, 1:]):
-        before = shown._backing
+        before = inside(shown).backing
         text = shown._repr_html_()
-        assert shown._backing is before
+        assert inside(shown).backing is before
         assert text == pre(repr(shown))
     assert pre(repr(lazy[1:])).count("\n") == 0  # a view has a head alone
     for name in tensor.arrays:
         assert name in lazy._repr_html_()
-    assert lazy._source.lazy
+    assert inside(lazy).source.lazy
     assert "<svg" in tensor._repr_html_()
 
 

@@ -14,13 +14,14 @@ from binsparse_levels import levels_of, pack, testing, write
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.levels.positions import as_array
 from binsparse_levels.looking import fibers
+from binsparse_levels.tensors.tensor import inside
 from binsparse_levels.thresholds import using_thresholds
 
 
 def expected(tensor):
     """For each level: its place and the lengths of its fibers, from the entries of the stored tensor alone."""
     positions = np.zeros(1, int)
-    for place, arrays, _ in tensor.stored._tree.walk():
+    for place, arrays, _ in inside(tensor.stored).tree.walk():
         counts, _, children = place.level.expand(arrays, place.dims, positions, [range(size) for size in place.dims])
         yield place, np.broadcast_to(counts, len(positions)).tolist()
         positions = np.unique(as_array(children))

@@ -15,6 +15,7 @@ from binsparse_levels import BinsparseError, from_table, pack, pack_dense, testi
 from binsparse_levels.engine import packing
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.looking.report import report_on
+from binsparse_levels.tensors.tensor import inside
 from binsparse_levels.thresholds import THRESHOLDS
 
 MALFORMED = sorted((GOLDEN / "malformed").glob("*.h5"))
@@ -97,7 +98,7 @@ def test_fiber_lengths_in_parts(format, at_once, monkeypatch):
     coords = [random.integers(0, size, 60) for size in (9, 5, 40)]
     tensor = pack(coords, np.ones(60), (9, 5, 40), format, duplicates="first")
     expected = []
-    for _, _, pointers, positions in packing.expand_levels(tensor._tree):
+    for _, _, pointers, positions in packing.expand_levels(inside(tensor).tree):
         lengths = np.diff(pointers)
         classes = np.bincount([int(n).bit_length() for n in lengths], minlength=64)
         expected.append((len(lengths), len(positions), lengths.max(), classes.tolist()))
@@ -182,7 +183,7 @@ def test_a_file_is_not_loaded_for_its_report(tmp_path):
     bl.write(tmp_path / "a.h5", pack_dense(np.eye(9), "CSR"))
     with bl.open(tmp_path / "a.h5") as tensor:
         assert tensor.report().faults == ()
-        assert tensor._source.lazy
+        assert inside(tensor).source.lazy
 
 
 @pytest.mark.parametrize("path", MALFORMED, ids=lambda path: path.name.partition(".")[0])

@@ -16,6 +16,7 @@ import binsparse_levels as bl
 from binsparse_levels import ArrayError, ContainerError, FormatError, LimitError, Limits, Tensor, pack, testing
 from binsparse_levels.formats.structure import STRUCTURES, in_triangle
 from binsparse_levels.levels import LEVELS
+from binsparse_levels.tensors.tensor import inside
 
 LEFT = {"unit": "m"}
 UNREFUSING = [kind for kind in LEVELS.values() if not kind.refuses]
@@ -115,15 +116,15 @@ def stored_in(folder, suffix=".h5"):
 
 
 def sum_of(tensor):
-    return tensor.to_dense().sum(), tensor._source.lazy, dict(tensor.attributes)
+    return tensor.to_dense().sum(), inside(tensor).source.lazy, dict(tensor.attributes)
 
 
 @pytest.mark.slow
 @pytest.mark.parametrize("suffix", [".h5", ".zarr", ".npz"])
 def test_an_opened_tensor_travels_by_its_place(tmp_path, suffix):
     whole = stored_in(tmp_path, suffix)
-    assert pickle.loads(pickle.dumps(whole))._source.lazy
-    assert whole._source.lazy
+    assert inside(pickle.loads(pickle.dumps(whole))).source.lazy
+    assert inside(whole).source.lazy
     views = [whole, whole[5000:], whole[::-3], whole[5000:][::2], whole.stored, whole.stored[3:].T]
     for view in views:
         sent = pickle.dumps(view)
@@ -146,7 +147,7 @@ def test_a_file_that_has_changed_is_an_error_there(tmp_path, suffix):
 def test_tokens_of_dask_tell_tensors_apart(tmp_path):
     whole, again = stored_in(tmp_path), bl.open(tmp_path / "a.h5")
     assert tokenize(whole[5:]) == tokenize(again[5:]) != tokenize(again[6:])
-    assert whole._source.lazy
+    assert inside(whole).source.lazy
     assert tokenize(whole.load()) == tokenize(again.load())
     small = pack([[0, 2]], [1.0, 2.0], 3, "CVEC")
     assert tokenize(small) == tokenize(pack([[0, 2]], [1.0, 2.0], 3, "CVEC")) != tokenize(small.with_attributes(LEFT))
@@ -160,7 +161,7 @@ def test_dask_takes_an_opened_tensor(tmp_path):
     np.testing.assert_array_equal(part.to_dense(), whole[:3].to_dense())
     dense = blocks.map_blocks(Tensor.to_dense, dtype=whole.dtype, meta=np.empty(0))
     np.testing.assert_array_equal(dense.compute(scheduler="threads"), whole.to_dense())
-    assert bl.open(tmp_path / "a.h5")._source.lazy
+    assert inside(bl.open(tmp_path / "a.h5")).source.lazy
 
 
 def test_labels_travel_by_place_too(tmp_path):
@@ -217,7 +218,7 @@ def test_arrays_that_nobody_can_change_are_not_checked_again():
     store = {}
     bl.write(store, Tensor("CSR", (1, 3), arrays, [1.0, 2.0]))
     for tensor in (Tensor("CSR", (1, 3), arrays, [1.0, 2.0]), bl.read(store), bl.open(store).load()):
-        assert not tensor._backing.stored.shared
+        assert not inside(tensor).backing.stored.shared
 
 
 @given(mapped_tensors())

@@ -14,7 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 
 import binsparse_levels as bl
-from binsparse_levels.tensors.contents import labels_of
+from binsparse_levels.tensors.contents import labels_of, remade
+from binsparse_levels.tensors.tensor import inside
 
 NOON = datetime.datetime(2026, 1, 1, 12, tzinfo=datetime.UTC)
 DAYS = [datetime.date(2026, 1, 5), datetime.date(2026, 2, 1), datetime.date(2026, 2, 28), datetime.date(2026, 3, 30)]
@@ -39,7 +40,7 @@ def labelled(labels, kind=None, size=None):
     given = pa.array(labels, kind)
     table = pa.table({"x": given[:0], "value": pa.array([], pa.int64())})
     named = bl.from_table(table, ["x"], "value", "CVEC", shape=(size,), labels={"x": given})
-    return pack_of(size)._labelled(named._metadata.labels)
+    return remade(pack_of(size), labels=inside(named).metadata.labels)
 
 
 @pytest.mark.parametrize("name", TYPES)

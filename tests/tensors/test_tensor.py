@@ -21,7 +21,7 @@ from binsparse_levels import (
     pack_dense,
     testing,
 )
-from binsparse_levels.tensors.delegating import _REPLACEMENTS
+from binsparse_levels.tensors.tensor import _REPLACEMENTS
 from binsparse_levels.thresholds import THRESHOLDS
 
 pytestmark = pytest.mark.usefixtures("numpy_and_kernels")

@@ -31,7 +31,7 @@ from ...formats.format import ALIASES, NO_EMPTY_FIBERS, Format, has_empty_fibers
 from ...formats.json import load_json
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.foreign import check_representable
-from ...tensors.tensor import Tensor
+from ...tensors.tensor import Tensor, inside
 from ...tensors.validation import checked_fill
 from ..file_tensors import FileTensor, named
 from ..interface import Foreign
@@ -434,7 +434,7 @@ def _type_name(table: Mapping[str, np.dtype[Any]], tensor: Tensor, label: str) -
 
 def _values(tensor: Tensor) -> Array:
     """The stored values; for an iso tensor a single value, without a dimension."""
-    values = tensor._tree.blanked().values
+    values = inside(tensor).tree.blanked().values
     if tensor.iso and len(values):
         values = values[0:1].reshape(())
     return values.view(np.int8) if values.dtype.kind == "b" else values
