@@ -1,6 +1,7 @@
 """The public names: the table that type checkers read, and `__init__.py` at the first use of a name."""
 
 from .building import build as build
+from .building import compact as compact
 from .building import convert as convert
 from .building import write_from as write_from
 from .compute import Statistics as Statistics

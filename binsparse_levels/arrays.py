@@ -6,10 +6,11 @@ that is to be written, from its beginning to its end.
 
 from __future__ import annotations
 
+import bisect
 import itertools
 import math
 import weakref
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from typing import Any, NamedTuple, Protocol, TypeAlias, overload
 
@@ -188,6 +189,21 @@ def cut(array: Sliceable, start: int, length: int) -> LazyArray:
     [5, 6]
     """
     return lazy(length, array.dtype, lambda a, b: array[start + a : start + b])
+
+
+def chained(pieces: Sequence[tuple[int, Callable[[], Sliceable]]], dtype: np.dtype[Any]) -> LazyArray:
+    """Arrays one after the other: the length of each, and a function that returns it when its items are read.
+
+    >>> chained([(2, lambda: np.arange(2)), (3, lambda: np.arange(5, 8))], np.dtype(int))[1:4].tolist()
+    [1, 5, 6]
+    """
+    ends = list(itertools.accumulate((length for length, _ in pieces), initial=0))
+
+    def part(start: int, stop: int) -> Array:
+        touched = range(bisect.bisect_right(ends, start) - 1, bisect.bisect_left(ends, stop))
+        return np.concatenate([pieces[k][1]()[max(start - ends[k], 0) : stop - ends[k]] for k in touched])
+
+    return lazy(ends[-1], dtype, part)
 
 
 def repeat_one(values: Array, count: int) -> Array:

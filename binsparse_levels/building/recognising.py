@@ -122,7 +122,7 @@ def source_of(source: Any, request: Request, sizes: Any, count: int | None) -> N
         named = [name_of(x) for x in places]
 
         def opened(plan: Plan) -> Tensors:
-            tensors = [reading.open(place, limits=plan.limits) for place in places]
+            tensors = [reading.opened(place, plan.limits)[0] for place in places]
             return Tensors(list(zip(named, tensors, strict=True)), plan.rows)
 
         return Numbered(named, opened, named)
@@ -238,7 +238,7 @@ class Stream(Entries):
         for chunk in [given] if whole else given:
             if isinstance(chunk, Tensor):
                 self._first = chunk if self._first is None else self._first
-                self.origins.add(inside(chunk).backing.stored.origin)
+                self.origins.add(inside(chunk).backing.origin)
                 yield from self._of_tensor(chunk)
             elif is_table(chunk):
                 if rows is None:

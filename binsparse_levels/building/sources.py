@@ -16,16 +16,17 @@ from ..containers.replacing import hold_lock
 from ..engine.blocks import Block, blocks_of
 from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem
 from ..formats.structure import expand
-from ..io.appending import joined_labels, local_path
+from ..io.appending import local_path
+from ..io.fitting import joined_labels
 from ..io.kinds import StoreLike
 from ..io.reading import check_lazy
 from ..limits import Limits
 from ..progress import Progress
 from ..tensors.labels import TEXT, Column, Labels, stored_type
 from ..tensors.late_imports import Origin, reopened
-from ..tensors.tensor import Tensor, inside, remade
+from ..tensors.tensor import Tensor, inside, remade, tensor_of
 from ..tensors.validation import checked_entries, differ
-from ..tensors.views import Mapped
+from ..tensors.views import Joined, Mapped
 from .plan import Chunk, Plan, Source
 from .work import Work, open_work, pages_of
 
@@ -85,7 +86,7 @@ class Tensors(Source):
 
     def __init__(self, named: Sequence[tuple[str, Tensor]], rows: int) -> None:
         self.tensors = [tensor for _, tensor in named]
-        self.states = [inside(tensor).backing.stored.origin for tensor in self.tensors]
+        self.states = [inside(tensor).backing.origin for tensor in self.tensors]
         self._names = [name for name, _ in named]
         self._blocks: list[tuple[int, Block]] = []  # the number of a tensor, and a block of it
         for which, (name, tensor) in enumerate(named):
@@ -136,7 +137,13 @@ def entries_in_parts(tensor: Tensor, rows: int) -> Iterator[Chunk]:
 
     A view is loaded whole. Any other tensor in a file is read in blocks.
     """
-    tensor = tensor.load() if inside(tensor).backing.viewed else tensor
+    held = inside(tensor).backing
+    if isinstance(held, Joined) and held.lazy:
+        for part in held.parts():
+            for coords, values in entries_in_parts(tensor_of(part.backing, inside(tensor).metadata), rows):
+                yield part.placed(coords), values
+        return
+    tensor = tensor.load() if held.viewed else tensor
     tree, pad = inside(tensor).source, inside(tensor).pad
     check_lazy(tree, "the tensor", tensor.format.order)
     for coords, values in inside(tensor).backing.blocks(pad, max(rows // 2, 1)):

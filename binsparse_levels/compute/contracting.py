@@ -165,10 +165,10 @@ def _fits(rows: Tensor, letters: str, kept: set[str]) -> bool:
 
 def _cost(rows: Tensor, letters: str, other: Tensor, theirs: str, kept: set[str], memory: int) -> tuple[bool, int]:
     """The cost of walking `rows`: True if the other operand is too large to read whole; the values to convert."""
-    converted = 0 if _fits(rows, letters, kept) else len(inside(rows).source.values)
+    converted = 0 if _fits(rows, letters, kept) else inside(rows).backing.positions()
     shared = [x for x in theirs if x in letters]
     is_matrix = len(theirs) == 2 and other.format.alias in ("CSR", "CSC") and _stored(other, theirs)[:1] == shared
-    converted += 0 if is_matrix and other.map is None else len(inside(other).source.values)
+    converted += 0 if is_matrix and other.map is None else inside(other).backing.positions()
     return is_large(other, memory), converted
 
 
@@ -196,7 +196,7 @@ def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[s
         raise LimitError(Problem("operands", what))
     strides = np.array([math.prod(sizes[x] for x in shared[k + 1 :]) for k in range(len(shared))], np.uint64)
     whole = expanded(tensor.load())
-    most = THRESHOLDS.sizes_per_entry * len(inside(whole).source.values) + THRESHOLDS.extra_sizes
+    most = THRESHOLDS.sizes_per_entry * inside(whole).backing.positions() + THRESHOLDS.extra_sizes
     rows = columns = None
     if len(shared) == len(own) == 1 and max(height, width) <= most:
         order = [letters.index(x) for x in (*shared, *own)]

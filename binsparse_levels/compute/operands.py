@@ -52,7 +52,7 @@ def aligned(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
 
 def is_large(tensor: Tensor, memory: int) -> bool:
     """Return True if the tensor is in a file and is read in parts."""
-    return inside(tensor).source.lazy and 0 not in tensor.shape and _COPIES * tensor.nbytes > memory
+    return inside(tensor).backing.lazy and 0 not in tensor.shape and _COPIES * tensor.nbytes > memory
 
 
 def outermost(tensor: Tensor) -> int:

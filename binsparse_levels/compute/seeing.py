@@ -37,7 +37,7 @@ from ..levels.positions import Array
 from ..tensors.backing import Backing, TreeBacking
 from ..tensors.changing import expanded, with_tree
 from ..tensors.tensor import Tensor, inside, tensor_of
-from ..tensors.views import Mapped, Viewed, around, windowed
+from ..tensors.views import Joined, Mapped, Viewed, around, windowed
 from ..thresholds import THRESHOLDS
 from .mapping import sum_of
 from .nest import Leaf, Seen, Wrap, have_loops
@@ -64,27 +64,38 @@ class _Window(NamedTuple):
 _Layer: TypeAlias = "IndexMap | Selection | _Window"  # from a tree to a tensor: steps, the first at the tree
 
 
-def walks(tensor: Tensor, memory: int, used: int) -> Iterator[Walk]:
+def walks(tensor: Tensor, memory: int, used: int, above: tuple[_Layer, ...] = ()) -> Iterator[Walk]:
     """Iterate over the trees of a tensor. Each entry is in one tree. memory: in bytes; the result takes `used` of them.
 
-    Raises LimitError, before any tree is read, if the memory does not suffice for one entry.
+    above: the layers from this tensor to that of the nest. Raises LimitError, before any tree is read, if the memory
+    does not suffice for one entry.
     """
-    held, stored = inside(tensor).backing, inside(tensor).backing.stored
-    tree = stored.tree
+    held = inside(tensor).backing
+    if isinstance(held, Joined) and held.lazy:
+        return _walks_of_parts(tensor, held, memory, used)
+    stored, tree = held.stored, held.stored.tree
     if not tree.lazy or not held.shape or (layers := _layers(held)) is None:
-        return iter((walk_of(tensor),))
+        return iter((walk_of(tensor, above),))
     each = 32 * len(tree.dims) + 4 * tree.values.dtype.itemsize
     size = min(THRESHOLDS.block_entries, (memory - used) // each)
     if size < 1:
         what = f"{memory} bytes are too few for a result of {used} and one entry; pass a larger memory="
         raise LimitError(Problem("memory", what))
     if held.viewed and _share(held) * len(tree.values) <= size:
-        return iter((walk_of(tensor),))
+        return iter((walk_of(tensor, above),))
     fits = len(tree.values) <= size and _LOADED * _nbytes(tree) <= memory - used
     if not held.viewed and fits and have_loops(tree.levels):
         anew = around(held, TreeBacking(stored.format, tree, stored.limits, stored.structure))  # the tensor stays lazy
-        return iter((walk_of(tensor_of(anew, inside(tensor).metadata)),))
-    return _listed_blocks(stored, layers, size)
+        return iter((walk_of(tensor_of(anew, inside(tensor).metadata), above),))
+    return _listed_blocks(stored, (*layers, *above), size)
+
+
+def _walks_of_parts(tensor: Tensor, held: Joined, memory: int, used: int) -> Iterator[Walk]:
+    """The trees of the parts of a tensor, one part after the other."""
+    metadata = replace(inside(tensor).metadata, labels=None)
+    for part in held.parts():
+        window = _Window(part.places, held.shape)
+        yield from walks(tensor_of(part.backing, metadata), memory, used, (window,))
 
 
 def _listed_blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> Iterator[Walk]:
@@ -112,8 +123,8 @@ def _listed(
     return _walk(Tree(listing(len(dims)), dims, arrays, values, ascends=ascends), order, layers, whole=False)
 
 
-def walk_of(tensor: Tensor) -> Walk:
-    """The tree of a tensor, read into memory."""
+def walk_of(tensor: Tensor, above: tuple[_Layer, ...] = ()) -> Walk:
+    """The tree of a tensor, read into memory. above: as for `walks`."""
     held, pad = inside(tensor).backing, inside(tensor).pad
     layers: tuple[_Layer, ...] = ()
     if isinstance(held, Viewed) and (isinstance(held.base, Mapped) or held.selection.distinct()[1]):
@@ -126,13 +137,13 @@ def walk_of(tensor: Tensor) -> Walk:
         own = held.own(pad)
         layers, stored = (() if own.map is None else (own.map,)), own.stored
     if any(isinstance(layer, IndexMap) and _digits(layer) > THRESHOLDS.map_digits for layer in layers):
-        return walk_of(tensor.without_map())
+        return walk_of(tensor.without_map(), above)
     if stored.structure is not None or not have_loops(stored.tree.levels):
         whole = expanded(tensor_of(stored, replace(inside(tensor).metadata, labels=None)))
         if not have_loops(inside(whole).tree.levels):
             whole = whole.convert(in_order(coordinates(whole.ndim).levels, whole.format.order))
         stored = inside(whole).backing.own(pad).stored
-    return _walk(stored.tree, stored.format.order, layers, whole=True)
+    return _walk(stored.tree, stored.format.order, (*layers, *above), whole=not above)
 
 
 _lower: WeakKeyDictionary[Tree, dict[int, Tree]] = WeakKeyDictionary()  # trees without their first levels
@@ -333,7 +344,8 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
     for n, step in enumerate(steps):
         if isinstance(step, IndexMap):
             after = steps[n + 1] if n + 1 < len(steps) else None
-            kinds = after.kinds if isinstance(after, _Kinds) else ("all",) * len(step.shape)
+            cuts = isinstance(after, _Kinds) and after.dimensions is not None  # a view skips padding itself
+            kinds = after.kinds if isinstance(after, _Kinds) and cuts else ("all",) * len(step.shape)
             differences = dict(step.differences)
             known = [
                 _followed(wraps, n, k, summands, known, k not in differences and step.pads(k) and kinds[k] == "all")
@@ -364,7 +376,7 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
 def _fixed(order: tuple[int, ...], steps: Sequence[_Step]) -> tuple[tuple[int, int], ...]:
     """The dimensions of the tree whose size follows from the notation of a map, and these sizes."""
     cut = steps[0].kinds if steps and isinstance(steps[0], _Kinds) and steps[0].dimensions is None else None
-    map = steps[0 if cut is None else 1] if steps else None
+    map = next(iter(steps[0 if cut is None else 1 :]), None)
     if not isinstance(map, IndexMap):
         return ()
     fixed = [(x, map.fixed_size(s)) for x, s in enumerate(order) if cut is None or cut[s] == "all"]

@@ -134,17 +134,25 @@ CHUNKED = ("compression", "chunks", "checksum", "chunk_checksum")  # the options
 DEFAULT_STORAGE = Storage()
 in_turn = Lock()  # to change an open object: the second of two threads finds what the first has written
 ORDERS = f"{RESERVED}orders"  # the key of a header that lists the groups with other orders of the tensor
+PARTS = f"{RESERVED}parts"  # the key of a header that lists the groups with the parts of the tensor
 
 
 def names_in(header: Any) -> set[str]:
-    """The names of the arrays and of the orders of a tensor, from its parsed header, which may be faulty."""
+    """The names of the arrays, orders and parts of a tensor, from its parsed header, which may be faulty."""
     inner, dims = _known(header)
     types, orders = inner.get("data_types"), header.get(ORDERS) if isinstance(header, dict) else None
     names = set(types) if isinstance(types, dict) else set()
     for k in range(len(dims)):
         names |= {f"labels_{k}", f"labels_{k}_offsets"}
     names |= {name for name in orders if isinstance(name, str)} if isinstance(orders, list) else set()
-    return {name for name in names if "/" not in name}
+    return {name for name in names | parts_in(header) if "/" not in name}
+
+
+def parts_in(header: Any) -> set[str]:
+    """The names of the groups of the parts of a tensor, and of those that were removed, from its parsed header."""
+    parts = header.get(PARTS) if isinstance(header, dict) else None
+    groups = [*parts.get("parts", ()), *parts.get("removed", ())] if isinstance(parts, dict) else []
+    return {str(x.get("group")) for x in groups if isinstance(x, dict)}
 
 
 def sizes_in(header: Any) -> dict[str, int]:

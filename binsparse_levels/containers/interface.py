@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import os
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+import re
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Concatenate, TypeAlias
@@ -18,6 +21,37 @@ Reading: TypeAlias = Callable[[Any, str | None, Limits], AbstractContextManager[
 Mark: TypeAlias = Callable[[Any, str | None, Iterable[str]], str | None]
 # The paths of tensors of a kind of file in a group with its mark; "" is the group itself.
 Claims: TypeAlias = Callable[[Any], Sequence[str]]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Growth:
+    """The functions of a container in which a tensor may have several parts, each in a group of its own.
+
+    Parameters
+    ----------
+    commit: commit(path, group, change, limits) replaces the header of a tensor by change(header), atomically.
+    refer: refer(path, group, name, header) makes a group in that of a tensor, whose arrays are those of the tensor.
+    sweep: sweep(path, group, kept, removed, before) removes the parts in `removed`, and those that are not in `kept`
+        and were begun before a time.
+    """
+
+    commit: Callable[[Any, str | None, Callable[[Any], Mapping[str, Any]], Limits], None]
+    refer: Callable[[Any, str | None, str, Mapping[str, Any]], None]
+    sweep: Callable[[Any, str | None, Collection[str], Collection[str], float], None]
+
+
+_PART = re.compile("part_([0-9a-f]{8})[0-9a-f]{8}")
+
+
+def part_name() -> str:
+    """A new name for the group of a part. It contains the time, so that parts of killed writers can be removed."""
+    return f"part_{int(time.time()):08x}{secrets.token_hex(4)}"
+
+
+def begun_at(name: str) -> float | None:
+    """The time when the write of a part began, from its name; None for another name."""
+    found = _PART.fullmatch(name)
+    return float(int(found[1], 16)) if found else None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -36,6 +70,7 @@ class Container:
     others: others(path): the rest of the file, which a new tensor at its root would replace.
     neighbours: neighbours(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this
         tensor.
+    growth: for tensors of several parts.
     """
 
     reading: Reading
@@ -45,6 +80,7 @@ class Container:
     mark: Mark | None = None
     others: Others | None = None
     neighbours: Callable[[Any, str | None], Mapping[str, Mapping[str, int]]] | None = None
+    growth: Growth | None = None
 
 
 def claim_itself(group: Any) -> list[str]:

@@ -32,6 +32,7 @@ from .objects.chunks import write as write_array
 from .objects.codecs import CODECS
 from .replacing import Others, Overwrite, hold_lock, keeps, real_path, remove, replacing, replacing_folder
 from .zarr_internals import awaiting_writes, default_buffer_prototype, sync
+from .zarr_parts import GROWTH
 from .zarr_reading import (
     ARRAYS,
     AT,
@@ -446,4 +447,5 @@ FUNCTIONS = Container(
     mark=mark,
     others=others,
     neighbours=neighbours,
+    growth=GROWTH,
 )

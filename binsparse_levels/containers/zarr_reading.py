@@ -33,7 +33,17 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..log import LOG
 from ..parallel import each
 from ..thresholds import THRESHOLDS
-from .base import Storage, bounded_chunk, check_items, grown_chunk, is_url, named_by, sizes_in, wrap_errors
+from .base import (
+    Storage,
+    bounded_chunk,
+    check_items,
+    grown_chunk,
+    is_url,
+    named_by,
+    parts_in,
+    sizes_in,
+    wrap_errors,
+)
 from .checksums import of_header
 from .direct import refuse_links
 from .interface import Claims, claimed
@@ -48,8 +58,9 @@ ATTRIBUTE = "binsparse"
 ROOT = "zarr.json"  # the key of the metadata of a group
 ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays, next to the header: one request opens a tensor
 AT = f"{RESERVED}at"  # the prefix of the arrays of a group that a build has written into a bucket
+ABOVE = ".."  # the prefix of the arrays of a part that are in the group above it
 COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
-_METADATA_LIMITS = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
+METADATA_LIMITS = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
 _MAX_CHUNKS = 2**22  # of an array that zarr reads, one chunk after the other
 _MAX_OPEN_REQUESTS = 16  # for metadata
 
@@ -78,7 +89,7 @@ def _json(place: StorePath, key: str) -> dict[str, Any] | None:
     """The JSON object stored at a key. Unlike zarr, it refuses duplicate keys."""
     text = stored(place, key)
     try:
-        found = None if text is None else load_json(text, _METADATA_LIMITS, constants=True)
+        found = None if text is None else load_json(text, METADATA_LIMITS, constants=True)
     except DescriptorError as error:
         raise ContainerError(Problem(f"{place}/{key}", error.problems[0].message)) from None
     if not isinstance(found, dict | None):
@@ -110,7 +121,7 @@ class ZarrReader:
         self._chunks: dict[str, Chunks] = {}
         self._objects = Objects(objects_in(place.store), limits)
         #: The group with the arrays, for modules that read another layout.
-        self.group = group_of(place / prefix_in(self._attributes), node)
+        self.group = group_of(arrays_at(place, self._attributes), node)
 
     def read_header(self) -> Any:
         if ATTRIBUTE not in self._attributes:
@@ -272,7 +283,7 @@ def _agrees(store: RemoteStore, place: StorePath, node: Mapping[str, Any]) -> bo
     newer = node["zarr_format"] == 3
     key = (place / (ROOT if newer else ".zattrs")).path
     text, listed = sync(store.stored_metadata(key)), (store.consolidated or {}).get(key, {})
-    there = {} if text is None else load_json(text.to_bytes(), _METADATA_LIMITS, constants=True)
+    there = {} if text is None else load_json(text.to_bytes(), METADATA_LIMITS, constants=True)
     return bool(there.get("attributes", {}) == listed.get("attributes", {}) if newer else there == listed)
 
 
@@ -280,6 +291,14 @@ def prefix_in(attributes: Mapping[str, Any]) -> str:
     """The prefix of the arrays of a group, if a build has written it."""
     at = attributes.get(AT)
     return at if isinstance(at, str) and re.fullmatch("[0-9a-f]{16}", at) else ""
+
+
+def arrays_at(place: StorePath, attributes: Mapping[str, Any]) -> StorePath:
+    """The group with the arrays of a tensor; for the first part of a tensor that grew, it is the group above."""
+    above, found, rest = str(attributes.get(AT)).partition(ABOVE)
+    if above or not found:
+        return place / prefix_in(attributes)
+    return StorePath(place.store, place.path.rpartition("/")[0]) / prefix_in({AT: rest.strip("/")})
 
 
 def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
@@ -303,7 +322,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
     there: the names of all members, if the caller has listed them. Raises ContainerError.
     """
     with opened(path) as root, wrap_errors(path):
-        names = _names_at(root) if there is None else there
+        names = names_at(root) if there is None else there
         node = node_at(root)
         attributes = {} if node is None else node.get("attributes", {})
         ours: set[str] = set()
@@ -349,18 +368,20 @@ def list_groups(path: Any, limits: Limits, claims: Mapping[str, Claims]) -> list
             groups += [(name, group_of(root / name, x)) for name, x in inner.items() if x["node_type"] == "group"]
         names = {name for name, group in groups if ATTRIBUTE in group.attrs}
         for name, group in groups:
+            names -= {f"{name}/{part}".lstrip("/") for part in parts_in(group.attrs.get(ATTRIBUTE))}
+        for name, group in groups:
             names |= claimed(group, name, [claims[mark] for mark in claims if mark in group.attrs])
         return sorted(names)
 
 
 def members(place: StorePath) -> dict[str, dict[str, Any]]:
     """The metadata of the groups and arrays in a group, by name."""
-    names = [name for name in _names_at(place) if name not in NAMES]
+    names = [name for name in names_at(place) if name not in NAMES]
     nodes = each(lambda name: node_at(place / name), names, 1 if is_local(place.store) else _MAX_OPEN_REQUESTS)
     return {name: x for name, x in zip(names, nodes, strict=True) if x and x.get("node_type") in ("array", "group")}
 
 
-def _names_at(place: StorePath) -> list[str]:
+def names_at(place: StorePath) -> list[str]:
     """The names directly below a place."""
 
     async def listed() -> list[str]:

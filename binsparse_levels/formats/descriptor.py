@@ -17,7 +17,7 @@ from ..errors import BinsparseError, DescriptorError, Problem, raise_if
 from ..levels import places
 from ..limits import INT64_MAX, Limits
 from .dtypes import DataType, parse_dtype
-from .extensions import MAP, parse_older_map, parse_rooted, rooted
+from .extensions import MAP, PARTS, parse_older_map, parse_rooted, rooted
 from .format import ALIASES, SYNONYMS, Format, named
 from .index_map import IndexMap
 from .json import RESERVED
@@ -69,11 +69,11 @@ class Descriptor:
     def header(self, *, alias: bool = True) -> dict[str, Any]:
         """The JSON object of a container (Binsparse 0.1, section 3). alias: use the predefined name, if any."""
         name = self.format.alias if alias else None
-        packed = any(data_type.wrapper for data_type in self.data_types.values())
+        packed, parts = any(data_type.wrapper for data_type in self.data_types.values()), PARTS in self.extra
         inner: dict[str, Any] = {"version": self.version, "format": name or "custom"}
-        if packed or self.map is not None:
+        if packed or parts or self.map is not None:
             inner["format"] = "custom"
-            inner["custom"] = rooted((ALIASES[name] if name else self.format).custom(), packed, self.map)
+            inner["custom"] = rooted((ALIASES[name] if name else self.format).custom(), packed, self.map, parts)
         elif name is None:
             inner["custom"] = self.format.custom()
         inner["shape"] = list(self.shape if self.map is None else self.map.shape)
@@ -109,6 +109,7 @@ class _Parser:
         self.problems: list[Problem] = []
         self.repairs: list[str] = []
         self.map: IndexMap | None = None
+        self.root: str | None = None  # the first level, if it changes the meaning of those below
 
     def fault(self, path: str, message: str) -> None:
         self.problems.append(Problem(path, message))
@@ -160,6 +161,8 @@ class _Parser:
         user = self.object(inner, "attrs") | rest  # Finch.jl writes the attributes of the user there
         if NAMESPACE in user:
             self.fault(f"attrs.{NAMESPACE}", "this name is reserved for the descriptor; choose another")
+        if self.root == PARTS and PARTS not in rest:
+            self.fault(PARTS, "missing, though the first level requires it")
         raise_if(DescriptorError, self.problems)
         assert format is not None
         assert stored is not None
@@ -176,7 +179,7 @@ class _Parser:
             version or VERSION,
             tuple(self.repairs),
             self.map,
-            {key: value for key, value in rest.items() if key.startswith(RESERVED) and key != MAP},
+            {key: rest[key] for key in rest if key.startswith(RESERVED) and key not in {MAP, PARTS} - {self.root}},
         )
 
     def object(self, inner: dict[str, Any], key: str) -> dict[str, Any]:
@@ -270,14 +273,14 @@ class _Parser:
         if "tensor" in inner and "custom" not in inner:
             self.repair("tensor", "an older name of custom, with level_kind for level_desc")
             path, custom = "tensor", inner["tensor"]
-        tree, rooted = None, False
+        tree = None
         if path in inner:
             if not isinstance(custom, dict):
                 self.fault(path, f"expected an object, got {custom!r:.60}")
                 return None
             custom = self.repaired(custom, path)
             try:
-                tree, self.map, rooted = parse_rooted(custom, shape, path)
+                tree, self.map, self.root = parse_rooted(custom, shape, path)
             except BinsparseError as error:
                 self.problems += error.problems
                 return None
@@ -297,7 +300,7 @@ class _Parser:
         if format is None:
             known = ", ".join([*ALIASES, *SYNONYMS, "custom"])
             self.fault("format", f"unknown format {name!r:.60}; known are {known}")
-        elif rooted:
+        elif self.root is not None:
             self.fault("format", f"expected custom, as the first level requires, got {name}")
         elif tree is not None and (tree.rank != format.rank or tree.canonical() != format.canonical()):
             self.fault(path, f"describes {tree!s:.80}, but the format is {name}")

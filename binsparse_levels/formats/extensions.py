@@ -1,9 +1,10 @@
 """Levels at the root of a tree that change the meaning of everything below. Programs that do not know them refuse it.
 
+    binsparse_levels:parts      the tensor has several parts in groups, which the header lists
     binsparse_levels:packed     arrays contain words, in which the integers of the array are packed
     binsparse_levels:map        the levels below store another tensor, whose cells an index map finds in this tensor
 
-Both come before the first level that stores dimensions, `packed` before `map`.
+They come before the first level that stores dimensions: `parts` alone, `packed` before `map`.
 """
 
 from __future__ import annotations
@@ -17,12 +18,13 @@ from .format import Format, parse_custom
 from .index_map import IndexMap, parse_map
 from .json import RESERVED
 
+PARTS = f"{RESERVED}parts"  # also the key of the list, next to the descriptor
 PACKED = f"{RESERVED}packed"
 MAP = f"{RESERVED}map"  # also a key next to the descriptor of the stored tensor in older files
 _DIGITS = re.compile(r"[0-9/%(), -]*")  # and no other white space
 
 
-def rooted(custom: Mapping[str, Any], packed: bool, map: IndexMap | None) -> dict[str, Any]:
+def rooted(custom: Mapping[str, Any], packed: bool, map: IndexMap | None, parts: bool = False) -> dict[str, Any]:
     """A `custom` object with the required levels at its root.
 
     >>> from binsparse_levels.formats.extensions import rooted
@@ -33,25 +35,25 @@ def rooted(custom: Mapping[str, Any], packed: bool, map: IndexMap | None) -> dic
     if map is not None:
         level = {"level_desc": MAP, "rank": len(map.shape), "digits": str(map), **transpose, "level": level}
         transpose = {}
-    if packed:
-        level = {"level_desc": PACKED, "rank": 0, "level": level}
+    if packed or parts:
+        level = {"level_desc": PARTS if parts else PACKED, "rank": 0, "level": level}
     return {"level": level, **transpose}
 
 
 def parse_rooted(
     custom: Mapping[str, Any], shape: Sequence[int] | None, path: str
-) -> tuple[Format, IndexMap | None, bool]:
-    """The format below the levels at the root of a `custom` object, the map, and True if there are such levels.
+) -> tuple[Format, IndexMap | None, str | None]:
+    """The format below the levels at the root of a `custom` object, the map, and the name of the first such level.
 
     shape: of the tensor, or None if it is unknown; then no map is parsed. path: of the object. Raises
     DescriptorError or FormatError with the path of every problem.
     """
     rest: dict[str, Any] = dict(custom)
     parent, at, map = path, f"{path}.level", None
-    if rooted := _is(rest.get("level"), PACKED):
+    if (root := next((desc for desc in (PARTS, PACKED) if _is(rest.get("level"), desc)), None)) is not None:
         raise_if(DescriptorError, _problems(rest["level"], at, 0))
         rest["level"], at = rest["level"].get("level"), f"{at}.level"
-    if _is(rest.get("level"), MAP):
+    if root != PARTS and _is(rest.get("level"), MAP):
         level = rest["level"]
         rank = None if shape is None else len(shape)
         problems = list(_problems(level, at, rank, ("digits", "transpose")))
@@ -60,8 +62,8 @@ def parse_rooted(
         raise_if(DescriptorError, problems)
         map = None if shape is None else _parse_digits(level.get("digits"), shape, at)
         rest |= {key: level[key] for key in ("transpose",) if key in level}
-        rest["level"], parent, at, rooted = level.get("level"), at, f"{at}.level", True
-    return parse_custom(rest, parent, at), map, rooted
+        rest["level"], parent, at, root = level.get("level"), at, f"{at}.level", root or MAP
+    return parse_custom(rest, parent, at), map, root
 
 
 def _is(level: Any, desc: str) -> bool:

@@ -172,7 +172,7 @@ def _auto(tensor: Tensor) -> tuple[int, ...]:
     if not tensor.ndim:
         return ()
     outermost = tensor.format.order[0] if tensor.map is None else 0
-    stored = len(inside(tensor).source.values) * (8 * tensor.ndim + tensor.dtype.itemsize)
+    stored = inside(tensor).backing.positions() * (8 * tensor.ndim + tensor.dtype.itemsize)
     blocks = max(-(-stored // parse_bytes(dask.config.get("array.chunk-size"))), 1)
     return tuple(-(-size // blocks) if k == outermost else size for k, size in enumerate(tensor.shape))
 

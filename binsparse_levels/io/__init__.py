@@ -4,7 +4,8 @@ from ..containers.interface import Container
 from .appending import append, concatenate
 from .interface import FileTensor, Foreign, Stream
 from .kinds import KINDS, Kind, StoreLike, register_kind
-from .reading import Description, describe, list_tensors, open, open_reader, read, read_all
+from .opening import open
+from .reading import Description, describe, list_tensors, open_reader, read, read_all
 from .writing import repair, write, write_all, write_arrays
 
 __all__ = [

@@ -6,19 +6,20 @@ import contextlib
 import itertools
 import math
 import os
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..arrays import Array, Pieces, in_pieces
-from ..containers.base import DEFAULT_STORAGE, is_url
+from ..containers.base import DEFAULT_STORAGE, Storage, is_url
 from ..containers.interface import Container
 from ..containers.replacing import Overwrite, hold_lock, real_path
 from ..engine.joining import joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, within_memory
+from ..formats.extensions import PARTS
 from ..formats.index_map import IndexMap, parse_map
 from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress, reporter
@@ -26,12 +27,16 @@ from ..tensors.backing import packed
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.encoding import encode_pieces
 from ..tensors.foreign import as_tensor
-from ..tensors.labels import Column, Labels, repeated, same_labels
+from ..tensors.labels import repeated
 from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
 from . import reading
 from .file_tensors import Loading
+from .fitting import check_alike, joined_labels
+from .growing import check_can_grow, commit, growth_of, write_part
 from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place, target_at
+from .orders import within
+from .parts import Parts, entry_of, parse_parts
 from .reading import check_lazy, read
 from .writing import write, write_pieces
 
@@ -103,6 +108,7 @@ def append(
     tensor: Any,
     *,
     axis: Dimension = 0,
+    part: bool | None = None,
     existing: Existing | None = None,
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
@@ -125,6 +131,9 @@ def append(
     tensor : as for `write`, in any format.
     axis : the dimension, by number or name. A format can only grow along its outermost stored dimension: CSC along 1.
         With a map, it is the dimension of the outermost stored digit.
+    part : True adds a part to a tensor in a folder or an object store of Zarr, along any dimension, in the time and
+        space of what is new. `open` joins the parts; other programs refuse such a tensor until `compact` has made one
+        tree of it. By default, a tensor that has parts gets another one.
     existing : for coordinates whose label is in the file already, or occurs twice in the tensor. By default, these are
         an error, so that a job that runs again appends nothing twice. "skip" leaves the later ones out; "repeat"
         appends them.
@@ -146,28 +155,38 @@ def append(
     >>> bl.read(store).shape
     (5,)
     """
-    tensor = as_tensor(tensor, copy=False)
+    tensor, name = as_tensor(tensor, copy=False), name_of(path)
     if existing is not None:
         check_choice("existing", existing, Existing)
-    with _locked(path), resolved(path) as location:
+    with resolved(path) as location:
         if location.kind.foreign:
-            raise OptionError(Problem(str(path), "this kind of file cannot be appended to; convert it first"))
+            raise OptionError(Problem(name, "this kind of file cannot be appended to; convert it first"))
+        there, loading = reading.opened(location, limits)
+        assert loading is not None
+        if part is None:
+            part = PARTS in loading.descriptor.extra
+        if part:
+            _append_part(location, there, loading, tensor, axis, existing, limits, options)
+            return
+        if PARTS in loading.descriptor.extra:
+            raise OptionError(Problem("part", "the tensor has parts, and goes on with parts; leave part out"))
+    with _locked(path), resolved(path) as location:
         there, loading = reading.opened(location, limits)
         stored = storage_of(loading, location)
         there = _independent(there, path, path)
         outer = _grows_along(there) if there.format.order else 0
         if there.format.order and there.ndim == tensor.ndim and dimension_of(there, axis) != outer:
             what = f"its format {there.notation} grows along dimension {outer} alone"
-            raise FormatError(Problem(name_of(path), f"{what}; pass axis={outer}, or convert the file"))
-        _refuse_dataset(location, there, name_of(path))
-        tensor = _unrepeated(there, tensor, existing, name_of(path))
+            raise FormatError(Problem(name, f"{what}; pass axis={outer}, or or part=True for .zarr, or convert it"))
+        _refuse_dataset(location, there, outer, name)
+        tensor = _unrepeated(there, tensor, outer, existing, name)
         if existing == "skip" and there.ndim == tensor.ndim and not tensor.shape[outer]:
             return
         if there.map is None:
             more = tensor.without_map(there.format, limits=limits)
         else:
             more = tensor.convert(there.format, map=str(there.map), limits=limits)
-        header, pieces = _joined([there, more], [name_of(path), "tensor"], stored.wrappers, limits)
+        header, pieces = _joined([there, more], [name, "tensor"], stored.wrappers, limits)
         kept = {**stored.options, **options}
         target = replace(target_at(path, kept.pop("kind", None)), group=location.group or "")
         if orders := [order.format for order in inside(there).backing.stored.orders]:
@@ -179,13 +198,66 @@ def append(
             write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
 
 
-def _refuse_dataset(location: Location, there: Tensor, name: str) -> None:
+def _append_part(
+    location: Location,
+    there: Tensor,
+    loading: Loading,
+    tensor: Tensor,
+    axis: Dimension,
+    existing: Existing | None,
+    limits: Limits,
+    options: Mapping[str, Any],
+) -> None:
+    """`append` as a further part, which is written before the lock of the file is requested."""
+    name, header = name_of(location), loading.reader.read_header()
+    known = parse_parts(loading.descriptor).entries if PARTS in loading.descriptor.extra else ()
+    growth = growth_of(location, name)
+    first = reading.opened(within(location, known[0].group), limits)[1] if known else loading
+    stored = storage_of(first, location)
+    check_can_grow(there, stored.wrappers, name)
+    k = dimension_of(there, axis)
+    check_alike(there, tensor, (name, "tensor"), k)
+    _refuse_dataset(location, there, k, name)
+    tensor = _unrepeated(there, tensor, k, existing, name)
+    if existing == "skip" and not tensor.shape[k]:
+        return
+    labels = joined_labels([there, tensor], (name, "tensor"), k)
+
+    def storage(names: Collection[str]) -> Storage:
+        kept = {option: _of_names(x, names) for option, x in stored.options.items() if option != "kind"}
+        return Storage(**{**kept, **options})
+
+    part, group = write_part(location, there, tensor, k, storage, limits)
+
+    def change(parts: Parts, shape: tuple[int, ...]) -> tuple[Parts, tuple[int, ...]]:
+        if [*shape[:k], *shape[k + 1 :]] != [*part.shape[:k], *part.shape[k + 1 :]]:
+            raise FormatError(Problem(name, f"has the shape {shape} now, as another program appended; append again"))
+        later = [entry for entry in parts.entries[len(known) or 1 :] if labels is not None and str(k) in entry.labels]
+        for entry in later:  # another program was faster
+            _unrepeated(reading.opened(within(location, entry.group), limits)[0], part, k, existing and "skip", name)
+        new = entry_of(part, group, [size if d == k else 0 for d, size in enumerate(shape)])
+        grown = tuple(size + part.shape[d] * (d == k) for d, size in enumerate(shape))
+        return replace(parts, entries=(*parts.entries, new)), grown
+
+    try:
+        commit(location, there, header, change, limits)
+    except BaseException:
+        growth.sweep(location.path, location.group, (), (group,), 0)
+        raise
+
+
+def _of_names(option: Any, names: Collection[str]) -> Any:
+    """An option of storage, for arrays with these names alone."""
+    return {name: x for name, x in option.items() if name in names} if isinstance(option, Mapping) else option
+
+
+def _refuse_dataset(location: Location, there: Tensor, axis: int, name: str) -> None:
     """Raise FormatError for a variable of a Dataset, if others have the dimension that would grow."""
     functions = location.kind.functions
     neighbours = functions.neighbours if isinstance(functions, Container) else None
     if neighbours is None or there.dims is None or not there.format.order:
         return
-    dim, size = there.dims[_grows_along(there)], there.shape[_grows_along(there)]
+    dim, size = there.dims[axis], there.shape[axis]
     sizes = {x: known[dim] for x, known in neighbours(location.path, location.group).items() if dim in known}
     if {*sizes.values()} == {size}:
         what = f"is a variable of a Dataset with {', '.join(sorted(sizes)):.80}, which have its dimension {dim!r} too"
@@ -193,14 +265,13 @@ def _refuse_dataset(location: Location, there: Tensor, name: str) -> None:
         raise FormatError(Problem(name, f"{what}; append to all by write_dataset(path, {whole}, overwrite=True)"))
 
 
-def _unrepeated(there: Tensor, tensor: Tensor, existing: Existing | None, name: str) -> Tensor:
+def _unrepeated(there: Tensor, tensor: Tensor, axis: int, existing: Existing | None, name: str) -> Tensor:
     """The tensor to append, without the coordinates whose labels are there already. Raises ArrayError for these unless
     `existing`.
     """
     mine, its = inside(there).metadata.labels, inside(tensor).metadata.labels
     if existing == "repeat" or mine is None or its is None or mine.dims != its.dims:
         return tensor
-    axis = _grows_along(there)
     dim = mine.dims[axis]
     column, known = its.columns.get(dim), mine.columns.get(dim)
     again = [] if column is None or known is None else repeated(column, known)
@@ -229,24 +300,18 @@ def _one_value(tensors: Sequence[Tensor]) -> Array | None:
     return ones[0] if len({one.tobytes() for one in ones}) == 1 else None
 
 
-def _check_alike(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
-    """Raise FormatError or ArrayError for tensors that cannot be joined. names: for errors."""
+def _check_formats(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
+    """Raise FormatError or ArrayError for tensors whose trees cannot be joined. names: for errors."""
     first = tensors[0]
     if not first.format.order or first.structure is not None:
         what = "a scalar, or a matrix with a structure, cannot be concatenated; expand it first"
         raise FormatError(Problem(names[0], what))
     for tensor, name in zip(tensors, names, strict=True):
-        for what in ("dtype", "structure", "fill value"):
-            mine, other = (str(inside(x).pad if what == "fill value" else getattr(x, what)) for x in (first, tensor))
-            if mine != other:
-                raise ArrayError(Problem(name, f"has the {what} {other}, and {names[0]} has {mine}; make them equal"))
         formats = [(x.format.canonical(), x.ndim, x.map is None) for x in (first, tensor)]
         if formats[0] != formats[1]:
             what = f"has the format {tensor.notation}, and {names[0]} has {first.notation}; convert one"
             raise FormatError(Problem(name, what))
-        for k, (size, its) in enumerate(zip(first.shape, tensor.shape, strict=True)):
-            if k != _grows_along(first) and size != its:
-                raise FormatError(Problem(name, f"has size {its} in dimension {k}, and {names[0]} {size}; slice one"))
+        check_alike(first, tensor, (names[0], name), _grows_along(first))
 
 
 def _joined(
@@ -256,7 +321,7 @@ def _joined(
 
     names: for errors. wrappers: of arrays to bit-pack. The values are checked when they are copied.
     """
-    _check_alike(tensors, names)
+    _check_formats(tensors, names)
     first, axis = tensors[0], _grows_along(tensors[0])
     metadata = replace(inside(first).metadata, labels=joined_labels(tensors, names, axis))
     ends = list(itertools.accumulate((x.shape[axis] for x in tensors), initial=0))
@@ -302,64 +367,6 @@ def _through(
     values, pad = np.concatenate([values for _, values in listed]), inside(tensors[0]).pad
     whole = packed(tensors[0].format, map.stored_shape, map.forward(coords), values, False, pad, limits)
     return [whole.tree], [0]
-
-
-# Labels: concatenated along one dimension, equal along the others
-
-
-def joined_labels(tensors: Sequence[Tensor], names: Sequence[str], outer: int) -> Labels | None:
-    """The labels of these tensors, concatenated along dimension `outer`, in memory.
-
-    names: of the tensors, for errors. Raises ArrayError for labels that differ in another dimension, and if only some
-    tensors have labels of a dimension.
-    """
-    every = [inside(tensor).metadata.labels for tensor in tensors]
-    known = [(labels, name) for labels, name in zip(every, names, strict=True) if labels is not None]
-    if not known:
-        return None
-    first, its = known[0]
-    for labels, name in known:
-        if labels.dims != first.dims:
-            what = f"has the dimensions {labels.dims}, and {its} has {first.dims}; use the same names in the same order"
-            raise ArrayError(Problem(name, what))
-    columns = {}
-    for k, dim in enumerate(first.dims):
-        lacking = [labels is None or dim not in labels.columns for labels in every]
-        if all(lacking):
-            continue
-        if any(lacking):
-            has, lacks = names[lacking.index(False)], names[lacking.index(True)]
-            what = f"has no labels of dimension {dim!r}, but {has} has; make both by from_table, or both by pack"
-            raise ArrayError(Problem(lacks, what))
-        there = [labels.columns[dim].loaded() for labels in every if labels is not None]
-        for column, name in zip(there[1:], names[1:], strict=True):
-            if column.type != there[0].type:
-                what = f"has labels of type {column.type} in dimension {dim!r}, and {names[0]} of {there[0].type}"
-                raise ArrayError(Problem(name, f"{what}; cast one in its table"))
-            if k != outer and not same_labels(column, there[0]):
-                what = f"has other labels of dimension {dim!r} than {names[0]}; select the same by sel"
-                raise ArrayError(Problem(name, what))
-        if k == outer:
-            _check_gaps(there, [tensor.shape[k] for tensor in tensors], names, dim)
-        columns[dim] = _concatenated(there) if k == outer else there[0]
-    return replace(first, columns=columns)
-
-
-def _check_gaps(columns: Sequence[Column], sizes: Sequence[int], names: Sequence[str], dim: str) -> None:
-    """Raise ArrayError for coordinates without labels, except at the end of the last tensor."""
-    counts = list(map(len, columns))
-    for k, (count, size, name) in enumerate(zip(counts, sizes, names, strict=True)):
-        if count < size and any(counts[k + 1 :]):
-            what = f"has {count} labels for {size} coordinates of dimension {dim!r}, and others follow; label all"
-            raise ArrayError(Problem(name, what))
-
-
-def _concatenated(columns: Sequence[Column]) -> Column:
-    items = np.concatenate([column.items[:] for column in columns])
-    if columns[0].offsets is None:
-        return Column(columns[0].type, items)
-    lengths = [np.diff(column.offsets[:]) for column in columns if column.offsets is not None]
-    return Column(columns[0].type, items, np.cumsum(np.concatenate([np.zeros(1, np.int64), *lengths])))
 
 
 # The file

@@ -16,6 +16,7 @@ from ..errors import ArrayError, BinsparseError, FormatError, Problem, raise_if,
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import parse_descriptor
 from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
+from ..formats.extensions import PARTS
 from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
 from ..formats.structure import structure_problems
 from ..limits import INT64_MAX, Limits
@@ -156,7 +157,7 @@ class Loading:
             self._sums = {}
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)
         self.labels: Labels | None = None
-        if KEY in self.descriptor.extra:
+        if KEY in self.descriptor.extra and PARTS not in self.descriptor.extra:
             shape = (self.descriptor.map or self.descriptor).shape
             self.labels = parse_labels(self.descriptor.extra[KEY], shape, self._label_array)
         self.repairs = list(self.descriptor.repairs)
@@ -164,7 +165,8 @@ class Loading:
         self.infos: dict[str, Sliceable] = {}  # used for their metadata only
         self._stored_arrays: dict[str, LazyArray] = {}  # of the container
         self._count: int | None = None  # of positions of the last level, if metadata determine it
-        self._compare()
+        if PARTS not in self.descriptor.extra:  # arrays are in groups
+            self._compare()
 
     # Metadata
 

@@ -6,6 +6,8 @@ import contextlib
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 from ..arrays import File, LazyArray
@@ -16,6 +18,7 @@ from ..engine.tree import Duplicates, Tree
 from ..errors import ArrayError, Problem, raise_if, warn, within_memory
 from ..formats.descriptor import Descriptor
 from ..formats.dtypes import DataType
+from ..formats.extensions import PARTS
 from ..limits import DEFAULT_LIMITS, Limits
 from ..log import LOG
 from ..tensors.backing import Check, TreeBacking
@@ -27,6 +30,7 @@ from .file_tensors import Loading, loaded_tensor, named, opened_tensor
 from .interface import Foreign, Stream
 from .kinds import Location, StoreLike, claims_in, refuse, resolved
 from .orders import check_order, order_names, within
+from .parts import joined_tensor, parse_parts
 
 
 @within_memory
@@ -76,7 +80,10 @@ def read(
             return _read_foreign(functions, location.handle, given, limits, closing)
         refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
         reader = closing.enter_context(functions.reading(location.handle, location.group, limits))
-        source = Loading(reader, limits, lenient, check).source()
+        loading = Loading(reader, limits, lenient, check)
+        if PARTS in loading.descriptor.extra:
+            return _joined(location, loading, limits).load()
+        source = loading.source()
         stored = loaded_tensor(source, limits, duplicates or "error", check)
     for repair in source.repairs or ():
         warn(f"{location.path}: {repair}" if isinstance(location.path, str) else repair)
@@ -97,40 +104,6 @@ def _read_foreign(
     return loaded_tensor(functions.look(file, closing, limits=limits, **given), limits, **how)
 
 
-@within_memory
-def open(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Tensor:
-    """Open a tensor without reading its arrays: only the header and the metadata are read, and compared.
-
-    A selection reads, copies and checks the items that it needs. The file stays open while the tensor or a view of it
-    exists. Do not change the file in place during that time. Writes of this package are safe, because they replace the
-    file. A text file has no header, so it is read whole.
-
-    In a `with` block, the file is closed at its end. After that, reading from the tensor or a view raises
-    ContainerError; loaded tensors remain valid.
-
-    Parameters
-    ----------
-    path : as for `read`.
-    limits : as for `read`.
-
-    Returns
-    -------
-    A tensor with lazy arrays.
-
-    Raises
-    ------
-    BinsparseError : as for `read`.
-
-    >>> import binsparse_levels as bl
-    >>> store = {}
-    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
-    >>> with bl.open(store) as tensor:
-    ...     tensor[2, 0]
-    np.float64(2.0)
-    """
-    return opened(path, limits)[0]
-
-
 def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
     """The opened tensor, and its header with array metadata; None for a file of another system."""
     with contextlib.ExitStack() as stack:
@@ -147,6 +120,10 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
         else:
             reader = stack.enter_context(functions.reading(location.handle, location.group, limits))
             loading = Loading(reader, limits)
+            if PARTS in loading.descriptor.extra:
+                tensor = _joined(location, loading, limits)
+                inside(tensor).backing.boxes.file = File(stack.pop_all().close)  # type: ignore[attr-defined]
+                return tensor, loading
             source, known = loading.source(), loading.descriptor
         with named(source.names, source.label):
             tensor = opened_tensor(source, limits)
@@ -157,6 +134,39 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
             stored.orders = [_opened_order(x, tensor, location, limits, stack) for x in names]
         _close_with(tensor, stack.pop_all())
     return tensor, loading
+
+
+def _joined(location: Location, loading: Loading, limits: Limits) -> Tensor:
+    """The tensor whose parts a header lists. They are opened when they are needed."""
+    origin = _origin(location, loading.descriptor)
+    return joined_tensor(loading.descriptor, lambda name: _Part(location, name, limits), limits, origin)
+
+
+@dataclass(frozen=True)
+class _Part:
+    """A function that opens a part of the tensor at a location, also in another process."""
+
+    location: Location
+    group: str
+    limits: Limits
+
+    def __call__(self) -> Tensor:
+        return opened(within(self.location, self.group), self.limits)[0]
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        place = within(self.location, self.group)
+        if not isinstance(place.path, str):
+            return partial, (itself, self().load())
+        return partial, (_opened_again, f"{place.path}:{place.group}", self.limits)
+
+
+def itself(tensor: Tensor) -> Tensor:
+    """The tensor: a function that opens what is in memory."""
+    return tensor
+
+
+def _opened_again(place: str, limits: Limits) -> Tensor:
+    return opened(place, limits)[0]
 
 
 def _opened_order(
@@ -299,10 +309,12 @@ def describe(path: StoreLike, *, lenient: bool = False, limits: Limits = DEFAULT
     with resolved(path) as location:
         if location.kind.foreign:
             refuse(location.path, lenient=lenient or None)
-            with open(location, limits=limits) as tensor:
+            with opened(location, limits)[0] as tensor:
                 return _described(tensor)
         with _reading(location, limits) as reader:
             loading = Loading(reader, limits, lenient)
+            if PARTS in loading.descriptor.extra:
+                return Description(loading.descriptor, {}, fill_value=parse_parts(loading.descriptor).fill_value)
             return Description(loading.descriptor, loading.described(), loading.repairs, loading.fill_value())
 
 

@@ -124,7 +124,7 @@ def write(
 
 def _close_unused(tensor: Tensor) -> None:
     """Close the file of an opened tensor whose entries are in memory, after loading its labels."""
-    if inside(tensor).file is not None and not inside(tensor).source.lazy:
+    if inside(tensor).file is not None and not inside(tensor).backing.lazy:
         tensor.load()
 
 

@@ -58,7 +58,7 @@ def draw(tensor: Tensor, dimensions: Dimension | Sequence[Dimension] | None = No
 
 def html_of(tensor: Tensor) -> str:
     """The HTML of `Tensor._repr_html_`: text that wraps, and a picture that scrolls if it is wide."""
-    unread = inside(tensor).backing.viewed or inside(tensor).source.lazy
+    unread = inside(tensor).backing.viewed or inside(tensor).backing.lazy
     drawn = "" if unread or tensor.number_of_stored_values > _DRAWN_IN_NOTEBOOKS else draw(tensor)
     return text_of(tensor) + (f'<div style="overflow-x: auto">{drawn}</div>' if drawn else "")
 

@@ -12,7 +12,7 @@ from typing import Any
 from ..arrays import LazyArray
 from ..engine.parts import check_in_parts
 from ..engine.tree import Tree
-from ..errors import BinsparseError, LimitError, Problem
+from ..errors import ArrayError, BinsparseError, LimitError, Problem, raise_if
 from ..formats.format import coordinates
 from ..io import StoreLike, describe, read
 from ..io import open as open_tensor
@@ -23,7 +23,7 @@ from ..limits import Limits
 from ..tensors.backing import TreeBacking
 from ..tensors.labels import repeated
 from ..tensors.tensor import Tensor, inside, tensor_of
-from ..tensors.views import around
+from ..tensors.views import Joined, around
 from ..thresholds import THRESHOLDS
 
 
@@ -70,8 +70,14 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
 
     Raises LimitError if there is not enough memory.
     """
-    tree = inside(tensor).source
     found: list[Problem] = []
+    held = inside(tensor).backing
+    if isinstance(held, Joined) and held.lazy:
+        for k, box in enumerate(tensor.parts):
+            with _noting(found), named({}, f"part {k}, from {box.origin}"):
+                raise_if(ArrayError, list(faults_of(box.open())))
+        return tuple(dict.fromkeys(found))
+    tree = held.stored.tree
     arrays: list[Any] = [*tree.arrays.values(), tree.values]
     for array in arrays:
         if isinstance(array, LazyArray):

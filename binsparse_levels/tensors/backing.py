@@ -62,6 +62,35 @@ class Backing(ABC):
         """The numpy dtype of the values."""
         return self.stored.tree.values.dtype
 
+    @property
+    def limits(self) -> Limits:
+        """The limits of the call that made or opened the entries."""
+        return self.stored.limits
+
+    @property
+    def origin(self) -> Origin | None:
+        """The file that was opened."""
+        return self.stored.origin
+
+    @property
+    def lazy(self) -> bool:
+        """True if entries are in a file. For a view, those of the whole tensor."""
+        return self.stored.tree.lazy
+
+    def iso(self, pad: Any) -> bool:
+        """True if one value is stored for all entries."""
+        return self.stored.tree.iso and self.perhaps_lazy(pad).iso
+
+    def nbytes(self, pad: Any) -> int:
+        """The number of bytes of all arrays and values in memory."""
+        tree = self.perhaps_lazy(pad)
+        sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
+        return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
+
+    def positions(self) -> int:
+        """The number of entries, or of positions in memory; for a view, that of the whole tensor. Nothing is read."""
+        return len(self.stored.tree.values)
+
     @abstractmethod
     def own(self, pad: Any) -> Backing:
         """The same entries in memory, checked, in arrays without other entries. The result is cached.
@@ -132,6 +161,8 @@ class TreeBacking(Backing):
     """
 
     __slots__ = ("_lookups", "_views", "format", "limits", "orders", "origin", "shape", "shared", "structure", "tree")
+    limits: Limits
+    origin: Origin | None
 
     def __init__(
         self,

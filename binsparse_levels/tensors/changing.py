@@ -14,6 +14,7 @@ from ..engine import packing
 from ..engine.dense import scatter_tree
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
+from ..formats.descriptor import array_classes
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
@@ -323,7 +324,7 @@ def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
 
 def is_dense(tensor: Contents) -> bool:
     """Return True if all cells are stored, as in a numpy array."""
-    return tensor.ndim > 0 and not tensor._inside.source.arrays
+    return tensor.ndim > 0 and not array_classes(tensor.format)
 
 
 def expanded(tensor: T) -> T:

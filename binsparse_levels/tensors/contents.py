@@ -19,10 +19,11 @@ from ..formats.index_map import DimensionMap, IndexMap
 from ..levels.positions import Array
 from ..limits import Limits
 from .backing import Backing
+from .boxes import Box
 from .inside import Inside
 from .labels import Column, Labels, column_of
 from .validation import checked_dimension, checked_json, checked_places
-from .views import Mapped
+from .views import Joined, Mapped
 
 Dimension: TypeAlias = int | str  # a number, counted from 0 or from -1 backwards, or a name
 T = TypeVar("T", bound="Contents")
@@ -129,7 +130,7 @@ class Contents:
     @property
     def limits(self) -> Limits:
         """The limits of the call that made or opened the tensor. Tensors made from it have the same limits."""
-        return self._inside.backing.stored.limits
+        return self._inside.backing.limits
 
     @property
     def dims(self) -> tuple[str, ...] | None:
@@ -215,8 +216,7 @@ class Contents:
     @property
     def iso(self) -> bool:
         """True if one value is stored for all entries."""
-        backing = self._inside.backing
-        return backing.stored.tree.iso and backing.perhaps_lazy(self._inside.pad).iso
+        return self._inside.backing.iso(self._inside.pad)
 
     @property
     def number_of_stored_values(self) -> int:
@@ -229,11 +229,25 @@ class Contents:
         return self.number_of_stored_values
 
     @property
+    def parts(self) -> tuple[Box, ...]:
+        """The parts of a tensor that was opened from a store that grew, or from several files; else none.
+
+        Each has an `origin`, a `shape` and a `notation`.
+
+        >>> from binsparse_levels import open, pack_dense, write
+        >>> one, other = {}, {}
+        >>> write(one, pack_dense([[0, 2]], "CSR")), write(other, pack_dense([[3, 0]], "CSC"))
+        (None, None)
+        >>> [(part.origin, part.shape, part.notation) for part in open([one, other]).parts]
+        [((0, 0), (1, 2), 'CSR'), ((1, 0), (1, 2), 'CSC')]
+        """
+        backing = self._inside.backing
+        return backing.boxes.boxes if isinstance(backing, Joined) and not backing.selection.cut else ()
+
+    @property
     def nbytes(self) -> int:
         """The number of bytes of all arrays and values in memory; an iso tensor has one value."""
-        tree = self._inside.backing.perhaps_lazy(self._inside.pad)
-        sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
-        return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
+        return self._inside.backing.nbytes(self._inside.pad)
 
     def locate(self, coords: Sequence[npt.ArrayLike]) -> Array:
         """The positions of entries in `values`, as an int64 array; -1 where nothing is stored.

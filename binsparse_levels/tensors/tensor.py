@@ -243,6 +243,9 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         shape += f" ({', '.join(names)})" if names else ""
         stored = f", map {backing.map}" if backing.map is not None else f", {backing.format}"
         fill = "" if self.fill_value is None else f", fill {self.fill_value}"
+        if self.parts:
+            parts = f"{len(self.parts)} part{'' if len(self.parts) == 1 else 's'}"
+            return f"<Tensor {shape} {backing.dtype}, {parts}{fill}{stored}>"
         if backing.viewed:
             return f"<Tensor {shape} {backing.dtype}, a view{fill}{stored}>"
         if backing.map is not None:

@@ -1,24 +1,27 @@
-"""The backings that refer to another one: a map and a view."""
+"""The backings that refer to others: a map, a view, and parts that are joined."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
 from ..engine.selection import load
 from ..engine.tree import Tree
-from ..engine.views import Selection, narrowed
+from ..engine.views import Selection, all_of, narrowed
 from ..errors import FormatError, Problem
 from ..formats.format import Format, coordinates
 from ..formats.index_map import DimensionMap, IndexMap
 from ..levels import listing
 from ..levels.positions import Array, narrowest
+from ..limits import Limits
 from .backing import Backing, Listed, TreeBacking, packed
+from .boxes import Whole, within
+from .late_imports import Origin
 
 
 class Mapped(Backing):
@@ -193,15 +196,151 @@ class Viewed(Backing):
         return (self.base, self.selection) if self._own is None else self._own.cells()
 
 
+class Part(NamedTuple):
+    """The selected cells of a box. places: their coordinates in the selection, which ascend."""
+
+    backing: Backing
+    places: tuple[range | Array, ...]
+
+    def placed(self, coords: Sequence[Array]) -> tuple[Array, ...]:
+        """Coordinates of the part as those of the selection."""
+        placed = []
+        for x, places in zip(coords, self.places, strict=True):
+            placed.append(places[x] if isinstance(places, np.ndarray) else x + places.start if places.start else x)
+        return tuple(placed)
+
+
+class Joined(Backing):
+    """The entries of all boxes in a selection of cells. It has no structure and no map."""
+
+    __slots__ = ("_own", "boxes", "selection", "shape")
+    viewed = True
+
+    def __init__(self, boxes: Whole, selection: Selection | None = None) -> None:
+        self.boxes = boxes
+        self.selection = all_of(boxes.shape) if selection is None else selection
+        self.shape = self.selection.shape
+        self._own: TreeBacking | None = None
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Joined, (self.boxes, self.selection)
+
+    @property
+    def stored(self) -> TreeBacking:  # type: ignore[override]
+        return self.own(None)
+
+    @property
+    def format(self) -> Format:  # type: ignore[override]
+        return self.boxes.plans.view(self.selection).format
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        return self.boxes.dtype
+
+    @property
+    def limits(self) -> Limits:
+        return self.boxes.limits
+
+    @property
+    def origin(self) -> Origin | None:
+        return self.boxes.origin
+
+    @property
+    def lazy(self) -> bool:
+        return self._own is None
+
+    def iso(self, pad: Any) -> bool:
+        return False
+
+    def positions(self) -> int:
+        return self.count(None)
+
+    def nbytes(self, pad: Any) -> int:
+        return sum(part.backing.nbytes(pad) for part in self.parts())
+
+    def parts(self) -> Iterator[Part]:
+        """The parts with a selected cell. Each is opened when it is reached."""
+        items, dimensions, _ = self.selection
+        kept = sorted(dimensions)
+        order = [kept.index(k) for k in dimensions]
+        for number in self.boxes.touched(items):
+            box = self.boxes.boxes[number]
+            there = list(map(within, items, box.origin, box.shape))
+            places = tuple([there[k][1] for k in dimensions])
+            if not all(map(len, places)):
+                continue
+            backing = self.boxes.tensor(number)._inside.backing
+            for k in reversed(range(len(there))):  # from the last, as an integer removes its dimension
+                if (index := there[k][0]) is not None:
+                    key: list[Any] = [slice(None)] * len(backing.shape)
+                    key[k] = index
+                    backing = selected(backing, key, False)  # an index has one array at most
+            yield Part(backing if order == sorted(order) else backing.permuted(order), places)
+
+    def own(self, pad: Any) -> TreeBacking:
+        if self._own is None:
+            coords: list[Sequence[Array]] = [[np.empty(0, np.int64)] * len(self.shape)]
+            values = [np.empty(0, self.dtype)]
+            for part in self.parts():
+                columns, more = part.backing.entries(pad)
+                coords.append(part.placed(columns))
+                values.append(more)
+            every = [np.concatenate(x) for x in zip(*coords, strict=True)]
+            self._own = packed(self.format, self.shape, every, np.concatenate(values), False, pad, self.limits)
+        return self._own
+
+    def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
+        return self.own(pad).entries(pad, dtype)
+
+    def blocks(self, pad: Any, size: int) -> Iterator[Listed]:
+        if self._own is not None:
+            yield from self._own.blocks(pad, size)
+            return
+        for part in self.parts():
+            for coords, values in part.backing.blocks(pad, size):
+                yield part.placed(coords), values
+
+    def count(self, pad: Any) -> int:
+        counts = [box.count for box in self.boxes.boxes]
+        if self.selection.cut or None in counts:
+            return sum(part.backing.count(pad) for part in self.parts())
+        return sum(map(int, counts))  # type: ignore[arg-type]
+
+    def value_at(self, cell: Sequence[Any], pad: Any) -> Any:
+        return self.values_at([np.array([x]) for x in cell], pad)[0]
+
+    def values_at(self, coords: Sequence[Array], pad: Any) -> Array:
+        if self._own is not None:
+            return self._own.values_at(coords, pad)
+        values = np.full(len(coords[0]), pad, self.dtype)
+        whole = np.broadcast_arrays(*self.selection.places(coords))
+        for number in self.boxes.touched(whole):
+            box = self.boxes.boxes[number]
+            local = [x - start for x, start in zip(whole, box.origin, strict=True)]
+            here = np.all([(x >= 0) & (x < size) for x, size in zip(local, box.shape, strict=True)], axis=0)
+            if here.any():
+                backing = self.boxes.tensor(number)._inside.backing
+                values[here] = backing.values_at([x[here] for x in local], pad)
+        return values
+
+    def permuted(self, order: Sequence[int]) -> Joined:
+        return Joined(self.boxes, self.selection.permuted(order))
+
+    def cells(self) -> tuple[Backing, Selection]:
+        return (self, self.selection) if self._own is None else self._own.cells()
+
+
 def around(backing: Backing, stored: TreeBacking) -> Backing:
     """Another tree below the same map."""
     return stored if backing.map is None else Mapped(stored, backing.map)
 
 
-def selected(backing: Backing, indices: Sequence[Any], array_first: bool) -> Viewed:
+def selected(backing: Backing, indices: Sequence[Any], array_first: bool) -> Backing:
     """A view. Precondition: the arguments are results of `parse_key`, with one array at most."""
     whole, selection = backing.cells()
     narrower = narrowed(selection, indices, separated=array_first)
+    if type(whole) is Joined:
+        return Joined(whole.boxes, narrower)
     return Viewed(whole.best_order(narrower.items), narrower)
 
 

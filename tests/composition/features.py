@@ -234,9 +234,14 @@ def cases(draw, folder, *, max_rank=4):
         place, chosen = draw_place(draw, folder)
         if map is None and rank > 1 and isinstance(place, str) and has_groups(place) and draw(st.booleans()):
             chosen["orders"] = draw_orders(draw, format)
+        grows = rank and map is structure is None and grows_in_parts(place) and not {"orders", "bitpacked"} & {*chosen}
         try:
-            bl.write(place, tensor, overwrite=True, **chosen)
-        except bl.FormatError:  # the kinds of another order may refuse the tensor
+            if grows and draw(st.booleans()):
+                write_parts(draw, place, tensor, chosen)
+                model, features = replace(model, iso=False), features | {"parts"}
+            else:
+                bl.write(place, tensor, overwrite=True, **chosen)
+        except bl.FormatError:  # the kinds of another order may refuse the tensor, and those of a part a slice
             assume(False)
         tensor = getattr(bl, origin)(place)
         features |= {
@@ -307,6 +312,24 @@ def made(model, format, map, structure):
 
 def has_groups(place):
     return place.partition(":")[0].endswith((".h5", ".zarr", ".nc", ".zarr.zip"))
+
+
+def grows_in_parts(place):
+    return isinstance(place, str) and place.partition(":")[0].endswith(".zarr")
+
+
+def write_parts(draw, place, tensor, chosen):
+    """Write a tensor as up to four parts: slices along any dimension, and slices of the first along another."""
+    k = draw(st.integers(0, tensor.ndim - 1))
+    cuts = sorted(draw(st.lists(st.integers(0, tensor.shape[k]), min_size=1, max_size=3)))
+    slabs = [tensor[(slice(None),) * k + (slice(a, b),)] for a, b in itertools.pairwise([0, *cuts, tensor.shape[k]])]
+    j = draw(st.integers(0, tensor.ndim - 1))
+    at = draw(st.integers(0, slabs[0].shape[j]))
+    first, second = (slabs[0][(slice(None),) * j + (part,)] for part in (slice(at), slice(at, None)))
+    bl.write(place, first, overwrite=True, **chosen)
+    bl.append(place, second, axis=j, part=True)
+    for slab in slabs[1:]:
+        bl.append(place, slab, axis=k)
 
 
 def draw_orders(draw, format):

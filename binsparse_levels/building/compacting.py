@@ -1,0 +1,86 @@
+"""Make one tree of the parts of a tensor, while others read it and append to it."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import replace
+from typing import Any
+
+from ..containers.interface import part_name
+from ..errors import ContainerError, OptionError, Problem, within_memory
+from ..formats.extensions import PARTS
+from ..formats.format import FormatLike
+from ..io.growing import GRACE_SECONDS, commit, growth_of
+from ..io.kinds import StoreLike, name_of, resolved
+from ..io.orders import within
+from ..io.parts import Parts, entry_of, parse_parts
+from ..io.reading import opened
+from ..limits import DEFAULT_LIMITS, Limits
+from ..progress import Progress
+from .to_file import convert
+
+
+@within_memory
+def compact(
+    path: StoreLike,
+    format: FormatLike | None = None,
+    *,
+    memory: int | None = None,
+    grace: float = GRACE_SECONDS,
+    progress: Progress | bool | None = None,
+    limits: Limits = DEFAULT_LIMITS,
+    **options: Any,
+) -> None:
+    """Make one tree of the parts of a tensor that `append(part=True)` has made.
+
+    Others may read the tensor and append to it at the same time: parts that are appended in the meantime remain parts.
+    The tree is in a group of its own, which other programs can open: `tensor.parts` and `list_tensors` name it.
+
+    Parameters
+    ----------
+    path : as for `append`.
+    format : of the tree, and of parts that are appended later; by default that of the first part.
+    memory : as for `convert`. By default, the entries are in memory.
+    grace : seconds in which those who have opened the tensor before can read its old parts. Later, the next `append` or
+        `compact` removes these. 0 removes them now.
+    progress, limits, options : as for `convert`.
+
+    Raises
+    ------
+    OptionError : the tensor has no parts.
+    ContainerError : another program has compacted the tensor in the meantime.
+    BinsparseError : as for `convert`.
+
+    >>> import binsparse_levels as bl
+    >>> bl.write("days.zarr", bl.pack([[0], [2]], [1.0], (1, 3), "CSR"))
+    >>> bl.append("days.zarr", bl.pack([[0], [1]], [2.0], (1, 3), "CSR"), part=True)
+    >>> bl.compact("days.zarr")
+    >>> tensor = bl.open("days.zarr")
+    >>> len(tensor.parts), tensor.to_dense().tolist()
+    (1, [[0.0, 0.0, 1.0], [0.0, 2.0, 0.0]])
+    """
+    with resolved(path) as location:
+        there, loading = opened(location, limits)
+        if loading is None or PARTS not in loading.descriptor.extra:
+            raise OptionError(Problem(name_of(path), "the tensor has one part; use convert for another format"))
+        growth, group, new = growth_of(location, name_of(path)), location.group, part_name()
+        old = [entry.group for entry in parse_parts(loading.descriptor).entries]
+        inner = within(location, new)
+        try:
+            convert(location, inner, format, memory=memory, progress=progress, limits=limits, **options)
+            made, whole = opened(inner, limits)
+            assert whole is not None
+
+            def change(parts: Parts, shape: tuple[int, ...]) -> tuple[Parts, tuple[int, ...]]:
+                later = tuple(entry for entry in parts.entries if entry.group not in old)
+                if len(later) + len(old) != len(parts.entries):
+                    raise ContainerError(Problem(name_of(path), "another program has compacted it in the meantime"))
+                entry = entry_of(made, new, [0] * made.ndim)
+                removed = {**parts.removed, **dict.fromkeys(old, time.time())}
+                return replace(parts, entries=(entry, *later), removed=removed), shape
+
+            header = loading.reader.read_header()
+            commit(location, there, header, change, limits, like=whole.descriptor, grace=grace)
+        except BaseException:
+            growth.sweep(location.path, group, (), (new,), 0)
+            raise

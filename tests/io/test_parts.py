@@ -1,0 +1,430 @@
+"""Tensors of several parts: stores that grow, and files that are read as one."""
+
+from __future__ import annotations
+
+import errno
+import itertools
+import json
+import multiprocessing
+import os
+import pickle
+import shutil
+import signal
+from concurrent.futures import ThreadPoolExecutor
+
+import numpy as np
+import pytest
+import scipy.sparse
+from attacks import crashes
+from helpers import strategies
+from hypothesis import given
+from hypothesis import strategies as st
+
+import binsparse_levels as bl
+from binsparse_levels import testing
+from binsparse_levels.cli import main
+from binsparse_levels.limits import DEFAULT_LIMITS
+from binsparse_levels.looking.faults import all_faults
+
+ROWS = bl.pack_dense([[0, 2, 0], [3, 0, 4]], "CSR", labels={0: ["u", "v"], 1: ["a", "b", "c"]}, dims=["user", "item"])
+
+
+def row(label, values=(5, 0, 0)):
+    labels = {"user": [label], "item": ["a", "b", "c"]}
+    return bl.pack_dense([list(values)], "CSR", dims=["user", "item"], labels=labels)
+
+
+def grown(place, count):
+    """A matrix of `count` more parts than its first: row k has the value k in column k % 3."""
+    bl.write(place, bl.pack_dense([[0.0, 0, 0]], "CSR"))
+    for k in range(count):
+        bl.append(place, numbered(k + 1), part=True)
+
+
+def numbered(k):
+    return bl.pack([[0], [k % 3]], [float(k)], (1, 3), "CSR")
+
+
+@st.composite
+def growing(draw):
+    """The parts of a tensor: each with the axis along which it is appended."""
+    first = draw(testing.tensors(kinds=testing.PLAIN, structures=False).filter(lambda tensor: 0 < tensor.ndim < 4))
+    parts, shape = [(first, 0)], list(first.shape)
+    for _ in range(draw(st.integers(1, 3))):
+        axis = draw(st.integers(0, first.ndim - 1))
+        size = draw(st.integers(0, 3))
+        cells = list(np.ndindex(*shape[:axis], size, *shape[axis + 1 :]))
+        chosen = draw(st.lists(st.sampled_from(cells), unique=True, max_size=6)) if cells else []
+        values = np.array(draw(st.lists(st.integers(0, 9), min_size=len(chosen), max_size=len(chosen)))).astype(
+            first.dtype
+        )
+        coords = np.array(chosen, np.int64).reshape(-1, first.ndim).T
+        format = draw(testing.formats(min_rank=first.ndim, max_rank=first.ndim, kinds=testing.PLAIN))
+        new = (*shape[:axis], size, *shape[axis + 1 :])
+        parts.append((bl.pack(coords, values, new, format, fill_value=first.fill_value), axis))
+        shape[axis] += size
+    return parts
+
+
+@given(data=st.data(), parts=growing())
+def test_a_store_that_grows_is_the_tensor_of_its_parts(data, parts, tmp_path_factory):
+    """After each append: slices, sums, products and entries are those of numpy; then compacted, too."""
+    place = str(tmp_path_factory.mktemp("parts") / data.draw(st.sampled_from(["a.zarr", "a.zarr:g/h"])))
+    (first, _), *others = parts
+    bl.write(place, first)
+    dense = first.to_dense()
+    for part, axis in others:
+        bl.append(place, part, axis=axis, part=True)
+        dense = np.concatenate([dense, part.to_dense()], axis)
+        opened = bl.open(place)
+        key = data.draw(strategies.keys(dense.shape))
+        got = opened[key]
+        np.testing.assert_array_equal(got.to_dense() if isinstance(got, bl.Tensor) else got, dense[key])
+    assert opened.shape == dense.shape
+    np.testing.assert_array_equal(bl.read(place).to_dense(), dense)
+    if dense.dtype.kind in "iuf":
+        along = data.draw(st.integers(0, dense.ndim - 1))
+        exact = dense.sum(along, dtype=np.float64)
+        np.testing.assert_allclose(np.asarray(opened.sum(along), np.float64), exact)
+        letters = "ijkl"[: dense.ndim]
+        vector = np.arange(1.0, dense.shape[-1] + 1)
+        expected = np.einsum(f"{letters},{letters[-1]}->{letters[:-1]}", dense.astype(float), vector)
+        np.testing.assert_allclose(bl.einsum(f"{letters},{letters[-1]}->{letters[:-1]}", opened, vector), expected)
+    assert opened.T.equals(bl.read(place).T)
+    assert pickle.loads(pickle.dumps(opened)).equals(opened)
+    assert list(map(len, opened.unpack()[0])) == [opened.nnz] * opened.ndim
+    format = data.draw(st.sampled_from([None, "sparse(%d)" % dense.ndim]))
+    memory = data.draw(st.sampled_from([None, 2**29]))
+    bl.compact(place, format, memory=memory, grace=data.draw(st.sampled_from([0, 60])))
+    again = bl.open(place)
+    assert [(x.origin, x.shape) for x in again.parts] == [((0,) * dense.ndim, dense.shape)]
+    np.testing.assert_array_equal(again.to_dense(), dense)
+    assert not all_faults(place, (), DEFAULT_LIMITS)
+
+
+@given(data=st.data())
+def test_several_files_are_one_tensor(data, tmp_path_factory):
+    """Slabs of a tensor in any containers and formats, along any dimension, and one of them in parts itself."""
+    whole = data.draw(testing.tensors(kinds=testing.PLAIN, structures=False).filter(lambda tensor: 0 < tensor.ndim < 4))
+    folder, axis = tmp_path_factory.mktemp("several"), data.draw(st.integers(0, whole.ndim - 1))
+    ends = [0, *sorted(data.draw(st.lists(st.integers(0, whole.shape[axis]), max_size=3))), whole.shape[axis]]
+    places = []
+    for k, (start, stop) in enumerate(itertools.pairwise(ends)):
+        place = data.draw(
+            st.sampled_from([f"{folder}/{k}{x}" for x in (".h5", ".h5:g", ".zarr", ".npz", ".nc")] + [{}])
+        )
+        slab = whole[(slice(None),) * axis + (slice(start, stop),)]
+        formats = testing.formats(min_rank=whole.ndim, max_rank=whole.ndim, kinds=testing.PLAIN)
+        bl.write(place, slab.load(data.draw(formats)))
+        places.append(place)
+    opened, dense = bl.open(places, axis=axis), whole.to_dense()
+    key = data.draw(strategies.keys(dense.shape))
+    got = opened[key]
+    np.testing.assert_array_equal(got.to_dense() if isinstance(got, bl.Tensor) else got, dense[key])
+    assert opened.dtype == whole.dtype
+    np.testing.assert_array_equal(opened.to_dense(), dense)
+    target = f"{folder}/all.zarr"
+    bl.write(target, opened)
+    np.testing.assert_array_equal(bl.read(target).to_dense(), dense)
+
+
+def test_a_hundred_shards_of_scipy_are_one_tensor(tmp_path):
+    shards = [scipy.sparse.random(7, 30, 0.2, "csr", random_state=k) for k in range(100)]
+    for k, shard in enumerate(shards):
+        scipy.sparse.save_npz(tmp_path / f"{k:03}.npz", shard)
+    opened, whole = bl.open(f"{tmp_path}/*.npz"), scipy.sparse.vstack(shards)
+    assert opened.shape == (700, 30)
+    assert len(opened.parts) == 100
+    np.testing.assert_array_equal(opened[350:372].to_dense(), whole[350:372].toarray())
+    np.testing.assert_allclose(opened @ np.arange(30.0), whole @ np.arange(30.0))
+    bl.convert(f"{tmp_path}/*.npz", tmp_path / "a.h5", memory=2**29)
+    np.testing.assert_array_equal(bl.read(tmp_path / "a.h5").to_dense(), whole.toarray())
+
+
+def test_an_hour_opens_its_file(tmp_path):
+    hours = np.arange("2026-01-01", "2026-01-03", dtype="M8[h]").astype("M8[s]")
+    for k, hour in enumerate(hours):
+        tensor = bl.pack([[0], [k % 4]], [float(k)], (1, 4), "CSR")
+        bl.write(tmp_path / f"{k:02}.h5", tensor.with_labels({"hour": [hour]}, dims=["hour", "station"]))
+    opened = bl.open(f"{tmp_path}/*.h5", axis="hour")
+    for name in os.listdir(tmp_path):
+        if name != "30.h5":
+            os.truncate(tmp_path / name, 100)
+    assert opened.sel(hour=hours[30]).to_dense().tolist() == [0, 0, 30, 0]
+    with pytest.raises(bl.BinsparseError):
+        opened.sel(hour=hours[31]).load()
+
+
+@pytest.mark.parametrize("suffix", ["zarr", "h5"])
+def test_files_that_do_not_follow_each_other_are_refused(tmp_path, suffix):
+    first, second = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
+    bl.write(first, ROWS)
+    for other, why in [
+        (row("w")[:, :2], r"has the shape \(1, 2\).*dimension 0 alone"),
+        (row("w").astype("float32"), "dtype"),
+        (bl.pack([[0], [0]], [1], (1, 3), "CSR", fill_value=7), "fill value"),
+        (row("w").with_labels({"item": ["a", "b", "d"]}), "has other labels of dimension 'item'"),
+        (row("w").with_labels({"user": None}), "has no labels of dimension 'user'"),
+    ]:
+        bl.write(second, other, overwrite=True)
+        with pytest.raises(bl.BinsparseError, match=why):
+            bl.open([first, second])
+    with pytest.raises(FileNotFoundError, match="no file matches"):
+        bl.open(f"{tmp_path}/*.nc")
+    with pytest.raises(bl.OptionError, match="at least one"):
+        bl.open([])
+    bl.write(second, bl.pack_dense(np.eye(3), "CSR").assert_structure("symmetric_lower"), overwrite=True)
+    with pytest.raises(bl.FormatError, match="expand_structure"):
+        bl.open([second, second])
+
+
+def test_labels_of_the_axis_are_appended_and_the_others_compared(tmp_path):
+    place = tmp_path / "a.zarr"
+    bl.write(place, ROWS)
+    bl.append(place, row("w"), part=True)
+    bl.append(place, row("x")[:, :].load(), axis="user")
+    bl.append(
+        place, bl.pack_dense([[1]] * 4, "CSR", labels={1: ["d"], 0: [*"uvwx"]}, dims=["user", "item"]), axis="item"
+    )
+    opened = bl.open(place)
+    assert opened.labels("user").tolist() == ["u", "v", "w", "x"]
+    assert opened.labels("item").tolist() == ["a", "b", "c", "d"]
+    assert opened.sel(user="w").to_dense().tolist() == [5, 0, 0, 1]
+    assert opened[1:3, ::-1].labels("item").tolist() == ["d", "c", "b", "a"]
+    before = opened.shape
+    for other, why in [
+        (row("w"), "would be there twice"),
+        (row("y").with_labels({"item": [*"abd"]}), "has the shape"),
+        (bl.pack_dense([[1, 2, 3, 4]], "CSR"), "has no labels"),
+    ]:
+        with pytest.raises(bl.BinsparseError, match=why):
+            bl.append(place, other)
+    bl.append(
+        place,
+        bl.pack_dense([[0] * 4] * 2, "CSR", labels={0: ["w", "z"], 1: [*"abcd"]}, dims=["user", "item"]),
+        existing="skip",
+    )
+    assert bl.open(place).shape == (before[0] + 1, before[1])
+    bl.compact(place)
+    assert bl.open(place).labels("user").tolist() == [*"uvwxz"]
+
+
+def test_what_has_no_parts_is_refused(tmp_path):
+    table = [
+        ("a.h5", {}, ROWS, "this kind of file has no parts"),
+        ("a.zarr.zip", {}, ROWS, "a zip file does not grow"),
+        ("b.zarr", {"orders": ["CSC"]}, ROWS, "other orders"),
+        ("c.zarr", {"bitpacked": True}, ROWS, "bit-packed"),
+        ("d.zarr", {}, bl.pack_dense(np.eye(3), "CSR").assert_structure("symmetric_lower"), "a structure"),
+        ("e.zarr", {}, bl.pack_dense(np.eye(3), "sparse", map="(0 1)"), "a map"),
+        ("f.zarr", {"kind": "zarr2"}, ROWS, "convert it, with kind='zarr'"),
+    ]
+    for name, options, tensor, why in table:
+        bl.write(tmp_path / name, tensor, **options)
+        before = sorted(os.listdir(tmp_path))
+        with pytest.raises(bl.BinsparseError, match=why):
+            bl.append(
+                tmp_path / name, tensor.with_labels({"user": ["p", "q"]}) if tensor is ROWS else tensor, part=True
+            )
+        assert sorted(os.listdir(tmp_path)) == before
+        assert bl.read(tmp_path / name).equals(tensor)
+    bl.write(tmp_path / "g.zarr", ROWS)
+    with pytest.raises(bl.OptionError, match="has one part"):
+        bl.compact(tmp_path / "g.zarr")
+    bl.append(tmp_path / "g.zarr", row("w"), part=True)
+    with pytest.raises(bl.OptionError, match="goes on with parts"):
+        bl.append(tmp_path / "g.zarr", row("x"), part=False)
+
+
+def test_other_programs_refuse_a_store_with_parts_and_open_its_parts(tmp_path):
+    bl.write(tmp_path / "a.zarr", ROWS)
+    bl.append(tmp_path / "a.zarr", row("w"), part=True)
+    header = json.loads((tmp_path / "a.zarr/zarr.json").read_text())["attributes"]["binsparse"]
+    assert header["binsparse"]["format"] == "custom"
+    assert header["binsparse"]["custom"]["level"]["level_desc"] == "binsparse_levels:parts"
+    first, second = (part["group"] for part in header["binsparse_levels:parts"]["parts"])
+    assert bl.read(tmp_path / f"a.zarr:{second}").to_dense().tolist() == [[5, 0, 0]]
+    assert bl.read(tmp_path / f"a.zarr:{first}").to_dense().tolist() == ROWS.to_dense().tolist()
+    assert bl.list_tensors(tmp_path / "a.zarr") == ["/"]
+    bl.write(tmp_path / "a.zarr", ROWS, overwrite=True)
+    assert not [name for name in os.listdir(tmp_path / "a.zarr") if name.startswith("part_")]
+
+
+def test_a_damaged_list_of_parts_is_an_error(tmp_path):
+    grown(tmp_path / "a.zarr", 2)
+    text = (tmp_path / "a.zarr/zarr.json").read_text()
+    for change, why in [
+        (lambda parts: parts["parts"][1].update(origin=[0, 0]), "parts overlap"),
+        (lambda parts: parts["parts"][1].update(origin=[3, 0]), "not within the shape"),
+        (lambda parts: parts["parts"][1].update(group="../x"), "not the name of a part"),
+        (lambda parts: parts["parts"][1].update(shape=[1]), "expected 2 dimensions"),
+        (lambda parts: parts["parts"][1].update(shape=[1, 3.5]), "expected integers"),
+        (lambda parts: parts["parts"].pop(), "values in all"),
+        (lambda parts: parts.pop("parts"), "no list of parts"),
+        (lambda parts: parts["parts"][1].update(labels=7), "no list of parts"),
+        (lambda parts: parts.update(fill_value="zz"), "no list of parts"),
+    ]:
+        node = json.loads(text)
+        change(node["attributes"]["binsparse"]["binsparse_levels:parts"])
+        (tmp_path / "a.zarr/zarr.json").write_text(json.dumps(node))
+        with pytest.raises(bl.BinsparseError, match=why):
+            bl.open(tmp_path / "a.zarr")
+    (tmp_path / "a.zarr/zarr.json").write_text(text)
+    part = bl.open(tmp_path / "a.zarr").parts[1].open.group
+    bl.write(tmp_path / f"a.zarr:{part}", bl.pack_dense(np.eye(2), "CSR"), overwrite=True)
+    with pytest.raises(bl.ArrayError, match=f"{part}: expected a part"):
+        bl.read(tmp_path / "a.zarr")
+    shutil.rmtree(tmp_path / "a.zarr" / part)
+    assert bl.open(tmp_path / "a.zarr")[2].to_dense().tolist() == [0, 0, 2]
+    with pytest.raises(bl.BinsparseError, match=part):
+        bl.open(tmp_path / "a.zarr")[1].load()
+    assert any(part in str(fault) for fault in all_faults(tmp_path / "a.zarr", (), DEFAULT_LIMITS))
+    assert main(["check", str(tmp_path / "a.zarr")]) == 1
+
+
+def test_readers_go_on_while_it_is_compacted(tmp_path):
+    place = tmp_path / "a.zarr"
+    grown(place, 3)
+    opened = bl.open(place)
+    expected = opened.to_dense()
+    reader = bl.open(place)
+    bl.compact(place)
+    bl.append(place, numbered(4))
+    np.testing.assert_array_equal(reader.to_dense(), expected)
+    np.testing.assert_array_equal(pickle.loads(pickle.dumps(bl.open(place)))[:4].to_dense(), expected)
+    bl.compact(place, grace=0)
+    assert len([name for name in os.listdir(place) if name.startswith("part_")]) == 1
+    np.testing.assert_array_equal(bl.open(place)[:4].to_dense(), expected)
+    with pytest.raises(bl.BinsparseError):
+        bl.open(place).parts and reader[1:3].load()
+
+
+def test_a_closed_tensor_is_not_read(tmp_path):
+    grown(tmp_path / "a.zarr", 2)
+    with bl.open(tmp_path / "a.zarr") as opened:
+        row = opened[1:2]
+        opened[2].load()
+    with pytest.raises(bl.ContainerError, match="closed"):
+        row.load()
+
+
+# Kills, other writers, and buckets
+
+
+def _appended(place):
+    """The rows of a matrix of `grown`, which `numbered` made."""
+    opened = bl.open(place)
+    dense = opened.to_dense()
+    assert opened.nnz == len(dense)
+    return sorted(dense.sum(axis=1).tolist())
+
+
+def _cut(place, change, n, action):
+    """`change` with a fault at step n: whether it came so far."""
+    steps, reached = itertools.count(1), [0]
+
+    def step(event):
+        if action == "fail" and event in ("os.remove", "os.rmdir"):
+            return
+        reached[0] = next(steps)
+        if reached[0] == n:
+            if action == "kill":
+                os.kill(os.getpid(), signal.SIGKILL)
+            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    try:
+        with crashes.stepping(step):
+            change(place)
+    except (OSError, bl.BinsparseError):
+        pass
+    return reached[0] >= n
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("action", ["kill", "fail"])
+@pytest.mark.parametrize("change", ["append", "first", "compact", "removing"])
+def test_a_change_that_is_cut_short_loses_nothing(tmp_path, action, change):
+    """At every step, what is there is the tensor before or after, and the next change works."""
+    call = {
+        "append": lambda place: bl.append(place, numbered(7)),
+        "first": lambda place: bl.append(place, numbered(7), part=True),
+        "compact": bl.compact,
+        "removing": lambda place: bl.compact(place, grace=0),
+    }[change]
+    before = [0.0] if change == "first" else [0.0, 1.0, 2.0]
+    after = [*before, 7.0] if change in ("append", "first") else before
+    for n in itertools.count(1):
+        folder = tmp_path / f"attack-{n}"
+        folder.mkdir()
+        place = str(folder / "a.zarr")
+        grown(place, len(before) - 1)
+        if action == "kill":
+            child = os.fork()
+            if not child:
+                try:
+                    _cut(place, call, n, action)
+                finally:
+                    os._exit(0)
+            cut = os.WIFSIGNALED(os.waitpid(child, 0)[1])
+        else:
+            cut = _cut(place, call, n, action)
+        found = _appended(place)
+        assert found in ([before, after] if cut else [after]), f"step {n}"
+        bl.append(place, numbered(8), part=True)
+        assert _appended(place) == [*found, 8.0]
+        shutil.rmtree(folder)
+        if not cut:
+            break
+    assert n > 10
+
+
+def _append_some(place, first, count):
+    for k in range(first, first + count):
+        bl.append(place, numbered(k), part=True)
+
+
+@pytest.mark.slow
+def test_many_programs_append_at_a_time(tmp_path):
+    place = str(tmp_path / "a.zarr")
+    bl.write(place, bl.pack_dense([[0.0, 0, 0]], "CSR"))
+    context = multiprocessing.get_context("spawn")
+    writers = [context.Process(target=_append_some, args=(place, 10 * k + 1, 10)) for k in range(4)]
+    for writer in writers:
+        writer.start()
+    seen = 0
+    while any(writer.is_alive() for writer in writers):
+        found = _appended(place)
+        assert len(found) >= seen
+        seen = len(found)
+        if seen > 20:
+            bl.compact(place)
+            break
+    for writer in writers:
+        writer.join()
+        assert writer.exitcode == 0
+    assert _appended(place) == [float(k) for k in range(41)]
+
+
+@pytest.mark.slow
+def test_many_threads_append_to_a_bucket(s3):
+    place = f"{s3}/a.zarr"
+    bl.write(place, bl.pack_dense([[0.0, 0, 0]], "CSR"))
+    with ThreadPoolExecutor(4) as pool:
+        list(pool.map(lambda k: _append_some(place, 4 * k + 1, 4), range(4)))
+    assert _appended(place) == [float(k) for k in range(17)]
+    bl.compact(place, grace=0)
+    assert _appended(place) == [float(k) for k in range(17)]
+    assert len(bl.open(place).parts) == 1
+
+
+@pytest.mark.slow
+def test_a_bucket_is_opened_in_one_request(counted_s3):
+    proxy, url = counted_s3
+    place = f"{url}/a.zarr"
+    grown(place, 5)
+    with proxy.counting() as requests:
+        opened = bl.open(place)
+    assert len(requests) <= 2, requests
+    with proxy.counting() as requests:
+        assert opened[3].to_dense().tolist() == [3, 0, 0]
+    assert len(requests) <= 8, requests
