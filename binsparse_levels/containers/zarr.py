@@ -26,7 +26,7 @@ from ..thresholds import THRESHOLDS
 from .base import CHUNKED, Storage, is_url, names_in, wrap_errors
 from .checksums import of_header, sealed
 from .direct import open_zip
-from .interface import Container, in_folder
+from .interface import Container, begun_at, in_folder
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
 from .objects.codecs import CODECS
@@ -222,10 +222,11 @@ def writing(
             yield writer
         return
     list_others = list_others or others
-    keep = keeps(path, group, overwrite, list_others)
+    alone = begun_at((group or "").rpartition("/")[2]) is not None  # a part: nobody else writes it, nor reads it yet
+    keep = not alone and keeps(path, group, overwrite, list_others)
     if not path.lower().endswith(".zip"):
         store = real_path(path)
-        with hold_lock(store) if group else contextlib.nullcontext():
+        with hold_lock(store) if group and not alone else contextlib.nullcontext():
             target, inner, version = _replaced_by(path, group or "", zarr_format)
             with replacing_folder(target, overwrite, keep=keep, others=list_others, within=store) as part:
                 with filling(version, StorePath(LinklessStore(part)), inner, []) as writer:

@@ -20,7 +20,7 @@ from .interface import Growth, begun_at
 from .replacing import hold_lock
 from .zarr_internals import sync
 from .zarr_reading import ABOVE, ARRAYS, AT, ATTRIBUTE, METADATA_LIMITS, ROOT, ZarrReader, names_at, node_at
-from .zarr_stores import check_store, objects_in, place_of
+from .zarr_stores import check_store, edit, objects_in, place_of
 
 
 def commit(path: Any, group: str | None, change: Callable[[Any], Mapping[str, Any]], limits: Limits) -> None:
@@ -42,7 +42,7 @@ def commit(path: Any, group: str | None, change: Callable[[Any], Mapping[str, An
 
     local = isinstance(place.store, LocalStore)
     with hold_lock(str(place.store.root)) if local else contextlib.nullcontext():  # type: ignore[attr-defined]
-        objects_in(place.store).edit((place / ROOT).path, changed, flush=True)
+        edit(place, ROOT, changed)
 
 
 def _writable(path: Any, group: str | None) -> StorePath:

@@ -93,7 +93,7 @@ def test_a_store_that_grows_is_the_tensor_of_its_parts(data, parts, tmp_path_fac
     assert opened.T.equals(bl.read(place).T)
     assert pickle.loads(pickle.dumps(opened)).equals(opened)
     assert list(map(len, opened.unpack()[0])) == [opened.nnz] * opened.ndim
-    format = data.draw(st.sampled_from([None, "sparse(%d)" % dense.ndim]))
+    format = data.draw(st.sampled_from([None, f"sparse({dense.ndim})"]))
     memory = data.draw(st.sampled_from([None, 2**29]))
     bl.compact(place, format, memory=memory, grace=data.draw(st.sampled_from([0, 60])))
     again = bl.open(place)
