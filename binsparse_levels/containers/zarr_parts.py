@@ -12,7 +12,7 @@ from typing import Any
 
 from zarr.storage import LocalStore, StorePath
 
-from ..errors import ContainerError, OptionError, Problem
+from ..errors import ContainerError, Problem
 from ..formats.json import load_json
 from ..limits import Limits
 from .base import names_in, wrap_errors
@@ -26,14 +26,13 @@ from .zarr_stores import check_store, edit, objects_in, place_of
 def commit(path: Any, group: str | None, change: Callable[[Any], Mapping[str, Any]], limits: Limits) -> None:
     """Replace the header of a tensor by change(header), which is called again if another program was faster.
 
-    A local folder is locked. Raises OptionError, ContainerError, and the errors of `change`.
+    A local folder is locked. Raises ContainerError, and the errors of `change`.
     """
     place = _writable(path, group)
 
     def changed(text: bytes | None) -> bytes:
         if text is None:
-            what = f"has no {ROOT}, which Zarr 3 has; convert it, with kind='zarr'"
-            raise ContainerError(Problem(f"{path}:{group or '/'}", what))
+            raise ContainerError(Problem(f"{path}:{group or '/'}", "another program has removed it; write it again"))
         node: Any = load_json(text, METADATA_LIMITS, constants=True)
         node["attributes"] |= {ATTRIBUTE: dict(change(ZarrReader(place, node, limits).read_header()))}
         node["attributes"].pop(ARRAYS, None)  # the metadata of the arrays of the former header
@@ -46,10 +45,8 @@ def commit(path: Any, group: str | None, change: Callable[[Any], Mapping[str, An
 
 
 def _writable(path: Any, group: str | None) -> StorePath:
-    """The place of a tensor in a store that can grow. Raises OptionError."""
+    """The place of a tensor in a store that can be changed. Raises ContainerError."""
     place = place_of(path) / (group or "")
-    if isinstance(path, str) and path.lower().endswith(".zip"):
-        raise OptionError(Problem(path, "a zip file does not grow in parts; write it as a folder, NAME.zarr"))
     check_store(place.store)
     return place
 

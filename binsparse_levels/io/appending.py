@@ -177,7 +177,7 @@ def append(
         outer = _grows_along(there) if there.format.order else 0
         if there.format.order and there.ndim == tensor.ndim and dimension_of(there, axis) != outer:
             what = f"its format {there.notation} grows along dimension {outer} alone"
-            raise FormatError(Problem(name, f"{what}; pass axis={outer}, or or part=True for .zarr, or convert it"))
+            raise FormatError(Problem(name, f"{what}; pass axis={outer}, or convert it, or part=True (.zarr)"))
         _refuse_dataset(location, there, outer, name)
         tensor = _unrepeated(there, tensor, outer, existing, name)
         if existing == "skip" and there.ndim == tensor.ndim and not tensor.shape[outer]:
@@ -214,7 +214,7 @@ def _append_part(
     growth = growth_of(location, name)
     first = reading.opened(within(location, known[0].group), limits)[1] if known else loading
     stored = storage_of(first, location)
-    check_can_grow(there, stored.wrappers, name)
+    check_can_grow(there, stored.options["kind"], stored.wrappers, name)
     k = dimension_of(there, axis)
     check_alike(there, tensor, (name, "tensor"), k)
     _refuse_dataset(location, there, k, name)

@@ -19,10 +19,11 @@ def check_alike(first: Tensor, tensor: Tensor, names: tuple[str, str], axis: int
         known, its = (str(inside(x).pad if what == "fill value" else getattr(x, what)) for x in (first, tensor))
         if its != known:
             raise ArrayError(Problem(other, f"has the {what} {its}, and {name} has {known}; make them equal"))
-    sizes = [[*x.shape[:axis], *x.shape[axis + 1 :]] for x in (first, tensor)]
-    if first.ndim != tensor.ndim or sizes[0] != sizes[1]:
-        what = f"has the shape {tensor.shape}, and {name} has {first.shape}, which may differ in dimension {axis} alone"
-        raise FormatError(Problem(other, f"{what}; slice one"))
+    if first.ndim != tensor.ndim:
+        raise FormatError(Problem(other, f"has {tensor.ndim} dimensions, and {name} has {first.ndim}; slice one"))
+    for k, (known_size, size) in enumerate(zip(first.shape, tensor.shape, strict=True)):
+        if k != axis and known_size != size:
+            raise FormatError(Problem(other, f"has size {size} in dimension {k}, and {name} {known_size}; slice one"))
 
 
 def joined_labels(tensors: Iterable[Tensor], names: Sequence[str], outer: int) -> Labels | None:

@@ -29,8 +29,8 @@ GRACE_SECONDS = 24 * 60 * 60.0  # after which nobody reads a part that was remov
 _MANY_PARTS = 100
 
 
-def check_can_grow(tensor: Tensor, wrappers: Mapping[str, str], name: str) -> None:
-    """Raise FormatError for a tensor that cannot have parts. wrappers: of its bit-packed arrays."""
+def check_can_grow(tensor: Tensor, kind: str, wrappers: Mapping[str, str], name: str) -> None:
+    """Raise FormatError for a tensor that cannot have parts. kind: of the file. wrappers: of its bit-packed arrays."""
     backing = inside(tensor).backing
     found = {
         "a map": tensor.map is not None,
@@ -38,6 +38,7 @@ def check_can_grow(tensor: Tensor, wrappers: Mapping[str, str], name: str) -> No
         "other orders": not isinstance(backing, Joined) and bool(backing.stored.orders),
         "bit-packed arrays": bool(wrappers),
         "no dimension": not tensor.ndim,
+        "metadata of Zarr 2": kind == "zarr2",
     }
     for what in [x for x, there in found.items() if there]:
         raise FormatError(Problem(name, f"a tensor with {what} has no parts; write it again without"))
@@ -51,7 +52,7 @@ def growth_of(location: Location, name: str) -> Growth:
     """The functions for parts of the container at a location. Raises OptionError."""
     functions = location.kind.functions
     growth = functions.growth if isinstance(functions, Container) else None
-    if growth is None:
+    if growth is None or name.lower().endswith(".zip"):
         what = "has no parts, as folders and object stores of Zarr have; leave out part, or convert it to a .zarr"
         raise OptionError(Problem(name, f"this kind of file {what}"))
     return growth

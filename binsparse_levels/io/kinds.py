@@ -313,6 +313,7 @@ def split_place(place: StoreLike) -> tuple[Any, str | None]:
 
 def name_of(place: StoreLike) -> str:
     """The name of a place in errors: its path, or the type of the open object."""
+    place = place.path if isinstance(place, Location) else place
     return os.fspath(place) if isinstance(place, str | os.PathLike) else f"the {type(place).__name__}"
 
 

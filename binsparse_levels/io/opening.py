@@ -111,7 +111,7 @@ def _gathered(places: Sequence[StoreLike], axis: Dimension, limits: Limits) -> T
     length = sum(box.shape[along] for box in boxes)
     shape = tuple(length if d == along else size for d, size in enumerate(first.shape))
     format = first.format if first.map is None else coordinates(first.ndim)
-    whole = Whole(boxes, shape, format, first.dtype, limits)
+    whole = Whole(boxes, shape, format, inside(first).pad, limits)
     attributes = dict(first.attributes), dict(first.descriptor_attributes)
     tensor = tensor_of(Joined(whole), Metadata(first.fill_value, *attributes, labels))
     inside(tensor).file = whole.close

@@ -25,7 +25,7 @@ from ..tensors.inside import Metadata
 from ..tensors.labels import KEY, Column, parse_labels
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor, inside, tensor_of
-from ..tensors.validation import checked_fill
+from ..tensors.validation import checked_fill, pad_of
 from ..tensors.views import Joined
 
 
@@ -135,12 +135,13 @@ def joined_tensor(
     Raises DescriptorError.
     """
     parts, shape = parse_parts(descriptor), descriptor.shape
-    expected = str(descriptor.data_types["values"].dtype), str(parts.fill_value)
+    dtype = descriptor.data_types["values"].dtype
+    expected = str(dtype), str(parts.fill_value)
     boxes = [
         Box(x.origin, x.shape, x.format, x.count, Opening(opener(x.group), x.group, (str(x.shape), *expected)))
         for x in parts.entries
     ]
-    whole = Whole(boxes, shape, descriptor.format, descriptor.data_types["values"].dtype, limits, origin)
+    whole = Whole(boxes, shape, descriptor.format, pad_of(parts.fill_value, dtype), limits, origin)
     labels = None
     if KEY in descriptor.extra:
         labels = parse_labels(descriptor.extra[KEY], shape, _Labels(parts.entries, whole).stored)

@@ -44,7 +44,8 @@ class Box:
 class Whole:
     """All boxes of a tensor. Those that were used last stay open.
 
-    format: of the tensor after it is loaded. origin: the file that lists the boxes.
+    format: of the tensor after it is loaded. pad: the value of cells that are not stored. origin: the file with the
+    list of boxes.
     """
 
     def __init__(
@@ -52,18 +53,18 @@ class Whole:
         boxes: Sequence[Box],
         shape: tuple[int, ...],
         format: Format,
-        dtype: np.dtype[Any],
+        pad: Any,
         limits: Limits,
         origin: Origin | None = None,
     ) -> None:
         self.boxes = tuple(boxes)
         self.shape = shape
-        self.dtype = dtype
+        self.pad = pad
         self.limits = limits
         self.origin = origin
         dims = tuple(shape[k] for k in format.order)
         #: An empty tree of the format, which plans views.
-        self.plans = TreeBacking(format, Tree(format.levels, dims, {}, np.empty(0, dtype), lazy=True), limits)
+        self.plans = TreeBacking(format, Tree(format.levels, dims, {}, np.empty(0, pad.dtype), lazy=True), limits)
         self._starts = np.array([box.origin for box in boxes], np.int64).reshape(-1, len(shape))
         self._stops = self._starts + np.array([box.shape for box in boxes], np.int64).reshape(-1, len(shape))
         self.file: File | None = None  # the store of the boxes
@@ -71,7 +72,7 @@ class Whole:
         self._lock = Lock()
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Whole, (self.boxes, self.shape, self.plans.format, self.dtype, self.limits, self.origin)
+        return Whole, (self.boxes, self.shape, self.plans.format, self.pad, self.limits, self.origin)
 
     def tensor(self, number: int) -> Any:
         """The tensor of a box. Raises ContainerError after `close`."""

@@ -227,7 +227,7 @@ class Joined(Backing):
 
     @property
     def stored(self) -> TreeBacking:  # type: ignore[override]
-        return self.own(None)
+        return self.own(self.boxes.pad)
 
     @property
     def format(self) -> Format:  # type: ignore[override]
@@ -235,7 +235,7 @@ class Joined(Backing):
 
     @property
     def dtype(self) -> np.dtype[Any]:
-        return self.boxes.dtype
+        return self.boxes.pad.dtype  # type: ignore[no-any-return]
 
     @property
     def limits(self) -> Limits:

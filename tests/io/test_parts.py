@@ -29,6 +29,9 @@ from binsparse_levels.looking.faults import all_faults
 ROWS = bl.pack_dense([[0, 2, 0], [3, 0, 4]], "CSR", labels={0: ["u", "v"], 1: ["a", "b", "c"]}, dims=["user", "item"])
 
 
+SYMMETRIC = bl.pack([[0, 1, 2]] * 2, [1.0] * 3, (3, 3), "CSR", structure="symmetric_lower")
+
+
 def row(label, values=(5, 0, 0)):
     labels = {"user": [label], "item": ["a", "b", "c"]}
     return bl.pack_dense([list(values)], "CSR", dims=["user", "item"], labels=labels)
@@ -82,7 +85,7 @@ def test_a_store_that_grows_is_the_tensor_of_its_parts(data, parts, tmp_path_fac
         np.testing.assert_array_equal(got.to_dense() if isinstance(got, bl.Tensor) else got, dense[key])
     assert opened.shape == dense.shape
     np.testing.assert_array_equal(bl.read(place).to_dense(), dense)
-    if dense.dtype.kind in "iuf":
+    if dense.dtype.kind in "iuf" and not first.fill_value:
         along = data.draw(st.integers(0, dense.ndim - 1))
         exact = dense.sum(along, dtype=np.float64)
         np.testing.assert_allclose(np.asarray(opened.sum(along), np.float64), exact)
@@ -137,7 +140,7 @@ def test_a_hundred_shards_of_scipy_are_one_tensor(tmp_path):
     assert len(opened.parts) == 100
     np.testing.assert_array_equal(opened[350:372].to_dense(), whole[350:372].toarray())
     np.testing.assert_allclose(opened @ np.arange(30.0), whole @ np.arange(30.0))
-    bl.convert(f"{tmp_path}/*.npz", tmp_path / "a.h5", memory=2**29)
+    bl.write_from(opened, tmp_path / "a.h5", opened.shape, "CSC", memory=2**29)
     np.testing.assert_array_equal(bl.read(tmp_path / "a.h5").to_dense(), whole.toarray())
 
 
@@ -160,7 +163,7 @@ def test_files_that_do_not_follow_each_other_are_refused(tmp_path, suffix):
     first, second = tmp_path / f"a.{suffix}", tmp_path / f"b.{suffix}"
     bl.write(first, ROWS)
     for other, why in [
-        (row("w")[:, :2], r"has the shape \(1, 2\).*dimension 0 alone"),
+        (row("w")[:, :2], "has size 2 in dimension 1"),
         (row("w").astype("float32"), "dtype"),
         (bl.pack([[0], [0]], [1], (1, 3), "CSR", fill_value=7), "fill value"),
         (row("w").with_labels({"item": ["a", "b", "d"]}), "has other labels of dimension 'item'"),
@@ -173,7 +176,7 @@ def test_files_that_do_not_follow_each_other_are_refused(tmp_path, suffix):
         bl.open(f"{tmp_path}/*.nc")
     with pytest.raises(bl.OptionError, match="at least one"):
         bl.open([])
-    bl.write(second, bl.pack_dense(np.eye(3), "CSR").assert_structure("symmetric_lower"), overwrite=True)
+    bl.write(second, SYMMETRIC, overwrite=True)
     with pytest.raises(bl.FormatError, match="expand_structure"):
         bl.open([second, second])
 
@@ -186,6 +189,10 @@ def test_labels_of_the_axis_are_appended_and_the_others_compared(tmp_path):
     bl.append(
         place, bl.pack_dense([[1]] * 4, "CSR", labels={1: ["d"], 0: [*"uvwx"]}, dims=["user", "item"]), axis="item"
     )
+
+    def wide(users):
+        return bl.pack_dense([[0] * 4] * len(users), "CSR", labels={0: users, 1: [*"abcd"]}, dims=["user", "item"])
+
     opened = bl.open(place)
     assert opened.labels("user").tolist() == ["u", "v", "w", "x"]
     assert opened.labels("item").tolist() == ["a", "b", "c", "d"]
@@ -193,17 +200,13 @@ def test_labels_of_the_axis_are_appended_and_the_others_compared(tmp_path):
     assert opened[1:3, ::-1].labels("item").tolist() == ["d", "c", "b", "a"]
     before = opened.shape
     for other, why in [
-        (row("w"), "would be there twice"),
-        (row("y").with_labels({"item": [*"abd"]}), "has the shape"),
+        (wide(["w"]), "would be there twice"),
+        (row("y").with_labels({"item": [*"abd"]}), "has size 3 in dimension 1"),
         (bl.pack_dense([[1, 2, 3, 4]], "CSR"), "has no labels"),
     ]:
         with pytest.raises(bl.BinsparseError, match=why):
             bl.append(place, other)
-    bl.append(
-        place,
-        bl.pack_dense([[0] * 4] * 2, "CSR", labels={0: ["w", "z"], 1: [*"abcd"]}, dims=["user", "item"]),
-        existing="skip",
-    )
+    bl.append(place, wide(["w", "z"]), existing="skip")
     assert bl.open(place).shape == (before[0] + 1, before[1])
     bl.compact(place)
     assert bl.open(place).labels("user").tolist() == [*"uvwxz"]
@@ -212,12 +215,12 @@ def test_labels_of_the_axis_are_appended_and_the_others_compared(tmp_path):
 def test_what_has_no_parts_is_refused(tmp_path):
     table = [
         ("a.h5", {}, ROWS, "this kind of file has no parts"),
-        ("a.zarr.zip", {}, ROWS, "a zip file does not grow"),
+        ("a.zarr.zip", {}, ROWS, "this kind of file has no parts"),
         ("b.zarr", {"orders": ["CSC"]}, ROWS, "other orders"),
         ("c.zarr", {"bitpacked": True}, ROWS, "bit-packed"),
-        ("d.zarr", {}, bl.pack_dense(np.eye(3), "CSR").assert_structure("symmetric_lower"), "a structure"),
+        ("d.zarr", {}, SYMMETRIC, "a structure"),
         ("e.zarr", {}, bl.pack_dense(np.eye(3), "sparse", map="(0 1)"), "a map"),
-        ("f.zarr", {"kind": "zarr2"}, ROWS, "convert it, with kind='zarr'"),
+        ("f.zarr", {"kind": "zarr2"}, ROWS, "metadata of Zarr 2 has no parts"),
     ]
     for name, options, tensor, why in table:
         bl.write(tmp_path / name, tensor, **options)
@@ -292,11 +295,12 @@ def test_readers_go_on_while_it_is_compacted(tmp_path):
     bl.append(place, numbered(4))
     np.testing.assert_array_equal(reader.to_dense(), expected)
     np.testing.assert_array_equal(pickle.loads(pickle.dumps(bl.open(place)))[:4].to_dense(), expected)
+    late = bl.open(place)
     bl.compact(place, grace=0)
     assert len([name for name in os.listdir(place) if name.startswith("part_")]) == 1
     np.testing.assert_array_equal(bl.open(place)[:4].to_dense(), expected)
     with pytest.raises(bl.BinsparseError):
-        bl.open(place).parts and reader[1:3].load()
+        late[1:3].load()
 
 
 def test_a_closed_tensor_is_not_read(tmp_path):
