@@ -46,7 +46,7 @@ from .base import (
 )
 from .checksums import of_header
 from .direct import refuse_links
-from .interface import Claims, claimed
+from .interface import Claims, begun_at, claimed
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
 from .objects.reading import CachedArray, ObjectArray, Objects
@@ -331,6 +331,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
             nodes = members(reader.group.store_path)
             tensors = {name for name, x in nodes.items() if ATTRIBUTE in x.get("attributes", {})}
             ours = named_by(reader.read_header, tensors.union(x for x in nodes if nodes[x]["node_type"] == "array"))
+    ours |= {name for name in names if begun_at(name) is not None}  # parts that are not in the list yet, or no longer
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 

@@ -319,7 +319,7 @@ def _appended(place):
     """The rows of a matrix of `grown`, which `numbered` made."""
     opened = bl.open(place)
     dense = opened.to_dense()
-    assert opened.nnz == len(dense)
+    assert opened.nnz == len(dense) - 1
     return sorted(dense.sum(axis=1).tolist())
 
 
