@@ -144,7 +144,8 @@ def measure(name: str, source: Source, made: Any, format: FormatLike | Build, pa
         return _slice(source, made, dimension, path) if dimension < tensor.ndim else None
     if callable(format):
         return None
-    return Timed(partial(pack, *tensor.unpack(), tensor.shape, format, limits=source.limits), same)
+    options = {"fill_value": tensor.fill_value, "limits": source.limits}
+    return Timed(partial(pack, *tensor.unpack(), tensor.shape, format, **options), same)
 
 
 def stored(tensor: Tensor, format: FormatLike | Build, limits: Limits) -> Any:
