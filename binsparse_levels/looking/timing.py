@@ -18,7 +18,7 @@ from ..parallel import using_threads
 from ..tensors.changing import in_order
 from ..tensors.foreign import as_operand
 from ..tensors.packing import pack
-from ..tensors.tensor import Tensor
+from ..tensors.tensor import Tensor, inside
 from .machine import evict
 from .measuring import Timed, nbytes_of
 
@@ -143,7 +143,7 @@ def _shared(result: Any, tensors: Sequence[Any]) -> str:
 
 
 def _arrays(thing: Any) -> dict[str, Any]:
-    return {**thing._source.arrays, "values": thing._source.values} if isinstance(thing, Tensor) else {}
+    return {**inside(thing).source.arrays, "values": inside(thing).source.values} if isinstance(thing, Tensor) else {}
 
 
 def error_of(made: Any, wanted: Any, terms: Any = None) -> float:
@@ -180,5 +180,5 @@ def _cells(tensors: Sequence[Tensor]) -> list[Array]:
     found = []
     for tensor, (own, values) in zip(tensors, listed, strict=True):
         at = pack(own, values, shape, lists).locate(union)
-        found.append(np.append(values, tensor._pad())[at])  # the last where nothing is stored
+        found.append(np.append(values, inside(tensor).pad)[at])  # the last where nothing is stored
     return found
