@@ -8,6 +8,8 @@ from __future__ import annotations
 import time
 from collections.abc import Mapping
 
+import numpy as np
+
 from binsparse_levels import Tensor, advise, sweep, testing
 
 _BCSR = "dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4"
@@ -21,15 +23,18 @@ def _hicoo(n: int) -> str:
 
 
 def _compare(tensors: Mapping[str, Tensor], formats: Mapping[str, str], measure: str) -> None:
-    made = sweep(tensors, formats, measure, threads=1, repeat=9)
-    print(made.compare(f"{measure} processor", next(iter(formats))), end="\n\n")
+    frame = sweep(tensors, formats, measure, threads=1, repeat=9).to_pandas()
+    times = frame.pivot(index="tensor", columns="format", values=measure)
+    ratios = times.div(times[next(iter(formats))], axis=0)
+    ratios.loc["geometric mean"] = np.exp(np.log(ratios).mean())
+    print(measure, ratios, sep="\n", end="\n\n")
 
 
 def main() -> None:
     random = {f"10^{k}": testing.uniform((round(10 ** ((k + 3) / 2)),) * 2, 10**k) for k in (5, 6, 7)}
     print(sweep(random, _SMALL, ["bits", "bitpacked", "limit", "ij,j->i"], threads=1, repeat=7), end="\n\n")
     dense = testing.uniform((1000, 1000), 10**5)
-    print(sweep(dense, ["CSR", "dense, mask"], ["bits", "point"], threads=1), end="\n\n")
+    print(sweep(dense, ["CSR", "dense, mask"], {"bits": "bits", "one value": lambda t: t[2, 3]}, threads=1), end="\n\n")
 
     matrices = {
         "rmat(16, 10^6)": testing.rmat(16, 10**6),
@@ -41,7 +46,7 @@ def main() -> None:
     stored = sweep({k: x.stored for k, x in blocks.items()}, "dense, sparse, dense(2)", "abcd,bd->ac",
                    threads=1, repeat=9)  # fmt: skip
     for a, b in zip(mapped.rows, stored.rows, strict=True):
-        ratio = a.rounds["ij,j->i processor"] / b.rounds["abcd,bd->ac processor"]
+        ratio = a.measures["ij,j->i"] / b.measures["abcd,bd->ac"]
         print(f"BCSR 4 × 4 through its map / its stored tree, {a.tensor}: {ratio:.2f}")
     print()
 

@@ -75,7 +75,7 @@ from .looking.advice import Advice as Advice
 from .looking.advice import advise as advise
 from .looking.fibers import LevelStatistics as LevelStatistics
 from .looking.fibers import levels_of as levels_of
-from .looking.sweep import Sweep as Sweep
+from .looking.rows import Sweep as Sweep
 from .looking.sweep import sweep as sweep
 from .parallel import get_threads as get_threads
 from .parallel import set_threads as set_threads

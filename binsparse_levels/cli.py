@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import functools
 import os
 import sys
 import warnings
@@ -81,6 +82,7 @@ def _parsed(words: Sequence[str], as_json: bool) -> argparse.Namespace:
         raise SystemExit(fail(error, WRONG_CALL, json=as_json)) from None
 
 
+@functools.cache  # a process may run many commands
 def _parser() -> argparse.ArgumentParser:
     raw = argparse.RawDescriptionHelpFormatter
     text = "Sparse tensors as trees of levels, in Binsparse files."

@@ -1,6 +1,7 @@
 """Common settings of all tests."""
 
 import collections
+import gc
 import os
 import sys
 
@@ -34,6 +35,17 @@ def pytest_configure(config):
     hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "default" if everything else "few"))
     if not everything and not any("::" in str(word) for word in config.args):
         config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not slow"]))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_collection():
+    """The collector of garbage visits nothing that is imported and collected, because it stays."""
+    gc.disable()
+    try:
+        return (yield)
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-randomly gives them a random order

@@ -1,6 +1,7 @@
 """Each command agrees with the public function of the same name: on every file of the tests, sound or damaged."""
 
 import contextlib
+import filecmp
 import io
 import itertools
 import json
@@ -49,6 +50,11 @@ def held(tensor):
     values = stored.values[: 1 if stored.iso else None]
     arrays = {name: x.tolist() for name, x in {**stored.arrays, "values": values}.items()}
     return (*facts, str(tensor.fill_value), repr(arrays))
+
+
+def identical(folder):
+    """Whether both files have the same bytes: most do, and need not be read to be compared."""
+    return filecmp.cmp(folder / "a.h5", folder / "b.h5", shallow=False)
 
 
 def groups_of(path):
@@ -132,7 +138,7 @@ def test_convert(tmp_path):
             if right is None:
                 converted = found if format is None else found.convert(format)
                 made = bl.read(tmp_path / "a.h5")
-                assert held(made) == held(bl.read(tmp_path / "b.h5")), place
+                assert identical(tmp_path) or held(made) == held(bl.read(tmp_path / "b.h5")), place
                 fewer = made.number_of_stored_values < converted.number_of_stored_values  # zeros of dense arrays
                 assert fewer or held(made) == held(converted), place
 
@@ -146,7 +152,7 @@ def test_repair(tmp_path):
             assert (told["error"], status > 0) == (right, True), place
             continue
         assert (status, told["repairs"]) == (0, right), place
-        assert held(bl.read(tmp_path / "a.h5")) == held(bl.read(tmp_path / "b.h5")), place
+        assert identical(tmp_path) or held(bl.read(tmp_path / "a.h5")) == held(bl.read(tmp_path / "b.h5")), place
 
 
 @pytest.mark.slow

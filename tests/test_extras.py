@@ -71,6 +71,7 @@ HIDDEN = {
     ("torch",): {"torch": ["bl.to_torch(tensor)", "bl.from_torch(None)"]},
     ("graphblas",): {"graphblas": ["bl.to_graphblas(tensor)", "bl.from_graphblas(None)"]},
     ("pandas",): {"pandas": ["bl.sweep({'a': tensor}, ['CSR'], measure=['bits']).to_pandas()"]},
+    ("matplotlib",): {"plot": ["bl.sweep({'a': tensor}, ['CSR'], ['bits', 'limit']).pareto('bits', 'limit')"]},
     ("anndata",): {"anndata": ["bl.register_anndata()"]},
     ("pyarrow",): {"tables": ["bl.to_table(tensor)", BUILD.format(".")]},
     ("dask", "distributed"): {"dask": ["bl.to_dask('a.h5')", "bl.from_dask(None, 'b.h5', 'CSR')"]},

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import asdict
 from typing import Any
 
 from ..formats.format import ALIASES, SYNONYMS
@@ -53,8 +54,7 @@ def _sweep(options: argparse.Namespace) -> int:
     chosen = {"repeat": options.repeat, "threads": options.threads}
     found = sweep(options.path, options.format, options.measure or MEASURED, **chosen)
     if options.json:
-        rows = [{**vars(row), "measures": dict(row.measures), "rounds": dict(row.rounds)} for row in found.rows]
-        print_json({"path": options.path, "rows": rows, "record": dict(found.record)})
+        print_json({"path": options.path, "rows": list(map(asdict, found.rows)), "record": dict(found.record)})
     else:
         print(found)
     return OK

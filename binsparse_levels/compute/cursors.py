@@ -118,20 +118,21 @@ class Operand:
         """The lines that run statements to their next yield. resumed: continue after the previous yield."""
         found = self.found(d)
         k = next(k for k, statement in enumerate(block) if any(map(yields, ast.walk(statement))))
-        node, out = block[k], [] if resumed else _lines(block[:k])
+        node, out, rest = block[k], [] if resumed else _lines(block[:k]), _lines(block[k + 1 :])
         if yields(node):
-            out += [] if resumed else [f"{found} = True"]
-        elif isinstance(node, ast.If):
+            return rest if resumed else [*out, f"{found} = True"]
+        if isinstance(node, ast.If):
             inner = self._run(node.body, d, resumed=resumed)
             out += inner if resumed else [f"if {ast.unparse(node.test)}:", *indented(inner)]
         else:
             assert isinstance(node, ast.For | ast.While)
             before, test, step = _as_while(node)
-            step = [f"if not {found}:", *indented(step)] if step else []
+            once = any(map(yields, node.body))  # each iteration yields
+            if step and not once:
+                step = [f"if not {found}:", *indented(step)]
             out += [*self._run(node.body, d, resumed=True), *step] if resumed else before
-            body = [*self._run(node.body, d, resumed=False), *step]
-            out += [f"while not {found} and {test}:", *indented(body)]
-        rest = _lines(block[k + 1 :])
+            body = [*self._run(node.body, d, resumed=False), *([] if once else step)]
+            out += [f"if {test}:" if once else f"while not {found} and {test}:", *indented(body)]
         return out + ([f"if not {found}:", *indented(rest)] if rest else [])
 
 

@@ -186,15 +186,15 @@ def _opened_order(
 
 def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
     """Close the file when the last array of the tensor is deleted. After that, reading from an array fails."""
-    stored, labels, file = inside(tensor).backing.stored, inside(tensor).metadata.labels, File(stack.close)
-    columns = [] if labels is None else labels.columns.values()
+    state, file = inside(tensor), File(stack.close)
+    columns = [] if (labels := state.metadata.labels) is None else labels.columns.values()
     arrays: list[Any] = [array for column in columns for array in (column.items, column.offsets)]
-    for order in (stored, *stored.orders):
+    for order in (state.backing.stored, *state.backing.stored.orders):
         arrays += [*order.tree.arrays.values(), order.tree.values]
     for array in arrays:
         if isinstance(array, LazyArray):
             array.file = file
-    inside(tensor).file = file.close
+    state.file = file.close
 
 
 def _origin(location: Location, known: object) -> Origin | None:

@@ -54,11 +54,6 @@ class Candidate:
         return notation(self.format, self.map)
 
     @property
-    def estimated(self) -> bool:
-        """False: every size is exact."""
-        return False
-
-    @property
     def cost(self) -> tuple[float, int]:
         """The numbers that rank a format: the bytes that a slice reads, if slices are ranked, then all bytes."""
         return self.slice_nbytes or 0, self.nbytes
@@ -85,7 +80,7 @@ class Advice:
 
     >>> from binsparse_levels import advise, pack
     >>> advice = advise(pack([[0, 2], [1, 3]], [1.0, 2.0], (50, 40), "CSR"))
-    >>> str(advice.best), advice.nbytes("CSR")
+    >>> str(advice.best), advice.candidate("CSR").nbytes
     ('COOR', 228)
     """
 
@@ -118,8 +113,8 @@ class Advice:
             raise LimitError(Problem("format", "none fits within the limits; pass larger limits"))
         return self.candidates[0].format
 
-    def nbytes(self, format: FormatLike) -> int:
-        """Compute the bytes of all arrays that `pack` makes in a format.
+    def candidate(self, format: FormatLike) -> Candidate:
+        """Compute the cost of a format: the bytes of all arrays that `pack` makes, and those that a slice reads.
 
         Parameters
         ----------
@@ -127,21 +122,12 @@ class Advice:
 
         Returns
         -------
-        The number of bytes.
+        The cost, with `nbytes`.
 
         Raises
         ------
         FormatError : the size depends on more than counts, or the format does not fit the tensor.
         LimitError : the format exceeds the limits.
-
-        >>> from binsparse_levels import advise
-        >>> advise([[0, 2], [1, 3]], (50, 40)).nbytes("COO")
-        32
-        """
-        return self.candidate(format).nbytes
-
-    def candidate(self, format: FormatLike) -> Candidate:
-        """Compute the cost of a format, with the parameters and errors of `nbytes`.
 
         >>> from binsparse_levels import advise
         >>> advise([[0, 2], [1, 3]], (50, 40), slices_by=0).candidate("CSR").slice_nbytes
@@ -321,11 +307,18 @@ def advise(
 def named_formats(formats: Any) -> list[tuple[str, FormatLike]]:
     """List one format, several, or those of a mapping, each with its name, or else with its notation."""
     described = isinstance(formats, Mapping) and isinstance(formats.get("level"), Mapping)  # "level" may be a name
-    if described or isinstance(formats, str | Format):
+    if described or isinstance(formats, str | Format) or callable(formats):
         formats = [formats]
     if isinstance(formats, Mapping):
         return list(formats.items())
-    return [(format if isinstance(format, str) else str(parse_format(format)), format) for format in formats]
+    return [(name_of(format), format) for format in formats]
+
+
+def name_of(thing: Any) -> str:
+    """A text itself, the name of a function, or the notation of a format."""
+    if isinstance(thing, str):
+        return thing
+    return getattr(thing, "__name__", type(thing).__name__) if callable(thing) else str(parse_format(thing))
 
 
 def _ranked(advice: Advice, tensor: Tensor, sizes: Sizes, choices: Choices, count: int) -> tuple[Candidate, ...]:

@@ -1,13 +1,11 @@
-"""SVG pictures: a small level tree with its arrays, the density of a large tensor, two measures.
+"""SVG pictures: a small level tree with its arrays, the density of a large tensor.
 
 All text is escaped, because it may come from a file.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterator, Sequence
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -29,8 +27,7 @@ _STYLE = """
 .bsp text { font: 12px sans-serif; fill: currentColor; stroke: none } .bsp .mono { font-family: monospace }
 .bsp .small { font-size: 10px } .bsp .mid { text-anchor: middle } .bsp .end { text-anchor: end }
 .bsp rect, .bsp line { stroke: currentColor; stroke-opacity: 0.55; fill: none } .bsp .soft { stroke-dasharray: 3 2 }
-.bsp .pointer { stroke: #3b82f6; stroke-opacity: 1 }
-.bsp .ink { stroke: none; fill: #3b82f6 } .bsp .rest { stroke: none; fill: #c98a1b }
+.bsp .ink { stroke: none; fill: #3b82f6 }
 """
 _SMALL = 64  # items of any array, and nodes of any level, that are drawn one by one
 _SMALL_RANK = 16
@@ -197,46 +194,6 @@ def _strips(chosen: Array) -> Iterator[str]:
     ends = np.nonzero(edges == -1)[1]
     for y, begin, end in zip(rows.tolist(), starts.tolist(), ends.tolist(), strict=True):
         yield f"M{begin} {y}h{end - begin}v1h{begin - end}z"
-
-
-# Two measures
-
-
-def scatter(x: str, y: str, points: Sequence[tuple[float, float, str]]) -> str:
-    """Draw points with their names on two logarithmic axes. A line joins the points that no other beats in both.
-
-    Precondition: all numbers are positive, and there is at least one point.
-    """
-    left, room, top = 70, 420, 20
-    xs, across = _axis([p[0] for p in points], room)
-    ys, down = _axis([1 / p[1] for p in points], room)  # from the top down, so that less is at the bottom
-    body = [f'<rect x="{left}" y="{top}" width="{room}" height="{room}"/>']
-    body += [_text(left + place, top + room + 16, f"{value:.3g}", "small mid") for value, place in across]
-    body += [_text(left - 6, top + place + 4, f"{1 / value:.3g}", "small end") for value, place in down]
-    body += [_text(left + room / 2, top + room + 36, f"{x} (logarithmic)", "mid"), _text(8, 14, f"{y} (logarithmic)")]
-    best: list[int] = []
-    for k in sorted(range(len(points)), key=lambda k: points[k][:2]):
-        if not best or points[k][1] < points[best[-1]][1]:
-            best.append(k)
-    for a, b in pairwise(best):
-        body.append(_line(left + xs[a], top + ys[a], left + xs[b], top + ys[b], "pointer"))
-    for k, (across_k, down_k) in enumerate(zip(xs, ys, strict=True)):
-        style = "ink" if k in best else "rest"
-        body.append(f'<circle class="{style}" cx="{left + across_k:.1f}" cy="{top + down_k:.1f}" r="4"/>')
-    names = [clipped(name, 60) for *_, name in points]
-    lowest = -math.inf
-    for k in sorted(range(len(points)), key=lambda k: ys[k]):
-        lowest = max(ys[k] + 4, lowest + 11)  # so that no name covers another
-        body.append(_text(left + xs[k] + 7, top + lowest, names[k], "small"))
-    return _svg(left + room + 6 * max(map(len, names)) + 20, top + max(room + 46, lowest + 8), body)
-
-
-def _axis(numbers: Sequence[float], room: float) -> tuple[list[float], list[tuple[float, float]]]:
-    """The places of numbers on a logarithmic axis, and the ticks with theirs."""
-    logs = [math.log10(number) for number in numbers]
-    low, high = min(logs) - 0.08, max(logs) + 0.08
-    ticks = [(10 ** (low + share * (high - low)), share * room) for share in (0.05, 0.35, 0.65, 0.95)]
-    return [(value - low) / (high - low) * room for value in logs], ticks
 
 
 # Parts of every picture

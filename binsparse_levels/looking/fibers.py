@@ -57,14 +57,6 @@ class LevelStatistics:
         return max(self.counts, default=0)
 
     @property
-    def lengths(self) -> Array:
-        """The numbers of fibers with a length of 0, of 1, of 2 or 3, of 4 to 7, and so on."""
-        made = np.zeros(64, np.int64)
-        for length, count in self.counts.items():
-            made[length.bit_length()] += count
-        return made
-
-    @property
     def fill(self) -> float:
         """The share of listed cells among the cells of all fibers; NaN if there are no cells."""
         count = self.positions * cells(self.sizes)

@@ -1,158 +1,190 @@
-"""The measures of a tensor in a format: bits, and times in rounds, of the clock and of the processor."""
+"""The measures of a tensor in a format: numbers, and calls to time, whose results are those of the source."""
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
 import math
-import os
-import platform
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import partial
-from typing import Any
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import cached_property, partial
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..compute import einsum
-from ..compute.traffic import traffic
-from ..errors import BinsparseError, within_memory
-from ..formats.format import FormatLike
+from ..errors import ArrayError, Problem, within_memory
+from ..formats.format import FormatLike, coordinates
 from ..io import open as open_tensor
 from ..io import write
+from ..levels.base import Level
 from ..limits import Limits
-from ..parallel import using_threads
-from ..system import processor_name
-from ..tensors.changing import in_order
-from ..tensors.packing import pack
+from ..tensors.packing import pack, pack_dense
 from ..tensors.tensor import Tensor
-from ..version import __version__
 from .fibers import limit
 
+What: TypeAlias = str | Callable[[Any], Any]  # a measure: its name, or a function of the stored tensor
+Build: TypeAlias = Callable[[Tensor], Any]  # stores a tensor, or makes another object that computes with it
+Results: TypeAlias = tuple[Any, Any]  # a result of the source, and the sums of the magnitudes of its terms or None
+
+_BITS = ("bits", "narrow", "bitpacked")
+MEASURES = (*_BITS, "bytes", "limit", "padding", "pack", "convert", "slice:0", "ij,j->i")
 _WIDTH = 16  # the size of dimensions that the tensor does not have, and the coordinates of a slice
-_POINTS, _POINT_SECONDS = 200, 0.1  # a round looks up entries until it reaches one of the two
-_IDLE, _BUSY = 0.8, 1.2  # least and most processor time, per second and per thread, without a warning
 
 
-@dataclass
-class Measured:
-    """A tensor in a format: its numbers, the calls to time, and the reasons of failures.
+@dataclass(frozen=True)
+class Setup:
+    """The options of `sweep` that all tensors share."""
 
-    samples : milliseconds of clock and processor for each round, by the number of threads and the measure.
+    measures: Mapping[str, What]
+    formats: Mapping[str, FormatLike | Build]
+    baselines: Mapping[str, Build]
+    threads: tuple[int, ...]
+    rounds: int
+    cache: str
+    seed: int
+    sizes: Mapping[str, int]
+    operands: Mapping[str, FormatLike]
+    dtype: np.dtype[Any] | None
+
+
+@dataclass(frozen=True)
+class Timed:
+    """A call to time, and a function that makes the result of the source, if there is one to compare.
+
+    work : the operations of a call, and the bytes of its input; (0, 0) if unknown.
+    mark : the reason why the time says little about the format.
     """
 
-    numbers: dict[str, float] = field(default_factory=dict)
-    calls: dict[str, Callable[[], Any]] = field(default_factory=dict)
-    failed: list[str] = field(default_factory=list)
-    samples: dict[tuple[int, str], list[tuple[float, float]]] = field(default_factory=dict)
-
-    def begin(self, name: str, threads: Sequence[int], measure: Callable[[], Any]) -> None:
-        """Store a number, or a call to time, which runs once so that it compiles."""
-        with self._recording(name):
-            made = measure()
-            if callable(made):
-                for count in threads:
-                    with using_threads(count):
-                        made()
-                self.calls[name] = made
-            elif made is not None:
-                self.numbers[name] = made
-
-    def time(self, threads: int) -> None:
-        """Run a round of all calls."""
-        for name, call in list(self.calls.items()):
-            with self._recording(name), using_threads(threads):
-                clock, processor = time.perf_counter(), time.process_time()
-                done = call()
-                processor, clock = time.process_time() - processor, time.perf_counter() - clock
-                each = 1e3 / (done if name == "point" else 1)
-                self.samples.setdefault((threads, name), []).append((each * clock, each * processor))
-
-    @contextlib.contextmanager
-    def _recording(self, name: str) -> Iterator[None]:
-        """Record a failure, and do not make the call again. A kind of a plug-in may raise anything."""
-        try:
-            yield
-        except Exception as error:
-            self.calls.pop(name, None)
-            self.failed.append(f"{name}: {reason(error)}")
-
-    def measures(self, names: Sequence[str], threads: int) -> tuple[dict[str, float], dict[str, float]]:
-        """The numbers in the order of the names, times as medians; and the facts about the rounds of the times."""
-        found: dict[str, float] = {}
-        rounds: dict[str, float] = {}
-        for name in names:
-            if pairs := self.samples.get((threads, name)):
-                lower, median, upper = np.percentile(pairs, [25, 50, 75], axis=0).tolist()
-                found[name] = median[0]
-                rounds |= {f"{name} lower": lower[0], f"{name} upper": upper[0]}
-                rounds |= {f"{name} processor": median[1], f"{name} rounds": len(pairs)}
-            elif name in self.numbers:
-                found[name] = self.numbers[name]
-        return found, rounds
+    call: Callable[[], Any]
+    wanted: Callable[[], Results] | None
+    work: tuple[int, int] = (0, 0)
+    mark: str = ""
 
 
-def warning_of(measures: Mapping[str, float], rounds: Mapping[str, float], threads: int) -> str:
-    """Name the times whose processor time differs from the clock time by more than a fifth."""
-    found = []
-    for name, processor in rounds.items():
-        timed = name.removesuffix(" processor")
-        if timed != name and not _IDLE <= (busy := processor / max(measures[timed], 1e-9)) <= _BUSY * threads:
-            found.append(f"{timed}: {busy:.2f} of {threads} processors worked")
-    return "; ".join(found)
+class Source:
+    """A tensor to store, with the operands and results that all of its formats share."""
+
+    def __init__(self, tensor: Tensor, setup: Setup, limits: Limits) -> None:
+        self.tensor, self.setup, self.limits = tensor, setup, limits
+        self.entries = tensor.number_of_stored_values
+        self._operands: dict[str, list[Any]] = {}
+        self._results: dict[What, Results] = {}
+
+    @cached_property
+    def _listed(self) -> Tensor:
+        """The tensor as a list of coordinates, whose loops are the simplest."""
+        return self.tensor.convert(coordinates(self.tensor.ndim)) if self.tensor.ndim else self.tensor
+
+    def sizes(self, letters: str) -> dict[str, int]:
+        """The sizes of indices. letters: of the tensor, then of others."""
+        free = {x: self.setup.sizes.get(x, _WIDTH) for x in letters[self.tensor.ndim :]}
+        return free | dict(zip(letters, self.tensor.shape, strict=False))
+
+    def operands(self, spec: str) -> list[Any]:
+        """The operands of an einsum beside the tensor: random, and stored where a format was passed."""
+        if spec not in self._operands:
+            random, dtype = np.random.default_rng(self.setup.seed), self.setup.dtype
+            first, *others = _indices(spec)
+            sizes, made = self.sizes(first + "".join(others)), list[Any]()
+            for name in others:
+                shape = [sizes[x] for x in name]
+                self.limits.hold("dense_bytes", 8 * math.prod(shape), name, "the size in bytes of the operand")
+                whole = random.random(shape) if dtype is None or dtype.kind in "fc" else random.integers(1, 9, shape)
+                whole = whole if dtype is None else whole.astype(dtype)
+                made.append(pack_dense(whole, self.setup.operands[name]) if name in self.setup.operands else whole)
+            self._operands[spec] = made
+        return self._operands[spec]
+
+    def result(self, what: What) -> Results:
+        """The result of an einsum, from the list of coordinates, or of a function of the tensor."""
+        if what not in self._results:
+            self._results[what] = self._product(what) if isinstance(what, str) else (what(self.tensor), None)
+        return self._results[what]
+
+    def _product(self, spec: str) -> Results:
+        listed, operands = self._listed, self.operands(spec)
+        made = terms = einsum(spec, listed, *operands, limits=self.limits)
+        if listed.dtype.kind == "c" or (listed.values < 0).any():  # no operand has negative numbers
+            terms = einsum(spec, listed.with_values(np.abs(listed.values)), *operands, limits=self.limits)
+        return made, terms
 
 
-def reason(error: Exception) -> str:
-    """The text of an error, in one line."""
-    if isinstance(error, BinsparseError):
-        return str(error.problems[0])
-    return f"{type(error).__name__}: {' '.join(str(error).split()):.200}"
+def is_known(what: Any) -> bool:
+    """True for a function, and for a text that is a measure."""
+    if not isinstance(what, str):
+        return callable(what)
+    return what in MEASURES or "->" in what or (what.startswith("slice:") and what[6:].isdecimal())
 
 
 @within_memory
-def measure(
-    name: str, source: Tensor, tensor: Tensor, format: FormatLike, path: str, seed: int, limits: Limits
-) -> float | Callable[[], Any] | None:
-    """Compute a number, or make a call to time. None is a measure that does not apply to the tensor."""
-    entries, random = source.number_of_stored_values, np.random.default_rng(seed)
-    if name == "limit":
-        return limit(source.size, entries) / max(entries, 1)
-    if name == "padding":
-        return len(tensor.stored.values) / max(entries, 1)
-    if name in ("bits", "narrow", "bitpacked"):
-        return 8 * _index_bytes(tensor, name) / max(entries, 1)
-    if name == "pack":
-        return partial(pack, *source.unpack(), source.shape, format, limits=limits)
-    if name == "convert":
-        return partial(source.convert, format, limits=limits)
-    if name == "point":
-        coords, values = source.unpack()
-        if not len(values):
-            return None
-        at = random.integers(0, len(values), _POINTS)
-        return partial(_look_up, tensor, list(zip(*(x[at].tolist() for x in coords), strict=True)))
-    if (dimension := sliced(name)) is not None:
-        return _slice(tensor, dimension, path, limits) if dimension < tensor.ndim else None
-    equation = name.removeprefix("traffic:")
-    first, *others = equation.replace(" ", "").partition("->")[0].split(",")
-    if len(first) != tensor.ndim:
+def measure(name: str, source: Source, made: Any, format: FormatLike | Build, path: str) -> float | Timed | None:
+    """Compute a number, or make a call to time. None is a measure that does not apply.
+
+    made: the tensor in a format, or what a function made of it. path: of a file that may be written.
+    """
+    what, tensor, entries = source.setup.measures[name], source.tensor, max(source.entries, 1)
+    if callable(what):
+        return Timed(partial(what, made), partial(source.result, what))
+    if "->" in what:
+        return _product(what, source, made) if len(_indices(what)[0]) == tensor.ndim else None
+    if what == "limit":
+        return limit(tensor.size, source.entries) / entries
+    if what == "bytes":
+        return None if (nbytes := nbytes_of(made)) is None else nbytes / entries
+    same = (lambda: (tensor, None)) if isinstance(made, Tensor) else None
+    if what == "convert":
+        return Timed(partial(stored, tensor, format, source.limits), same)
+    if not isinstance(made, Tensor):
         return None
-    sizes = dict(zip(first, tensor.shape, strict=True))
-    operands = []
-    for letters in others:
-        shape = [sizes.get(letter, _WIDTH) for letter in letters]
-        limits.hold("dense_bytes", 8 * math.prod(shape), letters, "the size in bytes of the operand")
-        operands.append(random.random(shape))
-    if name != equation:
-        return sum(x.bytes for x in traffic(tensor, equation, *operands).values()) / max(entries, 1)
-    return partial(einsum, name, tensor, *operands, limits=limits)
+    if what == "padding":
+        return len(made.stored.values) / entries
+    if what in _BITS:
+        return 8 * _index_bytes(made, what) / entries
+    if what != "pack":
+        dimension = int(what.removeprefix("slice:"))
+        return _slice(source, made, dimension, path) if dimension < tensor.ndim else None
+    if callable(format):
+        return None
+    options = {"fill_value": tensor.fill_value, "limits": source.limits}
+    return Timed(partial(pack, *tensor.unpack(), tensor.shape, format, **options), same)
 
 
-def sliced(name: str) -> int | None:
-    """The dimension of `slice:DIMENSION`."""
-    head, _, dimension = name.partition(":")
-    return int(dimension) if head == "slice" and dimension.isdecimal() else None
+def stored(tensor: Tensor, format: FormatLike | Build, limits: Limits) -> Any:
+    """The tensor in a format, or what a function makes of it."""
+    return format(tensor) if callable(format) else tensor.convert(format, limits=limits)
+
+
+def nbytes_of(thing: Any) -> int | None:
+    """The bytes of all arrays of a tensor, or of another object with `nbytes`; None if it does not say."""
+    found = thing.stored.nbytes if isinstance(thing, Tensor) else getattr(thing, "nbytes", None)
+    return None if found is None else int(found)
+
+
+def _indices(spec: str) -> list[str]:
+    """The letters of each operand."""
+    return spec.replace(" ", "").partition("->")[0].split(",")
+
+
+def _product(spec: str, source: Source, made: Any) -> Timed:
+    """An einsum of a tensor, by the method `einsum` of another object, or by a call of that object."""
+    operands, mark = source.operands(spec), ""
+    if isinstance(made, Tensor):
+        call = partial(einsum, spec, made, *operands, dtype=source.setup.dtype, limits=source.limits)
+        mark = _lacking(made, "no loop, so its entries are unpacked", lambda level: level.loop(root=False) is None)
+    elif hasattr(made, "einsum") or callable(made):
+        call = partial(made.einsum, spec, *operands) if hasattr(made, "einsum") else partial(made, *operands)
+    else:
+        what = f"{type(made).__qualname__} has no einsum(spec, *operands) and is no function; add one of these"
+        raise ArrayError(Problem("", what))
+    letters, own = "".join(_indices(spec)), nbytes_of(made)
+    iterations = source.entries * math.prod(source.sizes(letters).values()) // max(source.tensor.size, 1)
+    work = 0 if own is None else (1 + len(operands)) * iterations
+    return Timed(call, partial(source.result, spec), (work, sum(x.nbytes for x in operands) + (own or 0)), mark)
+
+
+def _lacking(tensor: Tensor, what: str, lacks: Callable[[Level], bool]) -> str:
+    """Name the levels with arrays that lack a method."""
+    found = [level for level in tensor.stored.format.levels if level.arrays(0, root=False) and lacks(level)]
+    return ", ".join(f"{level} has {what}" for level in found)
 
 
 def _index_bytes(tensor: Tensor, option: str) -> int:
@@ -165,56 +197,11 @@ def _index_bytes(tensor: Tensor, option: str) -> int:
     return sum(x.nbytes for name, x in store.items() if name in arrays)
 
 
-def _look_up(tensor: Tensor, places: Sequence[tuple[int, ...]]) -> int:
-    """Look up entries for at most a tenth of a second, and return their number."""
-    end = time.perf_counter() + _POINT_SECONDS
-    for done, place in enumerate(places, 1):
-        tensor[place]
-        if time.perf_counter() > end:
-            return done
-    return len(places)
-
-
-def _slice(tensor: Tensor, dimension: int, path: str, limits: Limits) -> Callable[[], Any]:
+def _slice(source: Source, made: Tensor, dimension: int, path: str) -> Timed:
     """Load the coordinates in the middle of a dimension from a file."""
-    write(path, tensor, overwrite=True)
-    middle = tensor.shape[dimension] // 2
-    opened = open_tensor(path, limits=limits)
-    view = opened[(slice(None),) * dimension + (slice(middle, middle + _WIDTH),)]
-    return lambda: view[...].load()
-
-
-def described(name: str, tensor: Tensor) -> dict[str, Any]:
-    """The name, shape, type and checksum of a tensor: the SHA-256 of its entries in the order of the coordinates.
-
-    Tensors with the same entries have the same checksum, whatever their formats.
-    """
-    coords, values = in_order(tensor)
-    digest = hashlib.sha256(f"{tensor.shape} {tensor.dtype.name}".encode())
-    for array in (*coords, values):
-        digest.update(np.ascontiguousarray(array).view(np.uint8).data)
-    shape, dtype = list(tensor.shape), tensor.dtype.name
-    return {"name": name, "shape": shape, "dtype": dtype, "entries": len(values), "sha256": digest.hexdigest()}
-
-
-def machine() -> dict[str, Any]:
-    """The processor with its flags, the system, and the versions of the libraries that the times depend on."""
-    import h5py
-    import llvmlite  # type: ignore[import-untyped]
-    import numba
-    from llvmlite import binding
-
-    flags: dict[str, bool] = {}
-    with contextlib.suppress(RuntimeError):  # LLVM does not know every system
-        flags = binding.get_host_cpu_features()
-    return {
-        "processor": processor_name(), "target": binding.get_host_cpu_name(),
-        "flags": sorted(name for name, has in flags.items() if has), "system": platform.platform(),
-        "python": platform.python_version(), **{x.__name__: x.__version__ for x in (np, numba, llvmlite, h5py)},
-        "binsparse_levels": __version__,
-    }  # fmt: skip
-
-
-def load() -> float | None:
-    """The mean number of running processes in the last minute; None where the system does not count them."""
-    return os.getloadavg()[0] if hasattr(os, "getloadavg") else None
+    write(path, made, overwrite=True)
+    middle = made.shape[dimension] // 2
+    key = (slice(None),) * dimension + (slice(middle, middle + _WIDTH),)
+    view = open_tensor(path, limits=source.limits)[key]
+    mark = _lacking(made, "no part, so it is read whole", lambda level: type(level).part is Level.part)
+    return Timed(lambda: view[...].load(), lambda: (source.tensor[key].load(), None), mark=mark)

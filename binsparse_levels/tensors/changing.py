@@ -35,13 +35,13 @@ from .validation import (
 )
 from .views import Mapped, around
 
-T = TypeVar("T", bound=Contents)
+Self = TypeVar("Self", bound=Contents)
 
 
 # Methods of Tensor, which lists them
 
 
-def convert(self: T, format: FormatLike, *, map: MapLike | None = None, limits: Limits | None = None) -> T:
+def convert(self: Self, format: FormatLike, *, map: MapLike | None = None, limits: Limits | None = None) -> Self:
     """The same entries in another format.
 
     Formats with the same order of dimensions share the values, and the indices that list every entry. A format that
@@ -82,7 +82,7 @@ def convert(self: T, format: FormatLike, *, map: MapLike | None = None, limits: 
     return with_entries(whole, target.forward(coords), values, format, limits, shape=shape, map=target)
 
 
-def without_map(self: T, format: FormatLike | None = None, *, limits: Limits | None = None) -> T:
+def without_map(self: Self, format: FormatLike | None = None, *, limits: Limits | None = None) -> Self:
     """The same entries without a map.
 
     Parameters
@@ -114,7 +114,7 @@ def without_map(self: T, format: FormatLike | None = None, *, limits: Limits | N
     return with_entries(self, *entries(self), format, limits)
 
 
-def drop_fill(self: T) -> T:
+def drop_fill(self: Self) -> Self:
     """A tensor of the same format without the entries that equal the fill value, or zero if it is None.
 
     A format that ends with a dense level stores them again; convert it first.
@@ -137,7 +137,7 @@ def drop_fill(self: T) -> T:
     return with_tree(self, stored.format, made.tree)
 
 
-def astype(self: T, dtype: npt.DTypeLike) -> T:
+def astype(self: Self, dtype: npt.DTypeLike) -> Self:
     """The same tensor with values of another type, cast by numpy's rules. The other arrays are shared.
 
     Parameters
@@ -174,7 +174,7 @@ def astype(self: T, dtype: npt.DTypeLike) -> T:
     return with_tree(self, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
 
 
-def with_values(self: T, values: npt.ArrayLike, *, fill_value: Any = None) -> T:
+def with_values(self: Self, values: npt.ArrayLike, *, fill_value: Any = None) -> Self:
     """The same entries with other values, such as a function of `values`. The other arrays are shared.
 
     Parameters
@@ -208,7 +208,7 @@ def with_values(self: T, values: npt.ArrayLike, *, fill_value: Any = None) -> T:
     return made
 
 
-def expand_structure(self: T) -> T:
+def expand_structure(self: Self) -> Self:
     """The same matrix without a structure: it stores the entries of both triangles in the same format, with padding
     if the format pads, as `convert` does.
 
@@ -230,7 +230,7 @@ def expand_structure(self: T) -> T:
     return remade(self, packed(self.format, self.shape, coords, values, iso, pad, self.limits))
 
 
-def with_structure(self: T, structure: str) -> T:
+def with_structure(self: Self, structure: str) -> Self:
     """The same matrix with one triangle stored, the inverse of `expand_structure`.
 
     Parameters
@@ -267,7 +267,7 @@ def with_structure(self: T, structure: str) -> T:
 # Parts of these methods
 
 
-def with_tree(tensor: T, format: Format, tree: Tree, **changes: Any) -> T:
+def with_tree(tensor: Self, format: Format, tree: Tree, **changes: Any) -> Self:
     """The tensor with another stored tree and the same map. changes: new metadata or a new structure."""
     own = tensor._inside.own
     stored = own.stored
@@ -277,7 +277,7 @@ def with_tree(tensor: T, format: Format, tree: Tree, **changes: Any) -> T:
 
 
 def with_entries(
-    tensor: T,
+    tensor: Self,
     coords: Sequence[Array],
     values: Array,
     format: FormatLike,
@@ -286,7 +286,7 @@ def with_entries(
     shape: Sequence[int] | None = None,
     map: IndexMap | None = None,
     **changes: Any,
-) -> T:
+) -> Self:
     """A tensor of these stored entries through a map. All else is that of `tensor`, except for `changes`."""
     limits = tensor.limits if limits is None else limits
     parsed, sizes = checked_format(format, tensor.shape if shape is None else shape, limits)
@@ -301,13 +301,13 @@ def entries(tensor: Contents, dtype: str | None = None, own: npt.DTypeLike = np.
     return tensor._inside.backing.entries(tensor._inside.pad, own if dtype is None else None)
 
 
-def reformatted(tensor: T, format: FormatLike) -> T:
+def reformatted(tensor: Self, format: FormatLike) -> Self:
     """The same entries in a format, whose notation may include a map."""
     levels, map = with_map(format, None)
     return without_map(tensor, levels) if map is None else convert(tensor, levels, map=map)
 
 
-def _of_stored(tensor: T, format: FormatLike, limits: Limits) -> T:
+def _of_stored(tensor: Self, format: FormatLike, limits: Limits) -> Self:
     """Convert the stored tensor to another format and keep the map."""
     pad, own = tensor._inside.pad, tensor._inside.own
     stored = own.stored
@@ -327,7 +327,7 @@ def is_dense(tensor: Contents) -> bool:
     return tensor.ndim > 0 and not array_classes(tensor.format)
 
 
-def expanded(tensor: T) -> T:
+def expanded(tensor: Self) -> Self:
     """The same matrix without a structure.
 
     It is a list of coordinates if its format may refuse the mirrored entries, or would store padding between them.

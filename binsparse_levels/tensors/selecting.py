@@ -21,7 +21,7 @@ from .contents import Contents, Dimension, dimension_of, labels_of, remade
 from .lookup import FAILURES, plain
 from .views import selected
 
-T = TypeVar("T", bound=Contents)
+Self = TypeVar("Self", bound=Contents)
 
 _MAX_COMPARED = 2**14  # labels whose spelling is compared with an unknown label
 _MAX_SUGGESTED = 3  # labels in an error
@@ -75,7 +75,7 @@ def _cell(tensor: Contents, indices: Sequence[int]) -> Any:
     return backing.value_at(cell, tensor._inside.pad)
 
 
-def view(tensor: T, indices: Sequence[Any], array_first: bool = False) -> T:
+def view(tensor: Self, indices: Sequence[Any], array_first: bool = False) -> Self:
     """A view of the cells at an index for each dimension.
 
     Precondition: the arguments are results of `parse_key`, with one array at most.
@@ -92,7 +92,7 @@ def _hold(tensor: Contents, size: int) -> None:
         raise LimitError(Problem("key", f"{what}; select in parts, or one dimension after the other: t[rows][:, cols]"))
 
 
-def _gather(tensor: T, indices: Sequence[Any], array_first: bool) -> T:
+def _gather(tensor: Self, indices: Sequence[Any], array_first: bool) -> Self:
     """The entries at index arrays and slices: a view for an open mesh, else a list of coordinates."""
     named = [k for k, index in enumerate(indices) if not isinstance(index, slice)]
     points = broadcast([indices[k] for k in named], [tensor.shape[k] for k in named])
@@ -136,7 +136,7 @@ def _mesh(indices: Sequence[Any], rank: int) -> list[int] | None:
     return [single.pop(0) if k is None else k for k in axes]
 
 
-def _outer(tensor: T, indices: Sequence[Any], axes: Sequence[int], first: int) -> T:
+def _outer(tensor: Self, indices: Sequence[Any], axes: Sequence[int], first: int) -> Self:
     """A view of the cells at the coordinates of each dimension, with the axes of a mesh from dimension `first` on."""
     left = [k for k, index in enumerate(indices) if not isinstance(index, int)]
     tensor = _each(tensor, {k: x.ravel() if isinstance(x, np.ndarray) else x for k, x in enumerate(indices)})
@@ -144,7 +144,7 @@ def _outer(tensor: T, indices: Sequence[Any], axes: Sequence[int], first: int) -
     return permute(tensor, [left.index(k) for k in (*rest[:first], *axes, *rest[first:])])
 
 
-def permute(self: T, axes: Sequence[Dimension]) -> T:
+def permute(self: Self, axes: Sequence[Dimension]) -> Self:
     """The same entries with the dimensions in another order. The arrays are shared.
 
     Parameters
@@ -168,7 +168,7 @@ def permute(self: T, axes: Sequence[Dimension]) -> T:
     return remade(self, self._inside.backing.permuted(order), **kept)
 
 
-def slabs(self: T, dimension: Dimension, *, max_bytes: int) -> Iterator[tuple[range, T]]:
+def slabs(self: Self, dimension: Dimension, *, max_bytes: int) -> Iterator[tuple[range, Self]]:
     """Iterate over parts along a dimension: the coordinates of each part, and a tensor in memory.
 
     Along the outermost stored dimension of dense and sparse levels, each entry is read once. Along another, it is

@@ -501,14 +501,21 @@ def test_a_view_that_repeats_coordinates_is_reduced(data):
 
 @pytest.mark.slow
 def test_a_view_of_more_entries_than_memory_is_reduced():
-    n = 2**16  # 4.3e9 entries
-    view = pack([np.zeros(n, int), np.arange(n)], np.arange(n) % 7 + 1.5, (1, n), "CSR")[np.zeros(n, int)]
-    for kept in (view, view.T):
-        assert kept.number_of_stored_values == reduce(kept, None, "count") == n * n
-        assert (reduce(kept, None, "min"), reduce(kept, None, "max")) == (1.5, 7.5)
-        np.testing.assert_allclose(reduce(kept, None, "mean"), np.mean(np.arange(n) % 7 + 1.5))
-        np.testing.assert_allclose(reduce(kept, None, "std"), np.std(np.arange(n) % 7))
-    assert reduce(view, 1, "count").tolist() == [n] * n
+    def check(n, hows):
+        row = np.arange(n) % 7 + 1.5
+        view = pack([np.zeros(n, int), np.arange(n)], row, (1, n), "CSR")[np.zeros(n, int)]
+        expected = {"count": n * n, "min": 1.5, "max": 7.5, "mean": row.mean(), "std": row.std()}
+        tracemalloc.start()
+        for kept in (view, view.T):
+            assert kept.number_of_stored_values == n * n
+            for how in hows:
+                np.testing.assert_allclose(reduce(kept, None, how), expected[how], rtol=1e-7 * (how in ("mean", "std")))
+        assert reduce(view, 1, "count").tolist() == [n] * n
+        assert tracemalloc.get_traced_memory()[1] < 2**26
+        tracemalloc.stop()
+
+    check(2**16, ["count", "mean", "std"])  # 4.3e9 entries
+    check(2**13, ["count", "min", "max", "mean", "std"])  # as entries 1.6 GB; extremes visit each
 
 
 @pytest.mark.sampled(7)

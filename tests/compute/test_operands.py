@@ -28,7 +28,7 @@ from binsparse_levels.compute.cursors import is_walked
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.parallel import using_threads
 from binsparse_levels.tensors.tensor import inside
-from binsparse_levels.thresholds import THRESHOLDS
+from binsparse_levels.thresholds import using_thresholds
 
 FUNCTIONS = [
     np.add, np.subtract, np.multiply, np.true_divide, np.maximum, np.minimum, np.greater, np.equal, np.logical_and,
@@ -162,25 +162,24 @@ def test_products_of_tensors_are_those_of_numpy(data):
     assert found.dtype == (natural if set(known) <= set(out) else work)
 
 
-@pytest.mark.sampled(14)
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.sampled(7)
 @pytest.mark.parametrize(
     "form", ["CSR", "CSC", "COO", "dense, elias_fano", "dense, bitmap", "dense, run", "dense, mask"]
 )
-def test_compiled_products_are_those_of_numpy(form, threads, monkeypatch):
+def test_compiled_products_are_those_of_numpy(form):
     """Rows of several parts, wide rows, and a matrix of the columns that have entries."""
-    monkeypatch.setattr(THRESHOLDS, "row_entries", 8)
     rng = np.random.default_rng(0)
     a, b = (rng.integers(-3, 4, (40, 50)) * (rng.random((40, 50)) < 0.3) for _ in range(2))
     one, two = pack_dense(a, form), pack_dense(b, "CSR")
-    with using_threads(threads):
-        assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
-        monkeypatch.setattr(THRESHOLDS, "sizes_per_entry", 0)
-        monkeypatch.setattr(THRESHOLDS, "extra_sizes", 1)
-        assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
-        assert einsum("ij,ij->", one, two) == (a * b).sum()
-    assert (one + two).to_dense().tolist() == (a + b).tolist()
-    assert (one * two).to_dense().tolist() == (a * b).tolist()
+    for threads in (1, 2):
+        with using_threads(threads), using_thresholds(row_entries=8):
+            assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
+            with using_thresholds(sizes_per_entry=0, extra_sizes=1):
+                assert (one @ two.T).to_dense().tolist() == (a @ b.T).tolist()
+                assert einsum("ij,ij->", one, two) == (a * b).sum()
+        with using_thresholds(row_entries=8, sizes_per_entry=0, extra_sizes=1):
+            assert (one + two).to_dense().tolist() == (a + b).tolist()
+            assert (one * two).to_dense().tolist() == (a * b).tolist()
 
 
 @pytest.mark.usefixtures("plain_nests")

@@ -74,9 +74,9 @@ def test_every_size_is_that_of_the_packed_tensor(tensor):
             packed = tensor.convert(format)
         except FormatError:  # a structure whose fill value does not fit
             with pytest.raises(FormatError):
-                advice.nbytes(format)
+                advice.candidate(format)
             continue
-        assert advice.nbytes(format) == packed.nbytes, format
+        assert advice.candidate(format).nbytes == packed.nbytes, format
 
 
 def tells(kind):
@@ -96,10 +96,10 @@ def test_sizes_with_kinds_that_list_out_of_order_or_have_gaps(tensor, data):
     order = data.draw(st.permutations(range(tensor.ndim)))
     for levels in chains(tensor.ndim, TELLING):
         format = Format((*levels, *data.draw(st.sampled_from([(), (Bitmap(0),)]))), order)
-        assert advice.nbytes(format) == tensor.convert(format).nbytes, format
+        assert advice.candidate(format).nbytes == tensor.convert(format).nbytes, format
     for kind in set(KINDS) - set(TELLING) if tensor.ndim == 1 else ():
         with pytest.raises(FormatError, match="do not determine"):
-            advice.nbytes(Format((kind(1),)))
+            advice.candidate(Format((kind(1),)))
 
 
 def test_counts_determine_the_sizes_of_some_kinds_alone():
@@ -117,7 +117,7 @@ def test_sizes_of_larger_tensors(shape, value):
     for format in every_format(len(shape)):
         if any(level.kind == "dense" for level in format.levels) and math.prod(shape) > 2**20:
             continue
-        assert advice.nbytes(format) == tensor.convert(format).nbytes, format
+        assert advice.candidate(format).nbytes == tensor.convert(format).nbytes, format
 
 
 @given(testing.tensors(max_rank=4, structures=False))
@@ -210,8 +210,8 @@ def test_slices_prefer_their_dimension_outside():
 def test_coordinates_are_enough():
     advice = advise([[3, 0, 3], [1, 1, 1]], (4, 5), "float32")
     assert advice.entries == 2
-    assert advice.nbytes("CSR") == 5 * 4 + 2 * 4 + 2 * 4
-    assert advise([[1, 2]], 5).nbytes("CVEC") == 2 * 12
+    assert advice.candidate("CSR").nbytes == 5 * 4 + 2 * 4 + 2 * 4
+    assert advise([[1, 2]], 5).candidate("CVEC").nbytes == 2 * 12
     with pytest.raises(OptionError, match="need one"):
         advise([[1, 2]])
     with pytest.raises(OptionError, match="its own"):
@@ -222,8 +222,8 @@ def test_integers_are_wide_where_a_dimension_is():
     tensor = skewed((2**31, 3), 50)
     advice = advise(tensor)
     for format in ("COO", "DCSR", "DCSC", "CSC"):
-        assert advice.nbytes(format) == tensor.convert(format).nbytes
-    assert advice.nbytes("COO") == len(tensor.values) * (16 + 8)
+        assert advice.candidate(format).nbytes == tensor.convert(format).nbytes
+    assert advice.candidate("COO").nbytes == len(tensor.values) * (16 + 8)
 
 
 @pytest.mark.slow
@@ -234,7 +234,7 @@ def test_what_does_not_fit_is_left_out():
     assert formats == {"DCSR", "DCSC", "COOR"}
     for name in ("CSR", "CSC", "DMATR"):
         with pytest.raises(LimitError, match="dense_bytes"):
-            advice.nbytes(name)
+            advice.candidate(name)
     few = advise(skewed((300, 300), 10), count=100, limits=Limits(dense_bytes=100))
     assert all("dense" not in str(c.format.levels) for c in few.candidates)
 
@@ -248,7 +248,7 @@ def test_many_dimensions_are_ranked_in_the_order_of_the_tensor(order):
         assert candidate.nbytes == tensor.convert(candidate.format).nbytes
     other = Format((Sparse(1),) * 9, (1, 0, *range(2, 9)))
     with pytest.raises(FormatError, match="in this order"):
-        advice.nbytes(other)
+        advice.candidate(other)
     assert advise(tensor, formats=other).compared[0].nbytes == tensor.convert(other).nbytes
 
 
@@ -260,7 +260,7 @@ def test_one_order_is_ranked_as_all_are(tensor):
     wanted = set()
     for levels in chains(tensor.ndim):
         try:
-            wanted.add(advice.nbytes(Format(levels, order)))
+            wanted.add(advice.candidate(Format(levels, order)).nbytes)
         except FormatError:
             continue
     assert {c.nbytes for c in advice.candidates} == wanted
@@ -291,7 +291,7 @@ def test_kinds_that_counts_do_not_determine_are_left_out(monkeypatch):
     advice = advise(skewed((4, 5), 10), count=1000, slices_by=0, kinds=list(LEVELS))
     assert not any("silent" in str(c.format) or "fussy" in str(c.format) for c in advice.candidates)
     with pytest.raises(FormatError, match="do not determine the size of silent"):
-        advice.nbytes(Format((Silent(2),)))
+        advice.candidate(Format((Silent(2),)))
 
 
 def test_wrong_calls():
@@ -299,7 +299,7 @@ def test_wrong_calls():
     with pytest.raises(IndexError):
         advise(tensor, slices_by=2)
     with pytest.raises(FormatError, match="3 dimensions, not 2"):
-        advise(tensor).nbytes("sparse(3)")
+        advise(tensor).candidate("sparse(3)")
 
 
 def test_the_table():
@@ -318,12 +318,12 @@ def test_the_table():
 def test_views_and_structures():
     tensor = skewed((20, 20), 60)
     view = tensor[2:9, ::3]
-    assert advise(view).nbytes("DCSC") == view.load("DCSC").nbytes
+    assert advise(view).candidate("DCSC").nbytes == view.load("DCSC").nbytes
     i, j = np.tril_indices(6)
     half = pack([i, j], 1.0 + i + j, (6, 6), "CSC", structure="symmetric_lower")
     advice = advise(half)
     for format in every_format(2):
-        assert advice.nbytes(format) == half.convert(format).nbytes
+        assert advice.candidate(format).nbytes == half.convert(format).nbytes
 
 
 def test_nothing_and_scalars():
@@ -331,17 +331,17 @@ def test_nothing_and_scalars():
         tensor = pack([[] for _ in shape], [] if shape else [1.0], shape, coordinates_of(shape) if shape else "element")
         advice = advise(tensor, slices_by=0 if shape else None)
         for format in every_format(len(shape)):
-            assert advice.nbytes(format) == tensor.convert(format).nbytes
+            assert advice.candidate(format).nbytes == tensor.convert(format).nbytes
         assert str(advice)
 
 
 def test_iso_without_an_entry_keeps_its_value():
     tensor = Tensor("bitmap", 2, {"bitmap_0": [False, False]}, np.int8(1))
-    assert advise(tensor).nbytes("dense") == tensor.convert("dense").nbytes == 2
+    assert advise(tensor).candidate("dense").nbytes == tensor.convert("dense").nbytes == 2
     for fill, nbytes in ((None, 1), (3, 2)):  # through a map it does not
         matrix = Tensor("bitmap(2)", (1, 2), {"bitmap_0": [False, False]}, np.int8(1), fill_value=fill)
         text = "dense through alto"
-        assert advise(matrix).nbytes(text) == matrix.convert(text).stored.nbytes == nbytes
+        assert advise(matrix).candidate(text).nbytes == matrix.convert(text).stored.nbytes == nbytes
 
 
 def test_readers_and_ties_are_shown():
@@ -429,7 +429,7 @@ def test_maps_that_were_compared_are_listed_once():
     shown = [str(c) for _, c, _ in advice.rows()]
     assert len(shown) == len(set(shown))
     with pytest.raises(FormatError, match="no counts are known through the map 1, 0"):
-        advice.nbytes("CSR through 1, 0")
+        advice.candidate("CSR through 1, 0")
 
 
 def test_maps_that_do_not_exist_are_left_out():
@@ -437,10 +437,10 @@ def test_maps_that_do_not_exist_are_left_out():
     assert wide.candidates
     assert not [c for c in wide.own if c.map == "alto"]
     with pytest.raises(FormatError, match=re.escape("beyond 2**63 - 1")):
-        wide.nbytes("sparse through alto")
+        wide.candidate("sparse through alto")
     assert not [c for c in advise(skewed((3,) * 9, 200)).own if c.map]
     with pytest.raises(FormatError, match="no counts are known"):
-        advise(skewed((30, 40), 90), limits=Limits(rank=3)).nbytes("sparse(4) through 0/2, 1/2, 0%2, 1%2")
+        advise(skewed((30, 40), 90), limits=Limits(rank=3)).candidate("sparse(4) through 0/2, 1/2, 0%2, 1%2")
 
 
 def test_our_own_formats_are_marked_with_what_they_save():

@@ -1,11 +1,12 @@
-"""The table of a sweep: numbers against arrays, times with quartiles, refusals as rows, tables, the picture."""
+"""The table of a sweep: numbers against arrays, times with quartiles, errors, refusals as rows, tables, figures."""
 
 import hashlib
+import json
 import subprocess
 import sys
 import time
+from functools import partial
 from unittest import mock
-from xml.etree import ElementTree
 
 import numpy as np
 import pytest
@@ -13,13 +14,22 @@ from composition.kinds import registered
 from hypothesis import given
 
 import binsparse_levels as bl
-from binsparse_levels import FormatError, OptionError, pack, sweep, testing, traffic, write
+from binsparse_levels import FormatError, OptionError, pack, sweep, testing, write
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.looking import measuring
-from binsparse_levels.looking.sweep import MEASURES
+from binsparse_levels.levels.base import Level
+from binsparse_levels.looking import machine, timing
+from binsparse_levels.looking.measuring import MEASURES
+from binsparse_levels.looking.sweep import described
 
 BLOCKS = "dense, sparse, dense(2) through 0/2, 1/4, 0%2, 1%4"
 TENSOR = testing.uniform((40, 60), 300)
+
+
+@pytest.fixture(autouse=True, scope="module")
+def few_calls():
+    """Time one call a round, which keeps the tests short."""
+    with mock.patch("binsparse_levels.looking.timing._SECONDS", 0):
+        yield
 
 
 @given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), testing.formats(max_rank=3))
@@ -79,7 +89,7 @@ FAILING = {
 @pytest.mark.parametrize(("shape", "failing"), FAILING.values(), ids=FAILING)
 def test_a_measure_that_fails_leaves_the_others(shape, failing):
     tensor = pack([[0, 3], *[[1, 2]] * (len(shape) - 1)], 1.0, shape, "COO")
-    measures = ["bits", "narrow", "padding", "limit", "point"]
+    measures = ["bits", "narrow", "padding", "limit", "convert"]
     for order in ([failing, *measures], [*measures, failing]):
         rows = sweep({"a": tensor}, ["CSF", "COO"], order, repeat=1).rows
         alone = sweep({"a": tensor}, ["CSF", "COO"], measures, repeat=1).rows
@@ -89,22 +99,20 @@ def test_a_measure_that_fails_leaves_the_others(shape, failing):
             assert all(row.measures[name] == other.measures[name] for name in measures[:-1])
 
 
-@pytest.mark.parametrize("failing", ["point", "ij,j->i"])
-def test_a_call_that_fails_in_any_way_in_any_round_leaves_the_others(failing):
+@pytest.mark.parametrize("when", [1, 2, 5])
+def test_a_call_that_fails_in_any_way_in_any_round_leaves_the_others(when):
     calls = []
 
-    def fail(*given):
-        calls.append(given)
-        if len(calls) > 2:  # the first compiles
+    def fails(tensor):
+        calls.append(tensor)
+        if len(calls) > when:  # the first is of the source, and the second compiles
             raise ZeroDivisionError("of a plug-in")
-        return 1
+        return 0
 
-    name = "_look_up" if failing == "point" else "einsum"
-    with mock.patch(f"binsparse_levels.looking.measuring.{name}", lambda *given, **_: fail(*given)):
-        (row,) = sweep(TENSOR, "CSR", ["bits", failing, "pack"], repeat=4).rows
-    assert row.refused == f"{failing}: ZeroDivisionError: of a plug-in"
-    assert (len(calls), row.rounds[f"{failing} rounds"], row.rounds["pack rounds"]) == (3, 1, 4)
-    assert row.measures["bits"] > 0
+    (row,) = sweep(TENSOR, "CSR", {"bits": "bits", "mine": fails, "pack": "pack"}, repeat=2).rows
+    assert row.refused == "mine: ZeroDivisionError: of a plug-in"
+    assert len(calls) == when + 1
+    assert {*row.measures} >= {"bits", "pack"}
 
 
 @pytest.mark.parametrize("spec", ["ij,ir,jr->ij", "ij,ir,jr->ji", "ij,j->ij", "ij->ij"])
@@ -141,33 +149,47 @@ def test_a_sampled_product_of_a_large_matrix_takes_little_memory():
 
 
 def test_a_time_is_a_median_with_quartiles():
-    table = sweep({"a": TENSOR}, ["CSR", "COO"], ["bits", "point", "convert", "ij,j->i"], repeat=7)
+    table = sweep({"a": TENSOR}, ["CSR", "COO"], ["bits", "convert", "ij,j->i"], repeat=7)
     for row in table.rows:
-        for name in ("point", "convert", "ij,j->i"):
-            lower, median, upper = row.rounds[f"{name} lower"], row.measures[name], row.rounds[f"{name} upper"]
+        for name in ("convert", "ij,j->i"):
+            lower, median, upper = row.facts[f"{name} lower"], row.measures[name], row.facts[f"{name} upper"]
             assert 0 < lower <= median <= upper
-            assert row.rounds[f"{name} rounds"] == 7
-            assert row.rounds[f"{name} processor"] >= 0
+            assert row.facts[f"{name} clock"] > 0
             assert f"{median:.4g} ({lower:.3g}–{upper:.3g})" in str(table) or lower == upper
-        assert "bits rounds" not in row.rounds
-        assert [*row.measures] == ["bits", "point", "convert", "ij,j->i"]
+        assert [*row.measures] == ["bits", "convert", "ij,j->i"]
+    assert str(table).split("\n")[0].split() == [
+        "tensor", "format", "entries", "bits", "convert", "convert", "clock", "ij,j->i", "ij,j->i", "clock", "error",
+        "refused",
+    ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("waits", "warned"), [(True, True), (False, False)])
-def test_a_warning_where_the_processor_waits(waits, warned):
-    def run(*_, **__):
-        end = time.process_time() + 0.005
-        while not waits and time.process_time() < end:
-            pass
-        time.sleep(0.02 if waits else 0)
+def test_a_time_is_that_of_the_processor():
+    def sleeps(tensor):
+        time.sleep(0.02)
 
-    with mock.patch("binsparse_levels.looking.measuring.pack", run):
-        table = sweep({"a": TENSOR}, "CSR", ["pack"], repeat=3, threads=4)
-    (row,) = table.rows
-    if not waits and row.rounds["pack processor"] < 0.8 * row.measures["pack"]:
-        pytest.skip("other programs keep the processor busy")
-    assert table.rows[0].warning.startswith("pack: ") == warned
-    assert ("*" in str(table), "differ" in table._repr_html_()) == (warned, warned)
+    (row,) = sweep({"a": TENSOR}, "CSR", sleeps, repeat=1).rows
+    assert row.measures["sleeps"] < 20 <= row.facts["sleeps clock"]
+
+
+@pytest.mark.parametrize("cold", [True, False])
+def test_what_precedes_a_sample(cold):
+    """Calls that are not timed, or data that fill the caches: what ran before makes no difference."""
+    done = []
+    with mock.patch("binsparse_levels.looking.timing.evict", side_effect=partial(done.append, "evict")):
+        table = sweep(
+            TENSOR, "CSR", {"mine": lambda _: done.append("call")}, cache="cold" if cold else "warm", repeat=2
+        )
+    assert table.record["cache"] == ("cold" if cold else "warm")
+    assert done == ["call", *["evict", "call"] * 2] if cold else ["call", *["call", "call"] * 2]  # the first compiles
+    with pytest.raises(OptionError, match="cache"):
+        sweep(TENSOR, "CSR", cache="hot")
+
+
+def test_evicting_reads_more_than_the_caches_keep():
+    caches = [size for name, size in machine._reported().items() if "CACHE" in name]
+    assert machine._buffer().nbytes >= 2 * max(caches, default=1)
+    machine.evict()
+    assert machine.bandwidth() > 1e6
 
 
 def test_threads_are_a_dimension():
@@ -176,30 +198,13 @@ def test_threads_are_a_dimension():
     assert all([*row.measures] == ["bits", "ij,j->i"] for row in table.rows)
     assert table.record["threads"] == [1, 2]
     assert "CSR, 1 thread " in str(table)
-    assert ">COO, 2 threads<" in table.pareto("bits", "ij,j->i")
     seen = []
 
-    def run(*_, **__):
-        seen.append(bl.get_threads())
-
-    with mock.patch("binsparse_levels.looking.measuring.einsum", run):
-        sweep(TENSOR, "CSR", "ij,j->i", repeat=2, threads=[3, 1])
-    assert seen == [3, 1, 3, 1, 3, 1]  # compiled, then two rounds
+    sweep(TENSOR, "CSR", {"mine": lambda _: seen.append(bl.get_threads())}, cache="cold", repeat=2, threads=[3, 1])
+    assert seen[-6:] == [3, 1, 3, 1, 3, 1]  # compiled, then two rounds
     for wrong in (0, (), (1, 0), "a"):
         with pytest.raises(OptionError, match="threads"):
             sweep(TENSOR, "CSR", threads=wrong)
-
-
-def test_a_point_has_a_budget():
-    looked_up = []
-
-    class Slow:
-        def __getitem__(self, place):
-            time.sleep(0.03)
-            looked_up.append(place)
-
-    assert measuring._look_up(Slow(), [(0, 0)] * 200) == len(looked_up) <= 4
-    assert measuring._look_up(TENSOR, [(0, 0)] * 20) == 20
 
 
 def test_limits_are_those_of_the_sweep():
@@ -216,10 +221,10 @@ def test_the_record():
         {"a": TENSOR, "b": TENSOR.convert("COO"), "c": TENSOR.permute((1, 0))}, "CSR", "bits", seed=3, repeat=2
     )
     record = table.record
-    assert {"processor", "target", "flags", "system", "python", "numpy", "numba", "h5py", "binsparse_levels"} <= set(
-        record
-    )
+    assert {"processor", "target", "caches", "memory", "cores", "affinity", "system", "numpy", "h5py"} <= set(record)
     assert (record["seed"], record["rounds"], len(record["load"])) == (3, 2, 2)
+    assert record["commands"] == [sys.orig_argv]
+    json.dumps(record)
     first, again, other = record["tensors"]
     assert first == {**again, "name": "a"}
     assert (first["shape"], first["entries"]) == ([40, 60], TENSOR.number_of_stored_values)
@@ -232,11 +237,11 @@ def test_the_record():
 @given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())))
 def test_a_checksum_is_that_of_the_entries(tensor):
     whole = tensor.expand_structure().without_map()
-    checksum = measuring.described("a", whole)["sha256"]
+    checksum = described("a", whole)["sha256"]
     entries = pack(*whole.unpack(), whole.shape, bl.Format((bl.Sparse(whole.ndim),)) if whole.ndim else "bitmap(0)")
-    assert measuring.described("a", entries)["sha256"] == checksum
+    assert described("a", entries)["sha256"] == checksum
     if len(whole.values):
-        assert measuring.described("a", entries.astype("c16"))["sha256"] != checksum or whole.dtype == "c16"
+        assert described("a", entries.astype("c16"))["sha256"] != checksum or whole.dtype == "c16"
 
 
 ONE_AND_MORE = {
@@ -284,35 +289,21 @@ def test_named_formats_in_tables():
     made = sweep(tensors, NAMED, ["bits", "convert"], repeat=3)
     assert [row.format for row in made.rows] == list(NAMED) * 2
     assert all(name in str(made) for name in NAMED)
-    assert ">BCSR 2×4<" in made.pareto("bits", "convert")
-    table = made.compare("bits", "CSR")
-    assert list(table.columns) == [*NAMED, "BCSR 2×4 / CSR", "1:4 / CSR"]
-    assert list(table.index) == ["a_b", "c", "geometric mean"]
+    frame = made.to_pandas()
+    table = frame.pivot(index="tensor", columns="format", values="bits")[[*NAMED]]
     csr, bcsr = ([row.measures["bits"] for row in made.rows if row.format == name] for name in ("CSR", "BCSR 2×4"))
-    ratios = np.divide(bcsr, csr)
-    assert table["BCSR 2×4 / CSR"].tolist() == pytest.approx([*ratios, np.sqrt(ratios.prod())])
-    assert table["1:4 / CSR"].isna().all()
-    assert table.attrs["seed"] == 0
+    assert table["CSR"].tolist() == csr
+    assert table["BCSR 2×4"].tolist() == bcsr
+    assert table["1:4"].isna().all()
+    assert frame["convert clock"][0] == made.rows[0].facts["convert clock"]
     lines = table.to_latex(float_format="%.3g", na_rep="–", escape=True).splitlines()
-    assert lines[1:3] == [r"\toprule", " & CSR & BCSR 2×4 & 1:4 & BCSR 2×4 / CSR & 1:4 / CSR " + r"\\"]
-    assert lines[4].startswith(rf"a\_b & {csr[0]:.3g} & {bcsr[0]:.3g} & – & ")
-    assert r"\bottomrule" in lines
-    assert list(made.compare("bits").columns) == list(NAMED)
-    assert made.compare("convert processor")["CSR"].tolist() == [
-        made.rows[k].rounds["convert processor"] for k in (0, 3)
-    ]
-    for wrong in (("narrow",), ("bits", "COO")):
-        with pytest.raises(OptionError, match="choose from"):
-            made.compare(*wrong)
-    with pytest.raises(OptionError, match="one name"):
-        sweep(TENSOR, ["CSR", "CSR"], "bits").compare("bits")
+    assert any(line.startswith(rf"a\_b & {csr[0]:.3g} & {bcsr[0]:.3g} & – ") for line in lines)
 
 
-def test_a_speedup_is_a_ratio():
+def test_a_speedup_is_a_ratio_of_rows():
     pytest.importorskip("pandas")
-    table = sweep({"a": TENSOR}, "CSR", "convert", repeat=1, threads=(1, 2)).compare("convert", "CSR, 1 thread")
-    one, two, ratio = table.loc["a"]
-    assert ratio == two / one
+    frame = sweep({"a": TENSOR}, "CSR", "convert", repeat=1, threads=(1, 2)).to_pandas()
+    assert frame["format"].tolist() == ["CSR, 1 thread", "CSR, 2 threads"]
 
 
 def test_level_may_be_the_name_of_a_format():
@@ -327,29 +318,14 @@ def test_tables_of_pandas():
     made = sweep({"a_b": TENSOR}, ["CSR", "dense, n_of_m(1, n=1, m=4)"], ["bits", "limit", "pack"])
     frame = made.to_pandas()
     assert list(frame.columns) == [
-        "tensor", "format", "threads", "entries", "bits", "limit", "pack", "pack lower", "pack upper", "pack processor",
-        "pack rounds", "refused", "warning",
+        "tensor", "format", "threads", "entries", "bits", "limit", "pack", "pack lower", "pack upper", "pack clock",
+        "error", "refused", "marks",
     ]  # fmt: skip
     assert frame["bits"][0] == made.rows[0].measures["bits"]
     assert np.isnan(frame["bits"][1])
     assert frame.attrs["seed"] == 0
     assert "CSR" in str(made)
     assert ">CSR</td>" in made._repr_html_()
-
-
-def test_the_picture_joins_the_best():
-    made = sweep(TENSOR, ["CSR", "COO", "DCSR", BLOCKS], ["bits", "narrow", "padding"])
-    picture = ElementTree.fromstring(made.pareto("bits", "padding"))
-    texts = [x.text for x in picture.iter("{http://www.w3.org/2000/svg}text")]
-    assert {"CSR", "COO", "DCSR", BLOCKS[:57]} <= {text[:57] for text in texts}
-    assert "bits (logarithmic)" in texts
-    circles = list(picture.iter("{http://www.w3.org/2000/svg}circle"))
-    best = [row.measures for row in made.rows]
-    beaten = [any(o["bits"] <= m["bits"] and o["padding"] <= m["padding"] and o != m for o in best) for m in best]
-    assert [x.get("class") for x in circles] == ["rest" if x else "ink" for x in beaten]
-    for wrong in (("bits", "x"), ("bits", "narrow", "b")):
-        with pytest.raises(OptionError):
-            made.pareto(*wrong)
 
 
 def test_generators_are_made_again_by_their_seed():
@@ -370,9 +346,240 @@ def test_generators_are_made_again_by_their_seed():
     assert grid.sum(axis=1).max() == 9
 
 
-def test_traffic_is_a_measure():
-    tensor = pack([[0, 1, 3], [1, 0, 2]], 1.0, (4, 4), "CSR")
-    (row,) = sweep(tensor, "CSR", "traffic:ij,j->i").rows
-    operand = np.random.default_rng(0).random(4)
-    counted = traffic(tensor, "ij,j->i", operand)
-    assert row.measures == {"traffic:ij,j->i": sum(x.bytes for x in counted.values()) / 3}
+class Halves:
+    """A tensor as two, whose products are added."""
+
+    def __init__(self, tensor):
+        (i, j), values = tensor.unpack()
+        self.parts = [pack([i[m], j[m]], values[m], tensor.shape, "CSR") for m in (i % 2 == 0, i % 2 == 1)]
+        self.nbytes = sum(part.nbytes for part in self.parts)
+
+    def einsum(self, spec, *operands):
+        return sum(bl.einsum(spec, part, *operands) for part in self.parts)
+
+
+def test_functions_are_formats_and_measures():
+    pytest.importorskip("scipy")
+    measures = {"SpMV": "ij,j->i", "square": lambda x: x @ x.T, "bits": "bits", "bytes": "bytes", "convert": "convert"}
+    formats = {"CSR": "CSR", "halves": Halves, "scipy": bl.to_scipy, "mine": lambda t: t.convert("DCSR")}
+    table = sweep({"a": TENSOR}, formats, measures, repeat=1, baselines={"base": lambda t: bl.to_scipy(t).__matmul__})
+    csr, halves, scipy, mine, base = table.rows
+    assert [*csr.measures] == [*mine.measures] == list(measures)
+    assert csr.measures["bytes"] * csr.entries == TENSOR.convert("CSR").nbytes
+    assert [*halves.measures] == ["SpMV", "bytes", "convert"]
+    assert halves.refused.startswith("square: AttributeError: ")
+    assert [*scipy.measures] == ["square", "convert"]
+    assert "has no einsum(spec, *operands)" in scipy.refused
+    assert [*base.measures] == ["SpMV"]
+    assert not base.refused
+    assert all(row.error <= 1e-12 for row in table.rows)
+    assert set(table.record["formats"]["halves"]) == {"name", "module", "sha256"}
+    assert [row.format for row in sweep(TENSOR, [Halves, "CSR"], ["bytes"]).rows] == ["Halves", "CSR"]
+    assert sweep(TENSOR, bl.to_scipy, "bytes").rows[0].format == "to_scipy"
+
+
+@pytest.mark.parametrize("threads", [1, (1, 2)])
+def test_a_wrong_result_is_a_refused_row(threads):
+    """One product of many is wrong, or one entry of a result is missing."""
+
+    class Wrong(Halves):
+        def einsum(self, spec, *operands):
+            made = super().einsum(spec, *operands)
+            made[7] *= 1 + 1e-6
+            return made
+
+    tensor = testing.uniform((40, 60), 1000)
+    measures = ["bytes", "ij,j->i", "convert"]
+    for row in sweep(tensor, Wrong, measures, repeat=1, threads=threads).rows:
+        assert not row.measures
+        assert row.refused.startswith("ij,j->i: the result differs from that of the source by 1e-06")
+        assert row.error == pytest.approx(1e-6, rel=0.01)
+    coords, values = tensor.unpack()
+    less = pack([x[1:] for x in coords], values[1:], tensor.shape, "CSR", fill_value=tensor.fill_value)
+    (row,) = sweep(tensor, lambda _: less, "convert", repeat=1).rows
+    assert (row.measures, row.error) == ({}, pytest.approx(values[0] / values.max()))
+
+
+class Skipping(LEVELS["sparse"]):
+    """Sparse, with a loop that skips the first entry of a fiber."""
+
+    kind = "skipping"
+
+    def loop(self, root):
+        return super().loop(root).replace("ptr[p],", "ptr[p] + 1,")
+
+
+def test_wrong_loops_are_found():
+    with mock.patch.dict(LEVELS, {"skipping": Skipping}):
+        (row,) = sweep(TENSOR, "dense, skipping", ["bits", "ij,j->i"], repeat=1).rows
+    assert "ij,j->i: the result differs from that of the source by 1" in row.refused
+    assert row.error == 1
+    assert not row.measures
+
+
+@given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), testing.formats(max_rank=3))
+def test_a_conversion_has_no_error(tensor, format):
+    """Whatever the type, the fill value and the padding."""
+    (row,) = sweep(tensor, [format], ["convert", "pack"], repeat=1).rows
+    assert row.error == 0 or "convert" not in row.measures
+    assert "differs" not in row.refused
+
+
+def test_errors_of_any_results():
+    a, b = np.array([1.0, np.nan, np.inf]), np.array([1.0, np.nan, -np.inf])
+    assert timing.error_of(a, a) == 0
+    assert timing.error_of(a, b) == np.inf
+    assert timing.error_of(np.array([1.0, 4.0]), np.array([1.0, 5.0])) == 0.2
+    assert timing.error_of(np.array([1.0, 4.0]), np.array([1.0, 5.0]), np.array([1.0, 100.0])) == 0.01
+    assert timing.error_of(np.array([1 + 1j]), np.array([1 - 1j])) == pytest.approx(np.sqrt(2))
+    assert timing.error_of(np.array([1.0]), np.array([0.0])) == np.inf
+    assert timing.error_of(3, 3) == timing.error_of(np.array(["a"]), np.array(["a"])) == 0
+    dense = TENSOR.to_dense()
+    assert timing.error_of(TENSOR.convert("dense(2)"), TENSOR) == timing.error_of(dense, TENSOR) == 0
+    for wrong in (object(), dense.T, "text"):
+        with pytest.raises(bl.ArrayError, match="return an array or a tensor"):
+            timing.error_of(wrong, dense)
+
+
+def test_a_type_and_sizes_of_operands():
+    seen = []
+
+    class Spy(Halves):
+        def einsum(self, spec, *operands):
+            seen.append(operands[0])
+            return super().einsum(spec, *operands).astype(operands[0].dtype)
+
+    table = sweep(TENSOR, [Spy, "CSR"], "ij,jk->ik", sizes={"k": 3}, dtype="float32", repeat=1)
+    assert (seen[0].shape, seen[0].dtype, table.record["sizes"], table.record["dtype"]) == (
+        (60, 3),
+        "f4",
+        {"k": 3},
+        "float32",
+    )
+    assert all(row.measures and row.error < 1e-6 for row in table.rows)
+    assert table.rows[1].facts["ij,jk->ik operations"] == 2 * 3 * table.rows[1].entries
+    assert sweep(TENSOR.astype("i4"), "CSR", "ij,j->i", dtype="int64", repeat=1).rows[0].error == 0
+    with pytest.raises(OptionError, match="sizes"):
+        sweep(TENSOR, "CSR", "ij,jk->ik", sizes={"k": 0})
+
+
+def test_a_stored_operand_gives_a_stored_result():
+    results = []
+
+    class Spy(Halves):
+        def einsum(self, spec, *operands):
+            results.append(bl.einsum(spec, self.parts[0].convert("CSR"), *operands))
+            return super().einsum(spec, *(x.to_dense() for x in operands))
+
+    rows = sweep(TENSOR, [Spy, "CSR"], "ij,jk->ik", operands={"jk": "CSR"}, repeat=1).rows
+    assert isinstance(results[0], bl.Tensor)
+    assert all(row.measures and row.error < 1e-12 for row in rows)
+
+
+class Whole(LEVELS["sparse"]):
+    """Sparse, without what is optional."""
+
+    kind = "whole"
+    part, loop = Level.part, Level.loop
+
+    def fused(self):
+        return None
+
+
+def test_what_says_little_is_marked():
+    table = sweep({"a": TENSOR.convert("CSR")}, ["CSR", "DCSR"], ["convert", "pack", "slice:0", "ij,j->i"], repeat=1)
+    csr, dcsr = table.rows
+    assert csr.marks == {"convert": "shares pointers_to_1, indices_1, values"}
+    assert dcsr.marks == {"convert": "shares indices_1, values"}
+    assert "*" in str(table)
+    with mock.patch.dict(LEVELS, {"whole": Whole}):
+        (row,) = sweep(TENSOR, "dense, whole", ["slice:0", "ij,j->i"], repeat=1).rows
+    assert row.marks["slice:0"] == "whole has no part, so it is read whole"
+    assert row.marks["ij,j->i"] == "whole has no loop, so its entries are unpacked"
+    assert "*" not in str(sweep(TENSOR, "CSR", "bits"))
+
+
+def test_a_killed_run_continues(tmp_path):
+    path, tensors, done = tmp_path / "run.jsonl", {"a": TENSOR, "b": testing.stencil(3)}, []
+
+    def build(tensor):
+        done.append(tensor.shape)
+        if len(done) == 2:
+            raise KeyboardInterrupt
+        return tensor.convert("CSR")
+
+    options = {"measure": ["bits", "ij,j->i"], "repeat": 1, "store": path}
+    with pytest.raises(KeyboardInterrupt):
+        sweep(tensors, {"CSR": build}, **options)
+    with open(path, "a") as file:
+        file.write('{"tensor": {"na')  # the process was killed while it wrote
+    table = sweep(tensors, {"CSR": build}, **options)
+    assert done == [(40, 60), (27, 27), (27, 27)]
+    assert [row.tensor for row in table.rows] == ["a", "b"]
+    assert (len(table.record["commands"]), len(table.record["load"])) == (2, 3)
+    again = sweep(tensors, {"CSR": build}, **options)
+    assert again.rows == table.rows
+    assert len(done) == 3
+    with pytest.raises(OptionError, match="other rounds, seed"):
+        sweep(tensors, {"CSR": build}, **{**options, "repeat": 2}, seed=1)
+    with pytest.raises(OptionError, match="another tensor than a"):
+        sweep({"a": TENSOR.permute((1, 0))}, {"CSR": build}, **options)
+    (tmp_path / "other").write_text("{}\n")
+    with pytest.raises(OptionError, match="is no file of a sweep"):
+        sweep(tensors, "CSR", "bits", store=tmp_path / "other")
+
+
+def test_a_changed_function_is_another_sweep(tmp_path):
+    options = {"measure": "bits", "store": tmp_path / "run.jsonl"}
+    sweep(TENSOR, {"a": lambda t: t.convert("CSR")}, **options)
+    with pytest.raises(OptionError, match="other formats"):
+        sweep(TENSOR, {"a": lambda t: t.convert("COO")}, **options)
+
+
+def test_a_kind_has_a_checksum():
+    with registered():
+        kinds = sweep(TENSOR, "CSR", "bits").record["kinds"]
+    assert {"dia", "sell"} <= set(kinds)
+    assert len(kinds["dia"]["sha256"]) == 64
+
+
+def test_figures():
+    pytest.importorskip("matplotlib")
+    tensors = {"a": TENSOR, "b": testing.uniform((30, 20), 100)}
+    formats = ["CSR", "COO", "DCSR", BLOCKS, "dense, n_of_m(1, n=1, m=4)"]
+    table = sweep(tensors, formats, ["bits", "padding", "ij,j->i"], repeat=1, threads=(1, 2))
+    figure = table.pareto("bits", "padding")
+    assert [axes.get_title() for axes in figure.axes] == ["a", "b", "geometric mean"]
+    *points, line = figure.axes[0].lines
+    drawn = {x.get_label(): tuple(x.get_xydata()[0]) for x in points}
+    wanted = {
+        table._label(x): (x.measures["bits"], x.measures["padding"])
+        for x in table.rows
+        if x.tensor == "a" and x.measures
+    }
+    assert drawn == wanted
+    best = {p for p in wanted.values() if not any(o[0] <= p[0] and o[1] <= p[1] and o != p for o in wanted.values())}
+    assert set(map(tuple, line.get_xydata())) == best
+    means = {x.get_label(): x.get_xydata()[0][0] for x in figure.axes[2].lines}
+    two = [row.measures["bits"] for row in table.rows if table._label(row) == "COO, 1 thread"]
+    assert means["COO, 1 thread"] == pytest.approx(np.sqrt(np.prod(two)))
+    roof = table.roofline("ij,j->i")
+    *points, line = roof.axes[0].lines
+    row, (x, y) = table.rows[0], points[0].get_xydata()[0]
+    assert points[0].get_label() == "a, CSR, 1 thread"
+    moved = TENSOR.convert("CSR").nbytes + 8 * (40 + 60)
+    assert x == pytest.approx(2 * row.entries / moved)
+    assert y == pytest.approx(2 * row.entries / row.measures["ij,j->i"] / 1e6)
+    assert np.divide(*line.get_xydata().T[::-1]) == pytest.approx(table.record["bandwidth"] / 1e9)
+    for wrong in (("bits", "x"), ("x", "bits")):
+        with pytest.raises(OptionError, match="no format has positive"):
+            table.pareto(*wrong)
+    with pytest.raises(OptionError, match="no format has positive"):
+        table.roofline("bits")
+    assert len(sweep({"a": TENSOR}, "CSR", ["bits", "limit"]).pareto("bits", "limit").axes) == 1
+
+
+def test_a_figure_is_stored(tmp_path):
+    pytest.importorskip("matplotlib")
+    sweep({"a": TENSOR}, ["CSR", "COO"], ["bits", "narrow"]).pareto("bits", "narrow").savefig(tmp_path / "a.pdf")
+    assert (tmp_path / "a.pdf").read_bytes().startswith(b"%PDF")
