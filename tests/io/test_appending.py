@@ -720,7 +720,9 @@ def test_a_file_grows_along_the_axis_that_is_asked_for_alone(there, format, axis
     write(store, pack_dense(dense, there, dims=["row", "column"]))
     outer, number = read(store).format.order[0], {"row": 0, "column": 1, -1: 1}.get(axis, axis)
     if number != outer:
-        with pytest.raises(FormatError, match=f"grows along dimension {outer} alone; pass axis={outer}, or convert it, or part=True"):
+        with pytest.raises(
+            FormatError, match=f"grows along dimension {outer} alone; pass axis={outer}, or convert it, or part=True"
+        ):
             append(store, more, axis=axis)
         assert read(store).shape == (3, 3)
     else:
