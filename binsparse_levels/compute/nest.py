@@ -54,7 +54,8 @@ class Seen(NamedTuple):
     of the tensor, the number of leading coordinates of the tree that determine its coordinate. first: the dimensions of
     the tensor that determine the first coordinate of the tree, or None. stored: the dimension of the tree whose
     coordinate equals that of each dimension of the tensor; None if wraps do anything else. names: the arguments of the
-    wraps. fixed: dimensions of the tree with a size that is a constant in the text.
+    wraps. fixed: dimensions of the tree with a size that is a constant in the text. mirrored: the value of a mirror
+    image, for which the wraps set `is_mirror`.
     """
 
     wraps: tuple[Wrap, ...]
@@ -63,6 +64,7 @@ class Seen(NamedTuple):
     stored: tuple[int, ...] | None = None
     names: tuple[str, ...] = ()
     fixed: tuple[tuple[int, int], ...] = ()
+    mirrored: str = ""
 
 
 class Leaf(NamedTuple):
@@ -137,7 +139,9 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
         if isinstance(loop := piece.text[0], ast.For) and (name := ast.unparse(loop.target)) in path[1:]:
             piece.text[:1] = _from_path_to_path(loop, path, path.index(name))
 
-    body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
+    value = f"values[{0 if iso else last}]"
+    turned = f"\nif is_mirror:\n    value = {seen.mirrored}" if seen.mirrored not in ("", "value") else ""
+    body = ast.parse(f"q = {last}\nvalue = {value}{turned}\n{leaf.entry}").body
 
     nested: list[list[ast.stmt]] = []  # from outermost to innermost, each with a yield for the next
     for piece in [_Piece([_YIELD], 0), *loops]:
