@@ -73,8 +73,9 @@ class Leaf(NamedTuple):
     names: its arguments. entry: statements that use `c0`, `c1` … (the coordinates in the tensor), `value`, `q` (the
     position of the value) and the names. kept: the dimensions that determine where the statements write. used: those
     whose coordinates they use. around: statements with a `yield` in place of consecutive entries with the same
-    coordinates in the dimensions `kept`. totals: the variables of `around`, if the statements change nothing else.
-    rows: the dimension of the first axis of the arrays that the statements change; -1 for another index.
+    coordinates in the dimensions `fixed`, by default `kept`. totals: the variables of `around`, if the statements
+    change nothing else. rows: the dimension of the first axis of the arrays that the statements change; -1 for another
+    index. before: statements before the loops.
     """
 
     names: tuple[str, ...]
@@ -84,6 +85,8 @@ class Leaf(NamedTuple):
     around: str = "yield"
     totals: tuple[str, ...] = ()
     rows: int = -1
+    fixed: frozenset[int] | None = None
+    before: str = ""
 
 
 @functools.lru_cache(1024)
@@ -124,8 +127,10 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
     """
     chain = places(levels, [1] * _rank(levels))
     last = f"q{len(chain) - 1}" if chain else "0"
-    around = Wrap(max((seen.known[k] for k in leaf.kept), default=0), leaf.around)
-    left = sorted([*seen.wraps, around], key=lambda wrap: wrap.known)
+    around = Wrap(
+        max((seen.known[k] for k in (leaf.kept if leaf.fixed is None else leaf.fixed)), default=0), leaf.around
+    )
+    left = sorted([Wrap(0, f"{leaf.before}\nyield"), *seen.wraps, around], key=lambda wrap: wrap.known)
     loops = [piece for d, place in enumerate(chain) for piece in _pieces(place, d)]
     path = [name for names in counters(tuple(levels)) for name in names] if split else []
     outermost = loops[0].text[0] if loops else None
@@ -145,7 +150,9 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
 
     nested: list[list[ast.stmt]] = []  # from outermost to innermost, each with a yield for the next
     for piece in [_Piece([_YIELD], 0), *loops]:
-        nested.append(piece.text)
+        inside = [wrap for wrap in left if wrap.known < piece.known]
+        nested.append(_placed(piece.text, inside) if inside else piece.text)
+        del left[: len(inside)]
         while left and left[0].known <= piece.known:
             nested.append(ast.parse(left.pop(0).text).body)
     for text in reversed(nested):
@@ -158,7 +165,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
     taken = "\n".join(f"    {name} = {constants.get(name, f'numbers[{k}]')}" for k, name in enumerate(sizes))
     stored = "".join(f", {name}" for name in names)
     more = "".join(f", {name}" for name in (*seen.names, *leaf.names))
-    nest = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
+    nest = ast.unparse(_module(body))
     texts = [
         f"def nest(begin, end, numbers{stored}, values{more}):\n{taken}\n{_indented(nest)}",
         f"def extent(numbers{stored}):\n{taken}\n    return {begin}, {end}",
@@ -195,6 +202,9 @@ def loop_problems(level: Level, root: bool) -> Iterator[Problem]:
             yield Problem("helpers", f"{name!r} is not compiled; decorate it with numba.njit")
 
 
+_VALID = "assert 0 <= i{k} < size{k}, 'i{k} is outside its dimension before a loop that does not change it'\nyield"
+
+
 def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p: int, **more: Any) -> Iterator[Any]:
     """The coordinates and the child of each item that `loop` lists for a fiber, run as plain Python.
 
@@ -212,6 +222,8 @@ def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p
     space: dict[str, Any] = {}
     helpers = {name: getattr(x, "py_func", x) for name, x in level.helpers().items()}
     numbers = {role: x.tolist() for role, x in arrays.items()} | {f"size{k}": size for k, size in enumerate(dims)}
+    valid = [Wrap(k + 1, _VALID.format(k=k)) for k in range(level.rank - 1)]
+    text = ast.unparse(_module(_placed(ast.parse(text).body, valid, "i"))) if valid else text
     lines = _indented(re.sub(r"\byield\b", f"yield ({coords}), q", text))
     exec(f"def listed(p):\n{lines}", numbers | helpers | more, space)
     listed: Iterator[Any] = space["listed"](p)
@@ -220,6 +232,10 @@ def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p
 
 def _rank(levels: Sequence[Level]) -> int:
     return sum(level.rank for level in levels)
+
+
+def _module(statements: list[ast.stmt]) -> ast.Module:
+    return ast.fix_missing_locations(ast.Module(statements, []))
 
 
 def _indented(text: str) -> str:
@@ -265,6 +281,31 @@ def _filled(text: list[ast.stmt], inside: list[ast.stmt]) -> list[ast.stmt]:
 
     statements: list[ast.stmt] = Fill().visit(ast.Module(text, [])).body
     return statements
+
+
+def _placed(text: list[ast.stmt], wraps: Sequence[Wrap], letter: str = "x") -> list[ast.stmt]:
+    """Statements with wraps around each yield, or around the outermost loop that does not change what is known there.
+
+    A wrap that may skip the rest stands at the yield, since the loop may count what it passes. letter: of coordinates.
+    """
+    skips = any("    yield" in wrap.text for wrap in wraps)
+    placed: list[ast.stmt] = []
+    for node in text:
+        inside: list[ast.stmt] = [node]
+        if any(map(yields, ast.walk(node))):
+            names = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and type(x.ctx) is ast.Store}
+            changed = min((k for k in range(wraps[-1].known) if f"{letter}{k}" in names), default=wraps[-1].known)
+            here = (
+                [x for x in wraps if x.known <= changed] if isinstance(node, ast.For | ast.While) and not skips else []
+            )
+            here = list(wraps) if yields(node) else here
+            if rest := wraps[len(here) :]:
+                for name in {"body", "orelse"} & set(node._fields):
+                    setattr(node, name, _placed(getattr(node, name), rest, letter))
+            for wrap in reversed(here):
+                inside = _filled(ast.parse(wrap.text).body, inside)
+        placed += inside
+    return placed
 
 
 def renamed(place: Place, d: int) -> list[ast.stmt]:

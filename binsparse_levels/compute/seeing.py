@@ -224,9 +224,7 @@ def _is_all(item: Item, size: int) -> bool:
 # From layers to statements
 
 
-def _walk(
-    tree: Tree, order: tuple[int, ...], structure: str | None, layers: Sequence[_Layer], *, whole: bool
-) -> Walk:
+def _walk(tree: Tree, order: tuple[int, ...], structure: str | None, layers: Sequence[_Layer], *, whole: bool) -> Walk:
     """A tree as nests run over it. order: the dimension of the stored tensor at each of the tree."""
     sizes: Sequence[int] = [tree.dims[order.index(k)] for k in range(len(order))]
     values: list[Sequence[Any]] = []  # the values of the names of each layer, by dimension

@@ -52,8 +52,10 @@ def forget():
 
 
 @contextlib.contextmanager
-def nests(interpreted=True, grain=None, block=None):
+def nests(interpreted=True, grain=None, block=None, factored=False):
     """Nests as plain Python, trees cut into parts of few entries, files read in blocks of few entries.
+
+    factored: factors are applied once even to short fibers.
 
     Parts change disjoint items.
     """
@@ -67,6 +69,7 @@ def nests(interpreted=True, grain=None, block=None):
 
     sizes = {"part_entries": grain, "copy_cost": 0} if grain else {}
     sizes |= {"block_entries": block} if block else {}
+    sizes |= {"factored_fiber": 0} if factored else {}
     fast = plain if interpreted else store._fast
     with asserted(), using_thresholds(**sizes), mock.patch.object(store, "_fast", fast):
         forget()
@@ -256,7 +259,7 @@ def test_products_are_those_of_numpy(data):
     tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, max_size=3, max_rank=3)
     assume(tensor.dtype.kind not in "fc" or np.isfinite(tensor.unpack()[1]).all())
     tensor, array = seen(data, tensor, tensor.to_dense())
-    with nests(block=2):
+    with nests(block=2, factored=data.draw(st.booleans())):
         check_product(*data.draw(products(tensor)), array)
 
 
