@@ -55,7 +55,7 @@ class Seen(NamedTuple):
     the tensor that determine the first coordinate of the tree, or None. stored: the dimension of the tree whose
     coordinate equals that of each dimension of the tensor; None if wraps do anything else. names: the arguments of the
     wraps. fixed: dimensions of the tree with a size that is a constant in the text. mirrored: the value of a mirror
-    image, for which the wraps set `is_mirror`.
+    image, for which the wraps set `is_mirror`, if it differs.
     """
 
     wraps: tuple[Wrap, ...]
@@ -127,9 +127,8 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
     """
     chain = places(levels, [1] * _rank(levels))
     last = f"q{len(chain) - 1}" if chain else "0"
-    around = Wrap(
-        max((seen.known[k] for k in (leaf.kept if leaf.fixed is None else leaf.fixed)), default=0), leaf.around
-    )
+    fixed = leaf.kept if leaf.fixed is None else leaf.fixed
+    around = Wrap(max((seen.known[k] for k in fixed), default=0), leaf.around)
     left = sorted([Wrap(0, f"{leaf.before}\nyield"), *seen.wraps, around], key=lambda wrap: wrap.known)
     loops = [piece for d, place in enumerate(chain) for piece in _pieces(place, d)]
     path = [name for names in counters(tuple(levels)) for name in names] if split else []
@@ -145,7 +144,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
             piece.text[:1] = _from_path_to_path(loop, path, path.index(name))
 
     value = f"values[{0 if iso else last}]"
-    turned = f"\nif is_mirror:\n    value = {seen.mirrored}" if seen.mirrored not in ("", "value") else ""
+    turned = f"\nif is_mirror:\n    value = {seen.mirrored}" if seen.mirrored else ""
     body = ast.parse(f"q = {last}\nvalue = {value}{turned}\n{leaf.entry}").body
 
     nested: list[list[ast.stmt]] = []  # from outermost to innermost, each with a yield for the next
@@ -202,9 +201,6 @@ def loop_problems(level: Level, root: bool) -> Iterator[Problem]:
             yield Problem("helpers", f"{name!r} is not compiled; decorate it with numba.njit")
 
 
-_VALID = "assert 0 <= i{k} < size{k}, 'i{k} is outside its dimension before a loop that does not change it'\nyield"
-
-
 def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p: int, **more: Any) -> Iterator[Any]:
     """The coordinates and the child of each item that `loop` lists for a fiber, run as plain Python.
 
@@ -222,7 +218,10 @@ def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p
     space: dict[str, Any] = {}
     helpers = {name: getattr(x, "py_func", x) for name, x in level.helpers().items()}
     numbers = {role: x.tolist() for role, x in arrays.items()} | {f"size{k}": size for k, size in enumerate(dims)}
-    valid = [Wrap(k + 1, _VALID.format(k=k)) for k in range(level.rank - 1)]
+    valid = [
+        Wrap(k + 1, f"assert 0 <= i{k} < size{k}, 'i{k} is outside before a loop'\nyield")
+        for k in range(level.rank - 1)
+    ]
     text = ast.unparse(_module(_placed(ast.parse(text).body, valid, "i"))) if valid else text
     lines = _indented(re.sub(r"\byield\b", f"yield ({coords}), q", text))
     exec(f"def listed(p):\n{lines}", numbers | helpers | more, space)
@@ -295,10 +294,8 @@ def _placed(text: list[ast.stmt], wraps: Sequence[Wrap], letter: str = "x") -> l
         if any(map(yields, ast.walk(node))):
             names = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and type(x.ctx) is ast.Store}
             changed = min((k for k in range(wraps[-1].known) if f"{letter}{k}" in names), default=wraps[-1].known)
-            here = (
-                [x for x in wraps if x.known <= changed] if isinstance(node, ast.For | ast.While) and not skips else []
-            )
-            here = list(wraps) if yields(node) else here
+            movable = isinstance(node, ast.For | ast.While) and not skips
+            here = [x for x in wraps if yields(node) or (movable and x.known <= changed)]
             if rest := wraps[len(here) :]:
                 for name in {"body", "orelse"} & set(node._fields):
                     setattr(node, name, _placed(getattr(node, name), rest, letter))

@@ -420,14 +420,13 @@ def _factored(parsed: _Spec, work: str, last: frozenset[int]) -> Leaf | None:
     target = f"out[{', '.join(place[x] for x in parsed.out)}]"
     if sums:  # nothing is added for no entries: 0 * inf is NaN
         entry = ["is_empty = False", *each(used, f"{part} += {product('v', inner)}")]
-        start = ["is_empty = True", *each(used, f"{part} = np.{work}(0)")]
-        around = [*start, "yield", "if not is_empty:", *indented(each(lanes, f"{target} += {product(part, outer)}"))]
+        around = ["is_empty = True", *each(used, f"{part} = np.{work}(0)"), "yield", "if not is_empty:"]
+        around += indented(each(lanes, f"{target} += {product(part, outer)}"))
     else:
         entry = each(lanes, f"{target} += {product(f'v * {part}', inner)}")
         around = [*each(used, f"{part} = {product(f'np.{work}(1)', outer)}"), "yield"]
-    plain = _leaf(parsed, work, False)
     letters = {x for k in outer for x in parsed.dense[k]} | set(parsed.out if sums else "")
-    return plain._replace(
+    return _leaf(parsed, work, False)._replace(
         entry="\n".join([f"v = np.{work}(value)", *entry]),
         around="\n".join(around),
         fixed=frozenset([k for k, x in enumerate(stored) if x in letters]),

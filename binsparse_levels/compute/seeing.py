@@ -97,7 +97,7 @@ def _listed_blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> 
         ascends = bool(np.all(columns[0][1:] >= columns[0][:-1]))
         arrays = {f"indices_{k}": x for k, x in enumerate(columns)}
         listed = Tree(listing(len(tree.dims)), tree.dims, arrays, values, ascends=ascends)
-        yield _walk(listed, stored.format.order, stored.structure, layers, whole=False)
+        yield _walk(listed, stored, layers, whole=False)
 
 
 def walk_of(tensor: Tensor) -> Walk:
@@ -119,7 +119,7 @@ def walk_of(tensor: Tensor) -> Walk:
         whole = tensor_of(stored, replace(inside(tensor).metadata, labels=None))
         whole = whole.convert(in_order(coordinates(whole.ndim).levels, whole.format.order))
         stored = inside(whole).backing.own(pad).stored
-    return _walk(stored.tree, stored.format.order, stored.structure, layers, whole=True)
+    return _walk(stored.tree, stored, layers, whole=True)
 
 
 _lower: WeakKeyDictionary[Tree, dict[int, Tree]] = WeakKeyDictionary()  # trees without their first levels
@@ -224,8 +224,9 @@ def _is_all(item: Item, size: int) -> bool:
 # From layers to statements
 
 
-def _walk(tree: Tree, order: tuple[int, ...], structure: str | None, layers: Sequence[_Layer], *, whole: bool) -> Walk:
-    """A tree as nests run over it. order: the dimension of the stored tensor at each of the tree."""
+def _walk(tree: Tree, stored: TreeBacking, layers: Sequence[_Layer], *, whole: bool) -> Walk:
+    """A tree as nests run over it: that of a stored tensor, or a list of its entries."""
+    order = stored.format.order  # the dimension of the stored tensor at each of the tree
     sizes: Sequence[int] = [tree.dims[order.index(k)] for k in range(len(order))]
     values: list[Sequence[Any]] = []  # the values of the names of each layer, by dimension
     steps: list[_Step] = []
@@ -241,7 +242,7 @@ def _walk(tree: Tree, order: tuple[int, ...], structure: str | None, layers: Seq
             steps.append(_Kinds(tuple(map(_wanted, layer.items, sizes)), layer.dimensions))
             values.append(layer.items)
             sizes = layer.shape
-    seen = _seen(order, structure, tuple(steps))
+    seen = _seen(order, stored.structure, tuple(steps))
     return Walk(tree, seen, tuple(_argument(name, values) for name in seen.names), whole)
 
 
@@ -309,7 +310,7 @@ if not i {outside} j:
     if i != j:
         i, j, is_mirror = {j}, {i}, True
         yield"""
-_MIRRORED = {"symmetric": "value", "skew_symmetric": "np.negative(value)", "hermitian": "np.conjugate(value)"}
+_MIRRORED = {"symmetric": "", "skew_symmetric": "np.negative(value)", "hermitian": "np.conjugate(value)"}
 
 
 class _Known(NamedTuple):

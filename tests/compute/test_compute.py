@@ -721,3 +721,20 @@ def test_padding_between_mirror_images_is_no_stored_cell(tmp_path, plain_nests, 
         assert [found[k].nnz for k in range(5)] == reduce(listed, 1, "count").tolist()
         assert sum(slab.nnz for _, slab in found.slabs(0, max_bytes=200)) == len(stored)
         assert found.load("COO").expand_structure().nnz == len(stored)
+
+
+@pytest.mark.parametrize("structure", sorted(STRUCTURES))
+@pytest.mark.parametrize("chain", ["CSR", "CSC", "COO", "DCSR"])
+def test_parts_of_a_triangle_and_their_mirror_images(chain, structure):
+    generator = np.random.default_rng(0)
+    i, j = np.nonzero(np.tril(generator.random((9, 9)) < 0.6, -1))
+    coords = (i, j) if structure.endswith("lower") else (j, i)
+    values = generator.integers(1, 9, len(i)) * (1 + 2j if structure.startswith("hermitian") else 1)
+    tensor, factor = pack(coords, values, (9, 9), chain, structure=structure), generator.integers(0, 9, (9, 2))
+    dense = tensor.to_dense()
+    with nests(grain=4), using_threads(2):
+        np.testing.assert_array_equal(tensor @ factor, dense @ factor)
+        np.testing.assert_array_equal(tensor.T @ factor[:, 0], dense.T @ factor[:, 0])
+        np.testing.assert_array_equal(tensor[1:8, ::-2].sum(0), dense[1:8, ::-2].sum(0))
+        np.testing.assert_array_equal(tensor.sum(1), dense.sum(1))
+        assert reduce(tensor, None, "count") == np.count_nonzero(dense)
