@@ -119,7 +119,7 @@ def _last_fibers(tree: Tree) -> tuple[int, float]:
 
 def innermost(walk: Walk) -> frozenset[int]:
     """The dimensions of the tensor that change within a fiber of the last level; none if most fibers are short."""
-    if _last_fibers(walk.tree)[1] < THRESHOLDS.factored_fiber:
+    if _last_fibers(walk.tree)[1] < THRESHOLDS.long_fiber:
         return frozenset()
     outside = len(walk.tree.dims) - walk.tree.levels[-1].rank if walk.tree.levels else 0
     return frozenset([k for k, known in enumerate(walk.seen.known) if known > outside])

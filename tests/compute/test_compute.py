@@ -69,7 +69,7 @@ def nests(interpreted=True, grain=None, block=None, factored=False):
 
     sizes = {"part_entries": grain, "copy_cost": 0} if grain else {}
     sizes |= {"block_entries": block} if block else {}
-    sizes |= {"factored_fiber": 0} if factored else {}
+    sizes |= {"long_fiber": 0} if factored else {}
     fast = plain if interpreted else store._fast
     with asserted(), using_thresholds(**sizes), mock.patch.object(store, "_fast", fast):
         forget()
