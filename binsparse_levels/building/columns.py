@@ -221,11 +221,11 @@ class TableReader:
         known = [one.labels() for one in self._numbers.values()]
         return [end if labels is None else len(labels) for labels, end in zip(known, ends, strict=True)]
 
-    def labels(self, sizes: Sequence[int | None]) -> Labels:
-        """The labels that have appeared. Raises ArrayError if a dimension of a given size has more."""
+    def labels(self, sizes: Sequence[int]) -> Labels:
+        """The labels that have appeared. Raises ArrayError if a dimension has more than its size."""
         found = {name: one.labels() for name, one in self._numbers.items()}
         for (name, column), size in zip(found.items(), sizes, strict=True):
-            if column is not None and size is not None and len(column) > size:
+            if column is not None and len(column) > size:
                 what = f"{len(column)} labels for {size} coordinates; pass a larger shape, or fewer labels"
                 raise ArrayError(Problem(f"labels.{name}", what))
         return Labels(self.dims, {k: x for k, x in found.items() if x is not None}, self.values or "value")

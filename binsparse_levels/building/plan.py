@@ -178,6 +178,7 @@ class Plan:
         return made
 
 
+@dataclass(eq=False)
 class Source(ABC):
     """Entries in numbered chunks. states: the files of opened tensors, which must not change."""
 

@@ -12,6 +12,7 @@ import pickle
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -61,30 +62,32 @@ def scratch(target: StoreLike) -> Iterator[str]:
             time.sleep(0.1)
 
 
-def begun(address: str, call: Mapping[str, Any]) -> dict[str, Any] | None:
+def begun(address: str, *parts: Any) -> dict[str, Any] | None:
     """The record that `begin` has stored in the folder for the same call; None if no build has begun.
 
-    Raises ContainerError for the work of another call.
+    parts: dataclasses that identify the call, by the fields that they compare. Raises ContainerError for the work of
+    another call.
     """
     try:
         record = json.loads(bytes(Work(address).get("begun")))
     except PathMissingError:
         return None
-    differing = [name for name, x in _digests(call).items() if record["call"].get(name) != x]
+    differing = [name for name, x in _digests(parts).items() if record["call"].get(name) != x]
     if differing:
         what = f"has the work of another build, which differs in {', '.join(differing)}; pass another work="
         raise ContainerError(Problem(address, what))
     return dict(record)
 
 
-def begin(address: str, call: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+def begin(address: str, kept: Mapping[str, Any], *parts: Any) -> None:
     """Store a record in the folder: digests of the call, and the values that a repeated call needs to continue."""
-    if begun(address, call) is None:
-        Work(address).put("begun", [json.dumps({**kept, "call": _digests(call)}).encode()])
+    if begun(address, *parts) is None:
+        Work(address).put("begun", [json.dumps({**kept, "call": _digests(parts)}).encode()])
 
 
-def _digests(call: Mapping[str, Any]) -> dict[str, str]:
-    return {name: hashlib.sha256(repr(x).encode()).hexdigest()[:16] for name, x in call.items()}
+def _digests(parts: Iterable[Any]) -> dict[str, str]:
+    there = [(each.name, getattr(part, each.name)) for part in parts for each in fields(part) if each.compare]
+    return {name: hashlib.sha256(repr(x).encode()).hexdigest()[:16] for name, x in there}
 
 
 class Seal(NamedTuple):
