@@ -101,25 +101,17 @@ def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
 
 
 def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
-    """The entries in pieces whose trees have a bounded number of positions, empty ones included."""
-    if not len(columns[-1]):
-        return
-    marks = _positions(plan, columns, ordered=False)
-    if marks.max() - marks.min() < plan.positions:
-        yield columns
-        return
-    columns = _merged(plan, columns)
-    marks = _positions(plan, columns, ordered=True)
-    cuts = np.flatnonzero(np.diff(marks // plan.positions)) + 1
-    for begin, end in itertools.pairwise([0, *cuts.tolist(), len(marks)]):
-        yield [x[begin:end] for x in columns]
+    """The sorted entries in pieces whose trees have a bounded number of positions, empty ones included."""
+    if len(columns[-1]):
+        columns = _merged(plan, columns)
+        marks = _positions(plan, columns)
+        cuts = np.flatnonzero(np.diff((marks - marks[0]) // plan.positions)) + 1
+        for begin, end in itertools.pairwise([0, *cuts.tolist(), len(marks)]):
+            yield [x[begin:end] for x in columns]
 
 
-def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
-    """The approximate number of positions before each entry, in all levels that can have empty positions.
-
-    If entries are not in order, the difference of two numbers is an upper bound.
-    """
+def _positions(plan: Plan, columns: Sequence[Array]) -> Array:
+    """The approximate number of positions before each sorted entry, in all levels that can have empty positions."""
     count = len(columns[-1])
     numbers, total = np.zeros(count), np.zeros(count)
     for place in places(plan.part_levels, plan.dims):
@@ -129,13 +121,11 @@ def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
         if place.level.children(place.dims, 1, 0):  # has positions without entries
             for x, size in zip(columns[place.depth : stop], place.dims, strict=True):
                 numbers = numbers * size + x
-        elif ordered:
+        else:
             new = np.zeros(count, bool)
             for x in columns[:stop]:
                 new[1:] |= x[1:] != x[:-1]
             numbers = np.cumsum(new, dtype=float)
-        else:
-            numbers = np.arange(count, dtype=float)
     return np.asarray(total + numbers)
 
 
@@ -149,38 +139,19 @@ def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
 
 
 def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
-    """The head and the arrays of the tree of entries. Leading dimensions are cropped to the range of coordinates."""
+    """The head and the arrays of the tree of sorted entries. Leading dimensions are cropped to their coordinates."""
     dims, origin = list(plan.dims), [0] * len(plan.dims)
-    columns = list(columns)
+    first, last = ([int(x[at]) for x in columns[:-1]] for at in (0, -1))
     for k, x in enumerate(columns[:-1]):
-        low, high = int(x.min()), int(x.max())
-        origin[k], dims[k] = low, high - low + 1
-        if low:
-            columns[k] = x - np.asarray(low, x.dtype)
-        if low != high:
+        origin[k], dims[k] = first[k], last[k] - first[k] + 1
+        columns[k] = x - np.asarray(first[k], x.dtype)
+        if first[k] != last[k]:
             break
-    ends = _ends(columns[:-1], origin)
     tree = _packed(plan, plan.part_levels, columns, dims, origin)
     values = narrowed(tree.values, plan.column_types[-1])
     found = [*(tree.arrays[name] for name in plan.array_names[:-1]), values]
     arrays = [x.astype(t, copy=False) for x, t in zip(found, plan.array_types, strict=True)]
-    return [*dims, *origin, *ends[0], *ends[1], *map(len, arrays)], arrays
-
-
-def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
-    """The least and the greatest coordinates, in lexicographic order."""
-    found = []
-    for extreme in (np.min, np.max):
-        at: Any = slice(None)
-        coords = []
-        for x, o in zip(columns, origin, strict=True):
-            here = x[at]
-            value = extreme(here)
-            (same,) = np.nonzero(here == value)
-            at = same if isinstance(at, slice) else at[same]
-            coords.append(int(value) + o)
-        found.append(coords)
-    return found
+    return [*dims, *origin, *first, *last, *map(len, arrays)], arrays
 
 
 def join_heads(work: Work) -> Array:
