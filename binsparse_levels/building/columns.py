@@ -22,7 +22,6 @@ from ..thresholds import THRESHOLDS
 
 Nulls: TypeAlias = Literal["error", "drop"]
 
-REMEDY = "fill them, or pass nulls='drop'"  # of nulls
 _LABEL_FACTOR = 3  # memory of labels while they are looked up and written, relative to their bytes
 
 
@@ -107,11 +106,12 @@ def check_largest(coordinate: int, name: str) -> None:
         raise ArrayError(Problem(f"columns.{name}", what))
 
 
-def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
+def refuse_nulls(count: int, name: str, table: str) -> None:
     """Raise ArrayError if a column has nulls. table: the name of the table in the query of the message."""
     if count:
         query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
-        raise ArrayError(Problem(f"columns.{name}", f"{count} nulls, which {query} shows; {remedy}"))
+        what = f"contains nulls, which {query} shows; fill them, or pass nulls='drop'"
+        raise ArrayError(Problem(f"columns.{name}", what))
 
 
 def entries_of(
@@ -120,20 +120,18 @@ def entries_of(
     nulls: Nulls,
     place: str = "table",
     *,
-    count: Callable[[str], int] | None = None,
     coordinates: Callable[[Any, str], Array] = coordinates_of,
 ) -> tuple[list[Array], Array]:
     """The coordinates and the values in an Arrow table. If the last of `columns` is None, each value is 1.
 
-    place: the name of the source in SQL, for messages. count: returns the number of nulls in a column of the whole
-    source. coordinates: returns those of a column. Raises ArrayError for columns without numbers, and for nulls.
+    place: the name of the source in SQL, for messages. coordinates: returns those of a column. Raises ArrayError for
+    columns without numbers, and for nulls.
     """
     *dims, values = columns
     if nulls == "drop":
         table = table.drop_null()
     for name in names_in(columns):
-        if there := table.column(name).null_count:
-            refuse_nulls(count(name) if count else there, name, place, REMEDY)
+        refuse_nulls(table.column(name).null_count, name, place)
     coords = parallel.each(lambda name: coordinates(table.column(name), str(name)), dims)
     return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
 
