@@ -269,8 +269,6 @@ class _Coordinates:
 
     def of(self, column: Any) -> Array:
         """The coordinates of a column without nulls. Raises ArrayError."""
-        from pyarrow import compute
-
         types = arrow().types
         is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow cannot combine zero dictionaries
         if not len(column) and not is_coded:
@@ -288,24 +286,22 @@ class _Coordinates:
         plain = plain_type(column.type, self._path)
         whole = (column if is_coded else column.cast(plain)).combine_chunks()
         coded = whole if is_coded else whole.dictionary_encode()
-        there = coded.dictionary.cast(plain)
-        codes: Array = coded.indices.to_numpy(zero_copy_only=False)
+        there, codes = coded.dictionary.cast(plain), coded.indices.cast(arrow().int32())
         if self.known is None:
-            self._categories = types.is_dictionary(column.type)
-            self.known = there.unique() if self._categories else there  # categories may repeat
-            if len(self.known) == len(there):
-                return codes
+            self._categories, self.known = types.is_dictionary(column.type), there[:0]
         there = _in_unit(there, self.known.type)
         if self.known.type != there.type:
             what = f"contains {there.type}, but its labels are {self.known.type}; cast one"
             raise ArrayError(Problem(self._path, what))
-        new = there.filter(compute.invert(compute.is_in(there, value_set=self.known))).unique()
-        if len(new) and self._given:
-            what = f"{str(new[0])!r:.40} is not one of the given labels; add it to labels="
+        join = arrow().DictionaryArray.from_arrays
+        parts = arrow().chunked_array([join(codes[:0], self.known), join(codes, there)])
+        numbered, before = parts.unify_dictionaries().chunk(1), len(self.known)  # the known labels are the first
+        if self._given and len(numbered.dictionary) > before:
+            what = f"{str(numbered.dictionary[before])!r:.40} is not one of the given labels; add it to labels="
             raise ArrayError(Problem(self._path, what))
-        self.known = arrow().concat_arrays([self.known, new])
-        numbers: Array = compute.index_in(there, value_set=self.known).to_numpy(zero_copy_only=False)
-        return numbers[codes]
+        self.known = numbered.dictionary
+        found: Array = numbered.indices.to_numpy(zero_copy_only=False)
+        return found
 
 
 def no_label(kind: Any, path: str) -> ArrayError:
