@@ -77,17 +77,15 @@ def _within_memory(
     return columns
 
 
-def _packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Sequence[int], origin: Any) -> Tree:
-    """A tree of entries whose coordinates are relative to `origin`."""
-    order = plan.parsed.order
-    entries = Entries(tuple(dims), tuple(columns[:-1]), columns[-1], False, order)
+def _packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Sequence[int]) -> Tree:
+    """A tree of entries. Precondition: those of cropped dimensions are not repeated."""
+    entries = Entries(tuple(dims), tuple(columns[:-1]), columns[-1], False, plan.parsed.order)
     try:
         return pack_entries(levels, entries, plan.pad, plan.duplicates, plan.limits)
     except RepeatedError as error:
-        coords = [error.coords[k] + origin[order.index(k)] for k in range(len(order))]
-        if plan.through is not None:
-            coords = [int(x[0]) for x in plan.through.backward([[x] for x in coords])]
-        raise repeated(coords) from None
+        if plan.through is None:
+            raise
+        raise repeated([int(x[0]) for x in plan.through.backward([[x] for x in error.coords])]) from None
 
 
 def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
@@ -95,7 +93,7 @@ def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
     wide = wider(columns[-1].dtype) if plan.duplicates == "sum" else None
     columns = columns if wide is None else [*columns[:-1], columns[-1].astype(wide)]
     listed = coordinates(len(plan.dims)).levels
-    tree = _packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
+    tree = _packed(plan, listed, columns, plan.dims)
     found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
     return [*(x.astype(t, copy=False) for x, t in zip(found, plan.column_types[:-1], strict=True)), tree.values]
 
@@ -131,7 +129,7 @@ def _positions(plan: Plan, columns: Sequence[Array]) -> Array:
 
 def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
     """The tensor of these columns. Precondition: it fits into memory."""
-    tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
+    tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims)
     if plan.one is not None:
         tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(plan.one, len(tree.values)), True)
     stored = TreeBacking(plan.parsed, tree, plan.limits, plan.structure)
@@ -147,7 +145,7 @@ def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
         columns[k] = x - np.asarray(first[k], x.dtype)
         if first[k] != last[k]:
             break
-    tree = _packed(plan, plan.part_levels, columns, dims, origin)
+    tree = _packed(plan, plan.part_levels, columns, dims)
     values = narrowed(tree.values, plan.column_types[-1])
     found = [*(tree.arrays[name] for name in plan.array_names[:-1]), values]
     arrays = [x.astype(t, copy=False) for x, t in zip(found, plan.array_types, strict=True)]
