@@ -106,12 +106,11 @@ def check_largest(coordinate: int, name: str) -> None:
         raise ArrayError(Problem(f"columns.{name}", what))
 
 
-def refuse_nulls(count: int, name: str, table: str) -> None:
-    """Raise ArrayError if a column has nulls. table: the name of the table in the query of the message."""
-    if count:
-        query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
-        what = f"contains nulls, which {query} shows; fill them, or pass nulls='drop'"
-        raise ArrayError(Problem(f"columns.{name}", what))
+def has_nulls(name: str, table: str) -> ArrayError:
+    """The error for a column with nulls. table: the name of the table in the query of the message."""
+    query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
+    what = f"contains nulls, which {query} shows; fill them, or pass nulls='drop'"
+    return ArrayError(Problem(f"columns.{name}", what))
 
 
 def entries_of(
@@ -131,7 +130,8 @@ def entries_of(
     if nulls == "drop":
         table = table.drop_null()
     for name in names_in(columns):
-        refuse_nulls(table.column(name).null_count, name, place)
+        if table.column(name).null_count:
+            raise has_nulls(name, place)
     coords = parallel.each(lambda name: coordinates(table.column(name), str(name)), dims)
     return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
 

@@ -12,11 +12,10 @@ import numpy as np
 from ..arrays import Array, LazyArray, Pieces, in_pieces, repeat_one
 from ..engine.emission import narrowed, wider
 from ..engine.joining import Parts, joined
-from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
+from ..engine.packing import Entries, RepeatedError, build, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, Problem
-from ..formats.format import coordinates
-from ..levels import Level, places
+from ..levels import Level, listing, places
 from ..tensors.backing import TreeBacking
 from ..tensors.encoding import encode_pieces
 from ..tensors.tensor import Tensor, tensor_of
@@ -37,10 +36,10 @@ def pack(work: Work, number: int) -> None:
     """Write an object: the arrays of the trees of a partition. Its last piece has their heads (see `join_heads`)."""
 
     def pages() -> Iterator[Any]:
-        heads, begin = [], 0
+        plan, heads, begin = work.plan, [], 0
         for columns in _columns(work, number):
-            for piece in _pieces(work.plan, columns):
-                head, arrays = _tree_of(work.plan, piece)
+            for piece in _pieces(plan, columns):
+                head, arrays = _tree_of(plan, piece)
                 heads.append([number, begin, *head])
                 for x in arrays:
                     yield from pages_of(x)
@@ -77,9 +76,9 @@ def _within_memory(
     return columns
 
 
-def _packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Sequence[int]) -> Tree:
-    """A tree of entries. Precondition: those of cropped dimensions are not repeated."""
-    entries = Entries(tuple(dims), tuple(columns[:-1]), columns[-1], False, plan.parsed.order)
+def _packed(plan: Plan, levels: tuple[Level, ...], columns: Sequence[Array]) -> Tree:
+    """A tree of entries in any order."""
+    entries = Entries(plan.dims, tuple(columns[:-1]), columns[-1], False, plan.parsed.order)
     try:
         return pack_entries(levels, entries, plan.pad, plan.duplicates, plan.limits)
     except RepeatedError as error:
@@ -92,10 +91,9 @@ def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
     """The columns of entries, sorted, with repeated entries merged. Sums stay in the type in which they are added."""
     wide = wider(columns[-1].dtype) if plan.duplicates == "sum" else None
     columns = columns if wide is None else [*columns[:-1], columns[-1].astype(wide)]
-    listed = coordinates(len(plan.dims)).levels
-    tree = _packed(plan, listed, columns, plan.dims)
-    found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
-    return [*(x.astype(t, copy=False) for x, t in zip(found, plan.column_types[:-1], strict=True)), tree.values]
+    tree = _packed(plan, listing(len(plan.dims)), columns)
+    found = zip(tree.arrays.values(), plan.column_types[:-1], strict=True)
+    return [*[x.astype(dtype, copy=False) for x, dtype in found], tree.values]
 
 
 def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
@@ -129,7 +127,7 @@ def _positions(plan: Plan, columns: Sequence[Array]) -> Array:
 
 def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
     """The tensor of these columns. Precondition: it fits into memory."""
-    tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims)
+    tree = _packed(plan, plan.parsed.levels, columns)
     if plan.one is not None:
         tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(plan.one, len(tree.values)), True)
     stored = TreeBacking(plan.parsed, tree, plan.limits, plan.structure)
@@ -139,13 +137,14 @@ def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
 def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
     """The head and the arrays of the tree of sorted entries. Leading dimensions are cropped to their coordinates."""
     dims, origin = list(plan.dims), [0] * len(plan.dims)
-    first, last = ([int(x[at]) for x in columns[:-1]] for at in (0, -1))
+    first, last = zip(*[(int(x[0]), int(x[-1])) for x in columns[:-1]], strict=True)
     for k, x in enumerate(columns[:-1]):
         origin[k], dims[k] = first[k], last[k] - first[k] + 1
         columns[k] = x - np.asarray(first[k], x.dtype)
         if first[k] != last[k]:
             break
-    tree = _packed(plan, plan.part_levels, columns, dims)
+    entries = Entries(tuple(dims), tuple(columns[:-1]), columns[-1], False, plan.parsed.order, len(dims), True)
+    tree = build(plan.part_levels, entries, plan.pad, plan.limits)
     values = narrowed(tree.values, plan.column_types[-1])
     found = [*(tree.arrays[name] for name in plan.array_names[:-1]), values]
     arrays = [x.astype(t, copy=False) for x, t in zip(found, plan.array_types, strict=True)]

@@ -43,9 +43,10 @@ def _cuts(points: Array, weights: Array, pieces: int) -> Array:
 
 
 def sample(work: Work, number: int) -> None:
-    *coords, values = columns_of(work.source, work.plan, sampled(work)[number])
+    plan = work.plan
+    *coords, values = columns_of(work.source, plan, sampled(work)[number])
     at = np.random.default_rng(number).choice(len(values), min(_KEYS_PER_CHUNK, len(values)), replace=False)
-    work.save(f"sample/{number}", keys=keys_of([x[at] for x in coords], work.plan.dims), rows=len(values))
+    work.save(f"sample/{number}", keys=keys_of([x[at] for x in coords], plan.dims), rows=len(values))
 
 
 def split(work: Work, number: int) -> None:
@@ -63,8 +64,9 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 
 def partition(work: Work, number: int) -> None:
-    columns = columns_of(work.source, work.plan, number)
-    keys, cuts = keys_of(columns[:-1], work.plan.dims), work.load("split/0")["cuts"]
+    plan = work.plan
+    columns = columns_of(work.source, plan, number)
+    keys, cuts = keys_of(columns[:-1], plan.dims), work.load("split/0")["cuts"]
     numbers = np.searchsorted(cuts, keys, side="right").astype(np.min_scalar_type(len(cuts)))
     del keys
     ends = np.cumsum(np.bincount(numbers, minlength=len(cuts) + 1)).tolist()
@@ -76,8 +78,9 @@ def partition(work: Work, number: int) -> None:
 
 def groups_of(work: Work, number: int) -> list[list[str]]:
     """The objects with entries of a partition: one group if they fit into memory, else groups of half that size."""
-    keys, fits = [f"partition/{k}" for k in range(len(work.source))], work.plan.rows * work.plan.row_bytes
+    plan, keys = work.plan, [f"partition/{k}" for k in range(len(work.source))]
     sizes = dict(zip(keys, map_concurrently(lambda key: work.size(key, number), keys), strict=True))
+    fits = plan.rows * plan.row_bytes
     most = fits if sum(sizes.values()) <= fits else fits // 2
     return grouped([key for key in keys if sizes[key]], sizes.__getitem__, most) or [[]]
 

@@ -26,12 +26,7 @@ from ..tensors.inside import Metadata
 from ..tensors.labels import Labels
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
-from ..tensors.validation import (
-    check_value_type,
-    checked_fill,
-    mirror_problems,
-    pad_of,
-)
+from ..tensors.validation import check_value_type, checked_fill, mirror_problems, pad_of
 from ..thresholds import THRESHOLDS
 
 LOADED_BYTES = 188 * 2**20  # of a process that has loaded all libraries and kernels of a build

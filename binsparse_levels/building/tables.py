@@ -27,12 +27,12 @@ from .columns import (
     check_names,
     column_of,
     entries_of,
+    has_nulls,
     label_type,
     names_in,
     no_label,
     plain_type,
     quoted,
-    refuse_nulls,
     type_of,
     wrap_tables,
 )
@@ -246,7 +246,8 @@ class Table:
         counts = self._db.execute(f"SELECT count(*), {', '.join(f'count({quoted(x)})' for x in names)} FROM rows")
         self.rows, *there = counts.fetchall()[0]
         for name, count in zip(names, there, strict=True):
-            refuse_nulls(self.rows - count, name, self._table)
+            if count < self.rows:
+                raise has_nulls(name, self._table)
 
     def _read(self, query: str) -> Any:
         return self._db.sql(query).to_arrow_reader(THRESHOLDS.streamed_rows)

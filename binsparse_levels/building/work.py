@@ -133,9 +133,10 @@ class Work(NamedTuple):
 
     def seal(self, key: str, size: int = _TAIL_BYTES) -> Seal:
         """The seal in the last `size` bytes of an object, or more. Raises PathMissingError, ContainerError."""
-        whole = self.store.size(key)
+        store = self.store
+        whole = store.size(key)
         size = min(whole, size)
-        (tail,) = self.store.ranges([(key, whole - size, size)])
+        (tail,) = store.ranges([(key, whole - size, size)])
         words = tail[size % 8 :].view(np.int64)
         count = int(words[-2]) if len(words) > 1 else -1
         if size < 16 * count + 16 <= whole:
