@@ -106,7 +106,7 @@ class StoreTarget:
         if not is_url(self.target):
             remove(self._staging)
         for stage in _WORKED:
-            work.store.delete(stage)
+            store_at(work.address).delete(stage)
 
     def close(self) -> None:
         """Discard the work, unless the caller keeps it."""

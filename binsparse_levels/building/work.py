@@ -104,10 +104,6 @@ class Work(NamedTuple):
     digest: str = ""
 
     @property
-    def store(self) -> WorkStore:
-        return store_at(self.address)
-
-    @property
     def plan(self) -> Plan:
         return (_KNOWN.get(self) or _loaded(self))[0]
 
@@ -117,14 +113,14 @@ class Work(NamedTuple):
 
     def done(self, stage: str) -> set[int]:
         """The numbers of the finished steps of a stage."""
-        return {int(name) for name in self.store.names(stage) if name.isdecimal()}
+        return {int(name) for name in store_at(self.address).names(stage) if name.isdecimal()}
 
     def put(self, key: str, pieces: Iterable[Any]) -> None:
         """Write an object: pieces, each one or more buffers, and their seal.
 
         It is flushed to the disk before it gets its name, unless the folder is removed at the end of this process.
         """
-        self.store.put(key, _sealed(pieces), flush=not self.digest or self.plan.target is not None)
+        store_at(self.address).put(key, _sealed(pieces), flush=not self.digest or self.plan.target is not None)
 
     def get(self, key: str) -> Array:
         """The bytes of an object. Raises PathMissingError, ContainerError."""
@@ -133,7 +129,7 @@ class Work(NamedTuple):
 
     def seal(self, key: str, size: int = _TAIL_BYTES) -> Seal:
         """The seal in the last `size` bytes of an object, or more. Raises PathMissingError, ContainerError."""
-        store = self.store
+        store = store_at(self.address)
         whole = store.size(key)
         size = min(whole, size)
         (tail,) = store.ranges([(key, whole - size, size)])
@@ -159,7 +155,7 @@ class Work(NamedTuple):
     def _checked(self, wanted: Sequence[tuple[str, int, int]], seals: Sequence[Seal]) -> Iterator[Array]:
         begins = [(int(seal.starts[a]), int(seal.starts[b])) for (_, a, b), seal in zip(wanted, seals, strict=True)]
         places = [(key, begin, end - begin) for (key, _, _), (begin, end) in zip(wanted, begins, strict=True)]
-        for block, (key, a, b), seal in zip(self.store.ranges(places), wanted, seals, strict=True):
+        for block, (key, a, b), seal in zip(store_at(self.address).ranges(places), wanted, seals, strict=True):
             cuts = itertools.pairwise((seal.starts[a : b + 1] - seal.starts[a]).tolist())
             if [_sum_of([block[x:y]]) for x, y in cuts] != seal.sums[a:b].tolist():
                 raise self.damaged(key)
