@@ -44,7 +44,7 @@ class Thresholds:
     # compute
     block_entries: int = 2**20  # of a file at a time: larger blocks are not faster
     part_entries: int = 2**20  # of a part at least: it runs for 0.5 ms, a hundred times longer than its call
-    long_fiber: int = 64  # entries on average, above which vectorized and unrolled loops are faster
+    long_fiber: int = 8  # entries on average, above which sums are reordered, and factors applied once
     parts_per_thread: int = 4  # if parts share a result; they are uneven, because fibers differ
     parts: int = 16  # of entries, at most
     copies: int = 8  # of a result, at most, if parts change copies of it

@@ -22,7 +22,6 @@ from ..thresholds import THRESHOLDS
 
 Nulls: TypeAlias = Literal["error", "drop"]
 
-REMEDY = "fill them, or pass nulls='drop'"  # of nulls
 _LABEL_FACTOR = 3  # memory of labels while they are looked up and written, relative to their bytes
 
 
@@ -107,11 +106,11 @@ def check_largest(coordinate: int, name: str) -> None:
         raise ArrayError(Problem(f"columns.{name}", what))
 
 
-def refuse_nulls(count: int, name: str, table: str, remedy: str) -> None:
-    """Raise ArrayError if a column has nulls. table: the name of the table in the query of the message."""
-    if count:
-        query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
-        raise ArrayError(Problem(f"columns.{name}", f"{count} nulls, which {query} shows; {remedy}"))
+def has_nulls(name: str, table: str) -> ArrayError:
+    """The error for a column with nulls. table: the name of the table in the query of the message."""
+    query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
+    what = f"contains nulls, which {query} shows; fill them, or pass nulls='drop'"
+    return ArrayError(Problem(f"columns.{name}", what))
 
 
 def entries_of(
@@ -120,20 +119,19 @@ def entries_of(
     nulls: Nulls,
     place: str = "table",
     *,
-    count: Callable[[str], int] | None = None,
     coordinates: Callable[[Any, str], Array] = coordinates_of,
 ) -> tuple[list[Array], Array]:
     """The coordinates and the values in an Arrow table. If the last of `columns` is None, each value is 1.
 
-    place: the name of the source in SQL, for messages. count: returns the number of nulls in a column of the whole
-    source. coordinates: returns those of a column. Raises ArrayError for columns without numbers, and for nulls.
+    place: the name of the source in SQL, for messages. coordinates: returns those of a column. Raises ArrayError for
+    columns without numbers, and for nulls.
     """
     *dims, values = columns
     if nulls == "drop":
         table = table.drop_null()
     for name in names_in(columns):
-        if there := table.column(name).null_count:
-            refuse_nulls(count(name) if count else there, name, place, REMEDY)
+        if table.column(name).null_count:
+            raise has_nulls(name, place)
     coords = parallel.each(lambda name: coordinates(table.column(name), str(name)), dims)
     return coords, np.ones(len(table), np.int64) if values is None else numbers_of(table.column(values), values)
 
@@ -221,11 +219,11 @@ class TableReader:
         known = [one.labels() for one in self._numbers.values()]
         return [end if labels is None else len(labels) for labels, end in zip(known, ends, strict=True)]
 
-    def labels(self, sizes: Sequence[int | None]) -> Labels:
-        """The labels that have appeared. Raises ArrayError if a dimension of a given size has more."""
+    def labels(self, sizes: Sequence[int]) -> Labels:
+        """The labels that have appeared. Raises ArrayError if a dimension has more than its size."""
         found = {name: one.labels() for name, one in self._numbers.items()}
         for (name, column), size in zip(found.items(), sizes, strict=True):
-            if column is not None and size is not None and len(column) > size:
+            if column is not None and len(column) > size:
                 what = f"{len(column)} labels for {size} coordinates; pass a larger shape, or fewer labels"
                 raise ArrayError(Problem(f"labels.{name}", what))
         return Labels(self.dims, {k: x for k, x in found.items() if x is not None}, self.values or "value")
@@ -271,8 +269,6 @@ class _Coordinates:
 
     def of(self, column: Any) -> Array:
         """The coordinates of a column without nulls. Raises ArrayError."""
-        from pyarrow import compute
-
         types = arrow().types
         is_coded = types.is_dictionary(column.type) and column.num_chunks  # Arrow cannot combine zero dictionaries
         if not len(column) and not is_coded:
@@ -290,24 +286,22 @@ class _Coordinates:
         plain = plain_type(column.type, self._path)
         whole = (column if is_coded else column.cast(plain)).combine_chunks()
         coded = whole if is_coded else whole.dictionary_encode()
-        there = coded.dictionary.cast(plain)
-        codes: Array = coded.indices.to_numpy(zero_copy_only=False)
+        there, codes = coded.dictionary.cast(plain), coded.indices.cast(arrow().int32())
         if self.known is None:
-            self._categories = types.is_dictionary(column.type)
-            self.known = there.unique() if self._categories else there  # categories may repeat
-            if len(self.known) == len(there):
-                return codes
+            self._categories, self.known = types.is_dictionary(column.type), there[:0]
         there = _in_unit(there, self.known.type)
         if self.known.type != there.type:
             what = f"contains {there.type}, but its labels are {self.known.type}; cast one"
             raise ArrayError(Problem(self._path, what))
-        new = there.filter(compute.invert(compute.is_in(there, value_set=self.known))).unique()
-        if len(new) and self._given:
-            what = f"{str(new[0])!r:.40} is not one of the given labels; add it to labels="
+        join = arrow().DictionaryArray.from_arrays
+        parts = arrow().chunked_array([join(codes[:0], self.known), join(codes, there)])
+        numbered, before = parts.unify_dictionaries().chunk(1), len(self.known)  # the known labels are the first
+        if self._given and len(numbered.dictionary) > before:
+            what = f"{str(numbered.dictionary[before])!r:.40} is not one of the given labels; add it to labels="
             raise ArrayError(Problem(self._path, what))
-        self.known = arrow().concat_arrays([self.known, new])
-        numbers: Array = compute.index_in(there, value_set=self.known).to_numpy(zero_copy_only=False)
-        return numbers[codes]
+        self.known = numbered.dictionary
+        found: Array = numbered.indices.to_numpy(zero_copy_only=False)
+        return found
 
 
 def no_label(kind: Any, path: str) -> ArrayError:

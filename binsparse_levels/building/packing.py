@@ -12,11 +12,10 @@ import numpy as np
 from ..arrays import Array, LazyArray, Pieces, in_pieces, repeat_one
 from ..engine.emission import narrowed, wider
 from ..engine.joining import Parts, joined
-from ..engine.packing import Entries, RepeatedError, pack_entries, repeated
+from ..engine.packing import Entries, RepeatedError, build, pack_entries, repeated
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, Problem
-from ..formats.format import coordinates
-from ..levels import Level, places
+from ..levels import Level, listing, places
 from ..tensors.backing import TreeBacking
 from ..tensors.encoding import encode_pieces
 from ..tensors.tensor import Tensor, tensor_of
@@ -37,10 +36,10 @@ def pack(work: Work, number: int) -> None:
     """Write an object: the arrays of the trees of a partition. Its last piece has their heads (see `join_heads`)."""
 
     def pages() -> Iterator[Any]:
-        heads, begin = [], 0
+        plan, heads, begin = work.plan, [], 0
         for columns in _columns(work, number):
-            for piece in _pieces(work.plan, columns):
-                head, arrays = _tree_of(work.plan, piece)
+            for piece in _pieces(plan, columns):
+                head, arrays = _tree_of(plan, piece)
                 heads.append([number, begin, *head])
                 for x in arrays:
                     yield from pages_of(x)
@@ -77,49 +76,38 @@ def _within_memory(
     return columns
 
 
-def _packed(plan: Plan, levels: tuple[Level, ...], columns: list[Array], dims: Sequence[int], origin: Any) -> Tree:
-    """A tree of entries whose coordinates are relative to `origin`."""
-    order = plan.parsed.order
-    entries = Entries(tuple(dims), tuple(columns[:-1]), columns[-1], False, order)
+def _packed(plan: Plan, levels: tuple[Level, ...], columns: Sequence[Array]) -> Tree:
+    """A tree of entries in any order."""
+    entries = Entries(plan.dims, tuple(columns[:-1]), columns[-1], False, plan.parsed.order)
     try:
         return pack_entries(levels, entries, plan.pad, plan.duplicates, plan.limits)
     except RepeatedError as error:
-        coords = [error.coords[k] + origin[order.index(k)] for k in range(len(order))]
-        if plan.through is not None:
-            coords = [int(x[0]) for x in plan.through.backward([[x] for x in coords])]
-        raise repeated(coords) from None
+        if plan.through is None:
+            raise
+        raise repeated([int(x[0]) for x in plan.through.backward([[x] for x in error.coords])]) from None
 
 
 def _merged(plan: Plan, columns: list[Array]) -> list[Array]:
     """The columns of entries, sorted, with repeated entries merged. Sums stay in the type in which they are added."""
     wide = wider(columns[-1].dtype) if plan.duplicates == "sum" else None
     columns = columns if wide is None else [*columns[:-1], columns[-1].astype(wide)]
-    listed = coordinates(len(plan.dims)).levels
-    tree = _packed(plan, listed, columns, plan.dims, [0] * len(plan.dims))
-    found = [tree.arrays[spec.name] for place in places(listed, plan.dims) for spec in place.arrays.values()]
-    return [*(x.astype(t, copy=False) for x, t in zip(found, plan.column_types[:-1], strict=True)), tree.values]
+    tree = _packed(plan, listing(len(plan.dims)), columns)
+    found = zip(tree.arrays.values(), plan.column_types[:-1], strict=True)
+    return [*[x.astype(dtype, copy=False) for x, dtype in found], tree.values]
 
 
 def _pieces(plan: Plan, columns: list[Array]) -> Iterator[list[Array]]:
-    """The entries in pieces whose trees have a bounded number of positions, empty ones included."""
-    if not len(columns[-1]):
-        return
-    marks = _positions(plan, columns, ordered=False)
-    if marks.max() - marks.min() < plan.positions:
-        yield columns
-        return
-    columns = _merged(plan, columns)
-    marks = _positions(plan, columns, ordered=True)
-    cuts = np.flatnonzero(np.diff(marks // plan.positions)) + 1
-    for begin, end in itertools.pairwise([0, *cuts.tolist(), len(marks)]):
-        yield [x[begin:end] for x in columns]
+    """The sorted entries in pieces whose trees have a bounded number of positions, empty ones included."""
+    if len(columns[-1]):
+        columns = _merged(plan, columns)
+        marks = _positions(plan, columns)
+        cuts = np.flatnonzero(np.diff((marks - marks[0]) // plan.positions)) + 1
+        for begin, end in itertools.pairwise([0, *cuts.tolist(), len(marks)]):
+            yield [x[begin:end] for x in columns]
 
 
-def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
-    """The approximate number of positions before each entry, in all levels that can have empty positions.
-
-    If entries are not in order, the difference of two numbers is an upper bound.
-    """
+def _positions(plan: Plan, columns: Sequence[Array]) -> Array:
+    """The approximate number of positions before each sorted entry, in all levels that can have empty positions."""
     count = len(columns[-1])
     numbers, total = np.zeros(count), np.zeros(count)
     for place in places(plan.part_levels, plan.dims):
@@ -129,19 +117,17 @@ def _positions(plan: Plan, columns: Sequence[Array], *, ordered: bool) -> Array:
         if place.level.children(place.dims, 1, 0):  # has positions without entries
             for x, size in zip(columns[place.depth : stop], place.dims, strict=True):
                 numbers = numbers * size + x
-        elif ordered:
+        else:
             new = np.zeros(count, bool)
             for x in columns[:stop]:
                 new[1:] |= x[1:] != x[:-1]
             numbers = np.cumsum(new, dtype=float)
-        else:
-            numbers = np.arange(count, dtype=float)
     return np.asarray(total + numbers)
 
 
 def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
     """The tensor of these columns. Precondition: it fits into memory."""
-    tree = _packed(plan, plan.parsed.levels, list(columns), plan.dims, [0] * len(plan.dims))
+    tree = _packed(plan, plan.parsed.levels, columns)
     if plan.one is not None:
         tree = Tree(tree.levels, tree.dims, tree.arrays, repeat_one(plan.one, len(tree.values)), True)
     stored = TreeBacking(plan.parsed, tree, plan.limits, plan.structure)
@@ -149,38 +135,20 @@ def whole(plan: Plan, columns: Sequence[Array]) -> Tensor:
 
 
 def _tree_of(plan: Plan, columns: list[Array]) -> tuple[list[int], list[Array]]:
-    """The head and the arrays of the tree of entries. Leading dimensions are cropped to the range of coordinates."""
+    """The head and the arrays of the tree of sorted entries. Leading dimensions are cropped to their coordinates."""
     dims, origin = list(plan.dims), [0] * len(plan.dims)
-    columns = list(columns)
+    first, last = zip(*[(int(x[0]), int(x[-1])) for x in columns[:-1]], strict=True)
     for k, x in enumerate(columns[:-1]):
-        low, high = int(x.min()), int(x.max())
-        origin[k], dims[k] = low, high - low + 1
-        if low:
-            columns[k] = x - np.asarray(low, x.dtype)
-        if low != high:
+        origin[k], dims[k] = first[k], last[k] - first[k] + 1
+        columns[k] = x - np.asarray(first[k], x.dtype)
+        if first[k] != last[k]:
             break
-    ends = _ends(columns[:-1], origin)
-    tree = _packed(plan, plan.part_levels, columns, dims, origin)
+    entries = Entries(tuple(dims), tuple(columns[:-1]), columns[-1], False, plan.parsed.order, len(dims), True)
+    tree = build(plan.part_levels, entries, plan.pad, plan.limits)
     values = narrowed(tree.values, plan.column_types[-1])
     found = [*(tree.arrays[name] for name in plan.array_names[:-1]), values]
     arrays = [x.astype(t, copy=False) for x, t in zip(found, plan.array_types, strict=True)]
-    return [*dims, *origin, *ends[0], *ends[1], *map(len, arrays)], arrays
-
-
-def _ends(columns: Sequence[Array], origin: Sequence[int]) -> list[list[int]]:
-    """The least and the greatest coordinates, in lexicographic order."""
-    found = []
-    for extreme in (np.min, np.max):
-        at: Any = slice(None)
-        coords = []
-        for x, o in zip(columns, origin, strict=True):
-            here = x[at]
-            value = extreme(here)
-            (same,) = np.nonzero(here == value)
-            at = same if isinstance(at, slice) else at[same]
-            coords.append(int(value) + o)
-        found.append(coords)
-    return found
+    return [*dims, *origin, *first, *last, *map(len, arrays)], arrays
 
 
 def join_heads(work: Work) -> Array:

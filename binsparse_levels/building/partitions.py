@@ -22,27 +22,31 @@ _KEYS_PER_CHUNK = 4096
 def sampled(work: Work) -> list[int]:
     """The numbers of the chunks that are sampled."""
     chunks = len(work.source)
-    return (
-        np.unique(np.linspace(0, chunks - 1, min(chunks, _SAMPLED_CHUNKS)).astype(np.int64)).tolist() if chunks else []
-    )
+    found: list[int] = np.unique(np.linspace(0, chunks - 1, min(chunks, _SAMPLED_CHUNKS)).astype(np.int64)).tolist()
+    return found
 
 
-def _cuts(keys: Array, weights: Array, pieces: int) -> Array:
-    """Keys at which pieces of about equal weight begin. A key that fills a piece gets a separate piece."""
-    if not len(keys) or pieces < 2:
-        return np.empty(0, np.int64)
-    order = np.argsort(keys, kind="stable")
-    keys, ends = keys[order], np.cumsum(weights[order])
-    at = np.searchsorted(ends, ends[-1] * np.arange(1, pieces) / pieces)
-    cuts = keys[np.minimum(at, len(keys) - 1)]
-    heavy = cuts[1:][cuts[1:] == cuts[:-1]]
-    return np.unique(np.concatenate([cuts, heavy + 1]))
+def _cuts(points: Array, weights: Array, pieces: int) -> Array:
+    """Points at which pieces of about equal weight begin: rows of keys, or of the coordinates of a cell.
+
+    A point that fills a piece gets a separate piece.
+    """
+    if pieces < 2 or (points == points[:1]).all():
+        return points[:0]
+    order = np.lexsort(points.T[::-1])
+    ends = np.cumsum(weights[order])
+    at = order[np.searchsorted(ends[:-1], ends[-1] * np.arange(1, pieces) / pieces)]
+    cuts, counts = np.unique(points[at], axis=0, return_counts=True)
+    heavy = cuts[counts > 1]
+    heavy[:, -1] += 1
+    return np.unique(np.concatenate([cuts, heavy]), axis=0)
 
 
 def sample(work: Work, number: int) -> None:
-    *coords, values = columns_of(work.source, work.plan, sampled(work)[number])
+    plan = work.plan
+    *coords, values = columns_of(work.source, plan, sampled(work)[number])
     at = np.random.default_rng(number).choice(len(values), min(_KEYS_PER_CHUNK, len(values)), replace=False)
-    work.save(f"sample/{number}", keys=keys_of([x[at] for x in coords], work.plan.dims), rows=len(values))
+    work.save(f"sample/{number}", keys=keys_of([x[at] for x in coords], plan.dims), rows=len(values))
 
 
 def split(work: Work, number: int) -> None:
@@ -50,8 +54,8 @@ def split(work: Work, number: int) -> None:
     total = sum(int(x["rows"]) for x in samples) * len(work.source) // max(len(samples), 1)
     keys = np.concatenate([np.empty(0, np.int64), *(x["keys"] for x in samples)])
     weights = [np.full(len(x["keys"]), int(x["rows"]) / max(len(x["keys"]), 1)) for x in samples]
-    cuts = _cuts(keys, np.concatenate([np.empty(0), *weights]), _pieces(plan, total))
-    work.save(f"split/{number}", cuts=cuts)
+    cuts = _cuts(keys[:, np.newaxis], np.concatenate([np.empty(0), *weights]), _pieces(plan, total))
+    work.save(f"split/{number}", cuts=cuts[:, 0])
 
 
 def _pieces(plan: Plan, rows: int) -> int:
@@ -60,8 +64,9 @@ def _pieces(plan: Plan, rows: int) -> int:
 
 
 def partition(work: Work, number: int) -> None:
-    columns = columns_of(work.source, work.plan, number)
-    keys, cuts = keys_of(columns[:-1], work.plan.dims), work.load("split/0")["cuts"]
+    plan = work.plan
+    columns = columns_of(work.source, plan, number)
+    keys, cuts = keys_of(columns[:-1], plan.dims), work.load("split/0")["cuts"]
     numbers = np.searchsorted(cuts, keys, side="right").astype(np.min_scalar_type(len(cuts)))
     del keys
     ends = np.cumsum(np.bincount(numbers, minlength=len(cuts) + 1)).tolist()
@@ -73,8 +78,9 @@ def partition(work: Work, number: int) -> None:
 
 def groups_of(work: Work, number: int) -> list[list[str]]:
     """The objects with entries of a partition: one group if they fit into memory, else groups of half that size."""
-    keys, fits = [f"partition/{k}" for k in range(len(work.source))], work.plan.rows * work.plan.row_bytes
+    plan, keys = work.plan, [f"partition/{k}" for k in range(len(work.source))]
     sizes = dict(zip(keys, map_concurrently(lambda key: work.size(key, number), keys), strict=True))
+    fits = plan.rows * plan.row_bytes
     most = fits if sum(sizes.values()) <= fits else fits // 2
     return grouped([key for key in keys if sizes[key]], sizes.__getitem__, most) or [[]]
 
@@ -90,13 +96,7 @@ def points_in(work: Work, number: int, groups: Sequence[Sequence[str]]) -> Array
             at = random.integers(0, len(values), len(values) * THRESHOLDS.sampled_entries // total + 1)
             found.append(np.stack([x[at] for x in coords], 1))
     points = np.concatenate([np.empty((0, len(plan.dims)), np.int64), *found])
-    if (points == points[:1]).all():
-        return points[:0]
-    order = np.lexsort(points.T[::-1])
-    points, counts = np.unique(points[order[len(order) * np.arange(1, pieces) // pieces]], axis=0, return_counts=True)
-    heavy = points[counts > 1]  # a cell that fills a part gets a separate part
-    heavy[:, -1] += 1
-    return np.unique(np.concatenate([points, heavy]), axis=0)
+    return _cuts(points, np.ones(len(points)), pieces)
 
 
 def between(columns: list[Array], begin: Array | None, end: Array | None) -> list[Array]:

@@ -22,17 +22,11 @@ from ..formats.index_map import IndexMap, parse_map
 from ..levels import Level, places
 from ..levels.positions import cells
 from ..limits import DEFAULT_LIMITS, Limits, as_integer
-from ..system import resident
 from ..tensors.inside import Metadata
 from ..tensors.labels import Labels
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor
-from ..tensors.validation import (
-    check_value_type,
-    checked_fill,
-    mirror_problems,
-    pad_of,
-)
+from ..tensors.validation import check_value_type, checked_fill, mirror_problems, pad_of
 from ..thresholds import THRESHOLDS
 
 LOADED_BYTES = 188 * 2**20  # of a process that has loaded all libraries and kernels of a build
@@ -178,6 +172,7 @@ class Plan:
         return made
 
 
+@dataclass(eq=False)
 class Source(ABC):
     """Entries in numbered chunks. states: the files of opened tensors, which must not change."""
 
@@ -203,19 +198,16 @@ class Source(ABC):
         return None
 
 
-def rows_within(
-    memory: int | None, ndim: int, coordinate: int, value: int, *, used: int | None = None, pointers: float = 0
-) -> int:
+def rows_within(memory: int | None, ndim: int, coordinate: int, value: int, *, used: int, pointers: float = 0) -> int:
     """The number of entries that a step may keep in memory.
 
     Each entry needs at most twice its coordinates and its value, three words for sorting, and its share of the
     positions of a tree.
 
     memory: bytes of the whole process; by default, 1 GiB more than `used`. coordinate, value: bytes of each. used:
-    bytes that the process uses already; by default, those of this process. pointers: the number of pointers of the
-    source for each entry. Raises OptionError, LimitError.
+    bytes that the process uses already. pointers: the number of pointers of the source for each entry. Raises
+    OptionError, LimitError.
     """
-    used = max(resident(), LOADED_BYTES) if used is None else used
     given = used + DEFAULT_BYTES if memory is None else as_integer(memory)
     if given is None or given < 1:
         raise OptionError(Problem("memory", f"expected a number of bytes, got {memory!r:.40}"))

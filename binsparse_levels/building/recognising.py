@@ -42,23 +42,23 @@ _Found: TypeAlias = tuple[Plan, Source, Record]
 
 @dataclass(frozen=True)
 class Numbered:
-    """A source in numbered chunks. identity: differs for any other source. places: paths that workers read.
+    """A source in numbered chunks. source: differs for any other one. places: paths that workers read.
 
     open: returns the source for a plan.
     """
 
-    identity: Any
-    open: Callable[[Plan], Source]
-    places: Sequence[str] = ()
+    source: Any
+    open: Callable[[Plan], Source] = field(compare=False)
+    places: Sequence[str] = field(default=(), compare=False)
 
-    def entries(self, request: Request, sizes: Any, folder: str, kept: Record, report: Progress | None) -> _Found:
+    def entries(self, request: Request, folder: str, kept: Record, report: Progress | None) -> _Found:
         """The plan, the entries, and the record that a repeated call needs besides the rows of the plan.
 
         folder: of the work. kept: the record of an earlier call; empty if there is none.
         """
-        if sizes is None or None in sizes:
+        if request.open_ended:
             raise OptionError(Problem("shape", "expected the sizes of the dimensions; only tables contain them"))
-        plan = request.plan(sizes, rows=kept.get("rows"), extra=0 if request.dims is None else _ARROW_BYTES)
+        plan = request.plan(request.shape, rows=kept.get("rows"), extra=0 if request.dims is None else _ARROW_BYTES)
         refuse_scalar(plan)
         entries = self.open(plan)
         single = isinstance(entries, Tensors | Parquet) and len(entries) < 2  # other chunks may exceed the memory
@@ -73,11 +73,11 @@ class Numbered:
 class Rows:
     """A table whose labels this process numbers by DuckDB. It writes rows and labels into the work folder."""
 
-    identity: Any
     source: Any
-    places: Sequence[str] = ()
+    rows: Any = field(compare=False)
+    places: Sequence[str] = field(default=(), compare=False)
 
-    def entries(self, request: Request, sizes: Any, folder: str, kept: Record, report: Progress | None) -> _Found:
+    def entries(self, request: Request, folder: str, kept: Record, report: Progress | None) -> _Found:
         if kept:
             plan = request.plan(kept["shape"], rows=kept["rows"]).typed(np.dtype(kept["dtype"]))
             plan = replace(plan, labels=tuple(kept["labels"]), sorted=kept["sorted"])
@@ -85,13 +85,11 @@ class Rows:
         share = max((request.available - request.used) // 2, MIN_DUCKDB_BYTES)
         with wrap_tables(), contextlib.ExitStack() as ending:
             spare = ending.enter_context(scratch(folder)) if is_url(folder) else os.path.join(folder, "spare")
-            table = Table(self.places or self.source, request.columns, request.nulls, memory=share, folder=spare)
+            table = Table(self.places or self.rows, request.columns, request.nulls, memory=share, folder=spare)
             ending.enter_context(contextlib.closing(table))
-            found = table.sizes()
-            if sizes is not None:
-                found = [here if size is None else size for here, size in zip(found, sizes, strict=True)]
-            plan = replace(request.plan(found, here=share), labels=table.labels)
-            if sizes is None or None in sizes:
+            sizes = request.sizes(table.sizes())
+            plan = replace(request.plan(sizes, here=share), labels=table.labels)
+            if request.open_ended:
                 check_proportion(plan, table.rows)
             plan = plan.typed(table.dtype)
             table.keep_labels(folder)
@@ -101,7 +99,7 @@ class Rows:
         return plan, entries, {**record, "dtype": plan.column_types[-1].str}
 
 
-def source_of(source: Any, request: Request, sizes: Any, count: int | None) -> Numbered | Rows:
+def source_of(source: Any, request: Request, count: int | None) -> Numbered | Rows:
     """Recognise the source of a build. Raises OptionError for unsuitable options, ArrayError for a wrong number of
     columns.
     """
@@ -110,7 +108,7 @@ def source_of(source: Any, request: Request, sizes: Any, count: int | None) -> N
         if number is None or number < 0 or request.dims is not None:
             raise OptionError(Problem("count", f"a function needs a number of chunks, got count={count!r:.40}"))
         name = getattr(source, "__qualname__", type(source).__name__)
-        return Numbered(name, lambda plan: Function(source, number, len(plan.shape)))
+        return Numbered((name, number), lambda plan: Function(source, number, len(plan.shape)))
     if count is not None:
         raise OptionError(Problem("count", "only a function needs a number of chunks; leave it out"))
     in_memory = is_relation(source) or hasattr(source, "to_delayed")
@@ -126,7 +124,7 @@ def source_of(source: Any, request: Request, sizes: Any, count: int | None) -> N
             return Tensors(list(zip(named, tensors, strict=True)), plan.rows)
 
         return Numbered(named, opened, named)
-    ndim = len(columns) - 1 if sizes is None else len(sizes)
+    ndim = len(columns) - 1 if request.shape is None else len(request.shape)
     if None in columns[:-1] or not 2 <= len(columns) == ndim + 1:
         what = f"{len(columns)} names for {ndim} dimensions; name their columns, and that of the values last"
         raise ArrayError(Problem("columns", what))
@@ -142,7 +140,7 @@ def source_of(source: Any, request: Request, sizes: Any, count: int | None) -> N
         raise OptionError(Problem("source", f"{what}; pass tables in memory to write_from"))
     files = parquet_files(places)
     states = list(zip(files, map_concurrently(state_of, files), strict=True))
-    if sizes is None or None in sizes or needs_sql(files, columns):
+    if request.open_ended or needs_sql(files, columns):
         return Rows(states, source, files)
     return Numbered(states, lambda plan: Parquet(files, columns, plan.rows, request.nulls), files)
 
@@ -171,13 +169,11 @@ class Entries:
 class Stream(Entries):
     """Pairs of coordinates and values, tables and tensors, as the caller gives them."""
 
-    def __init__(self, given: Any, shape: Any, request: Request) -> None:
+    def __init__(self, given: Any, request: Request) -> None:
         dims = request.dims
-        if shape is None and dims is None:
+        if request.shape is None and dims is None:
             raise OptionError(Problem("shape", "None needs names of the dimensions; pass dims=, or a size for each"))
         self._request = request
-        self._sizes: Any = [None] * len(dims or ()) if shape is None else shape
-        self._open_ended = isinstance(self._sizes, Sequence) and None in self._sizes
         self._rows: TableReader | None = None
         self._first: Tensor | None = None
         self._count = extra = 0
@@ -187,14 +183,13 @@ class Stream(Entries):
         if dims is not None:
             self._rows = TableReader(dims, request.values, request.labels, request.nulls)
             extra = self._rows.nbytes
-        if self._open_ended:  # keep the coordinates unchanged until all sizes are known
-            most = [INT64_MAX if size is None else size for size in self._sizes]
-            plain = replace(request, format=coordinates(len(most)), map=None)
-            plan = plain.plan(most, extra=extra)
-        else:
-            plan = request.plan(self._sizes, extra=extra)
-        if dims is not None and len(dims) != len(plan.shape):
-            raise OptionError(Problem("dims", f"{len(dims)} names for {len(plan.shape)} dimensions"))
+            if request.shape is not None and len(dims) != len(request.shape):
+                raise OptionError(Problem("dims", f"{len(dims)} names for {len(request.shape)} dimensions"))
+        sizes = request.shape
+        if request.open_ended:  # keep the coordinates unchanged until all sizes are known
+            sizes = request.sizes([INT64_MAX] * len(sizes if dims is None else dims))
+            request = replace(request, format=coordinates(len(sizes)), map=None)
+        plan = request.plan(sizes, extra=extra)
         super().__init__(plan, given)
         self._ends = [0] * len(plan.shape)
 
@@ -212,13 +207,11 @@ class Stream(Entries):
         """Labels become ascending, so that ranges of them can be selected."""
         plan, rows, first = self.plan, self._rows, self._first
         own = None if first is None else inside(first).metadata.labels  # names alone: labels need the names of columns
-        sizes = self._sizes if self._open_ended else plan.shape
-        ranks, known = ({}, own) if rows is None else (rows.ascend(), rows.labels(sizes))
-        if self._open_ended:
-            measured = self._ends if rows is None else rows.sizes(self._ends)
-            found = [end if size is None else size for size, end in zip(self._sizes, measured, strict=True)]
-            plan = self._request.plan(found, rows=plan.rows).typed(plan.column_types[-1])
+        if self._request.open_ended:
+            sizes = self._request.sizes(self._ends if rows is None else rows.sizes(self._ends))
+            plan = self._request.plan(sizes, rows=plan.rows).typed(plan.column_types[-1])
             check_proportion(plan, self._count)
+        ranks, known = ({}, own) if rows is None else (rows.ascend(), rows.labels(plan.shape))
         return plan if first is None else plan.described(first), known, ranks
 
     def _counted(self) -> Iterator[Chunk]:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import numpy.typing as npt
 from ..engine.emission import wider
 from ..engine.tree import Duplicates, index_dtype
 from ..errors import check_choice
-from ..formats.format import FormatLike, with_map
+from ..formats.format import Format, FormatLike, with_map
 from ..formats.index_map import MapLike, parse_map
 from ..limits import DEFAULT_LIMITS, Limits
 from ..system import resident
@@ -20,8 +20,6 @@ from ..tensors.validation import checked_format, checked_json, checked_sizes, ch
 from . import plan as plans
 from .columns import Nulls
 from .plan import DEFAULT_BYTES, LOADED_BYTES, Plan
-
-_NO_IDENTITY = {"memory", "workers", "labels", "dims", "values"}  # which change no result, or are in `columns`
 
 
 @dataclass(frozen=True)
@@ -34,11 +32,11 @@ class Workers:
 
 @dataclass(frozen=True)
 class Request:
-    """The options that all builds share.
+    """The options that all builds share. Those that are compared identify a build that is repeated.
 
-    dtype: None for the type of the source. dims, values: names of columns; without values, each row counts as 1.
-    labels: those that the caller passes, by dimension. memory: bytes of each process, as for `rows_within`. workers:
-    other processes that run steps, if any. Raises OptionError, FormatError.
+    shape: as for `write_from`. dtype: None for the type of the source. dims, values: names of columns; without values,
+    each row counts as 1. columns: all these. labels: those that the caller passes, by dimension. memory: bytes of each
+    process, as for `rows_within`. workers: other processes that run steps, if any. Raises OptionError, FormatError.
     """
 
     format: FormatLike
@@ -49,35 +47,36 @@ class Request:
     fill_value: Any = None
     attributes: Mapping[str, Any] | None = None
     limits: Limits = DEFAULT_LIMITS
-    dims: Sequence[Any] | None = None
-    values: str | None = None
-    labels: Mapping[str, Any] | None = None
-    memory: int | None = None
-    workers: Workers | None = None
+    shape: Any = None
+    dims: Sequence[Any] | None = field(default=None, compare=False)
+    values: str | None = field(default=None, compare=False)
+    labels: Mapping[str, Any] | None = field(default=None, compare=False)
+    memory: int | None = field(default=None, compare=False)
+    workers: Workers | None = field(default=None, compare=False)
+    columns: list[str | None] = field(init=False)
 
     def __post_init__(self) -> None:
         check_choice("duplicates", self.duplicates, Duplicates)
         check_choice("nulls", self.nulls, Nulls)
         format, map = with_map(self.format, self.map)
         dtype = None if self.dtype is None else checked_type(self.dtype).newbyteorder("=")
+        format = str(format) if isinstance(format, Format) else format
         known = {"format": format, "map": map, "dtype": dtype, "attributes": checked_json(self.attributes, self.limits)}
+        known |= {"columns": [*(self.dims or ()), self.values]}
+        if self.shape is not None and not isinstance(self.shape, Sequence):
+            known |= {"shape": checked_sizes(self.shape)}
         for name, value in known.items():
             object.__setattr__(self, name, value)
 
-    def identity(self) -> dict[str, Any]:
-        """The options that make another tensor, by name."""
-        found = {name: x for name, x in vars(self).items() if name not in _NO_IDENTITY}
-        return found | {"format": str(self.format), "columns": self.columns}
-
     @property
-    def names(self) -> tuple[str, ...] | None:
-        """The names of the dimensions and of the values of the tensor."""
-        return None if self.dims is None else (*self.dims, self.values or "count")
+    def open_ended(self) -> bool:
+        """True if the source determines a size."""
+        return self.shape is None or None in self.shape
 
-    @property
-    def columns(self) -> list[str | None]:
-        """The names of the columns of the coordinates and of the values."""
-        return [*(self.dims or ()), self.values]
+    def sizes(self, found: Sequence[int]) -> list[int]:
+        """The size of each dimension. found: those that the source determines."""
+        given = [None] * len(found) if self.shape is None else self.shape
+        return [there if size is None else size for there, size in zip(found, given, strict=True)]
 
     def plan(
         self,
@@ -121,7 +120,7 @@ class Request:
             map=None if through is None else str(through),
             fill_value=self.fill_value,
             attributes=self.attributes or {},
-            names=self.names,
+            names=None if self.dims is None else (*self.dims, self.values or "count"),
             limits=self.limits,
             threads=None if self.workers is None else 1,
         )

@@ -79,7 +79,8 @@ def run_step(work: Work, stage: str, number: int, kinds: Sequence[SentKind] = ()
     """Run one step, in any process. kinds: the kinds of level of other packages that the caller has registered."""
     if kinds:
         register_sent(kinds)
-    with contextlib.nullcontext() if work.plan.threads is None else using_threads(work.plan.threads):
+    threads = work.plan.threads
+    with contextlib.nullcontext() if threads is None else using_threads(threads):
         STAGES[stage].run(work, number)
     release()
 

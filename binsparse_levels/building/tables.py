@@ -21,19 +21,18 @@ from ..parallel import get_threads
 from ..tensors.labels import TEXT, Column
 from ..thresholds import THRESHOLDS
 from .columns import (
-    REMEDY,
     Nulls,
     arrow,
     check_largest,
     check_names,
     column_of,
     entries_of,
+    has_nulls,
     label_type,
     names_in,
     no_label,
     plain_type,
     quoted,
-    refuse_nulls,
     type_of,
     wrap_tables,
 )
@@ -90,8 +89,8 @@ class Parquet(Source):
             if state_of(path) != self._states[which]:
                 raise changed(path)
             with wrap_tables(path):
-                table, place = arrow().Table.from_batches(batches), table_of(self._files)
-                coords, values = entries_of(table, self._columns, self._nulls, place, count=self._nulls_of)
+                table = arrow().Table.from_batches(batches)
+                coords, values = entries_of(table, self._columns, self._nulls, table_of(self._files))
             found.append([*coords, values])
         columns = concatenated(found)
         return columns[:-1], columns[-1]
@@ -104,11 +103,6 @@ class Parquet(Source):
             at += len(batch)
             if at >= stop:
                 return
-
-    def _nulls_of(self, name: str) -> int:
-        """The number of nulls in a column of all files."""
-        batches = (x for file in self._files for x in opened_parquet(file).iter_batches(columns=[name]))
-        return sum(batch.column(0).null_count for batch in batches)
 
     def value_type(self) -> np.dtype[Any]:
         values = self._columns[-1]
@@ -252,7 +246,8 @@ class Table:
         counts = self._db.execute(f"SELECT count(*), {', '.join(f'count({quoted(x)})' for x in names)} FROM rows")
         self.rows, *there = counts.fetchall()[0]
         for name, count in zip(names, there, strict=True):
-            refuse_nulls(self.rows - count, name, self._table, REMEDY)
+            if count < self.rows:
+                raise has_nulls(name, self._table)
 
     def _read(self, query: str) -> Any:
         return self._db.sql(query).to_arrow_reader(THRESHOLDS.streamed_rows)

@@ -15,7 +15,7 @@ import shutil
 import time
 import uuid
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import InitVar, dataclass, replace
 from functools import lru_cache
 from typing import Any
 
@@ -45,63 +45,68 @@ _WORKED = "plan", "spare", "rows", "labels", "sample", "split", "partition", "pa
 _PREFIX = re.compile("[0-9a-f]{16}")  # of a build
 
 
+@dataclass
 class StoreTarget:
     """A Zarr store, which all processes write. Raises OptionError, PathMissingError, PathExistsError.
 
-    place: its URL or real path. folder: of the work. id: of this build; a call that continues it keeps it.
+    target: its URL or real path. folder: of the work. id: of this build; a call that continues it keeps it.
     """
 
-    def __init__(self, given: Any, work: Any, overwrite: Overwrite, storage: Storage) -> None:
-        self.place, self._overwrite, self._storage = _place_of(given), overwrite, storage
-        if work is None and is_url(self.place):
+    target: Any
+    overwrite: Overwrite
+    storage: Storage
+    work: InitVar[Any]
+
+    def __post_init__(self, work: Any) -> None:
+        self.target = _place_of(self.target)
+        if work is None and is_url(self.target):
             raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
-        storage.refuse("a build", but=("compression", "chunks", "shards", "checksum"), compressions=CODECS)
+        self.storage.refuse("a build", but=("compression", "chunks", "shards", "checksum"), compressions=CODECS)
         self._kept, self._ending = work is not None, contextlib.ExitStack()
         self.folder, self.id = "" if work is None else _address(work), uuid.uuid4().hex[:16]
 
-    def identity(self) -> dict[str, Any]:
-        """The options that make another target, by name."""
-        return {"target": self.place, "overwrite": self._overwrite, "storage": self._storage}
+    def begin(self, *parts: Any) -> dict[str, Any] | None:
+        """The record of an earlier call for the same build, empty if there is none; None if the build is done.
 
-    def begin(self, call: Mapping[str, Any]) -> dict[str, Any] | None:
-        """The record of an earlier call for the same build, empty if there is none; None if the build is done."""
+        parts: dataclasses that identify the build, besides this target.
+        """
         if not self._kept:
-            self.folder = self._ending.enter_context(scratch(self.place))
-        there = begun(self.folder, call) if self._kept else None
+            self.folder = self._ending.enter_context(scratch(self.target))
+        there = begun(self.folder, self, *parts) if self._kept else None
         if there is None:
-            refuse_present(self.place, self._overwrite)
+            refuse_present(self.target, self.overwrite)
             return {}
         self.id = there["id"]
-        if finished(self.place, self.folder):
+        if finished(self.target, self.folder):
             self.finish(Work(self.folder))
             return None
         return there
 
-    def keep(self, call: Mapping[str, Any], record: Mapping[str, Any]) -> None:
+    def keep(self, record: Mapping[str, Any], *parts: Any) -> None:
         """Store the record for a repeated call."""
         if self._kept:
-            begin(self.folder, call, {**record, "id": self.id})
+            begin(self.folder, {**record, "id": self.id}, self, *parts)
 
     def planned(self, plan: Plan) -> Plan:
         """The plan with this target."""
-        plan = replace(plan, target=self.place, staging=self._staging, id=self.id)
-        return replace(plan, overwrite=self._overwrite, storage=self._storage)
+        plan = replace(plan, target=self.target, staging=self._staging, id=self.id)
+        return replace(plan, overwrite=self.overwrite, storage=self.storage)
 
     @property
     def _staging(self) -> str:
         """The path where the arrays are written."""
-        if is_url(self.place):
-            return f"{self.place.rstrip('/')}/{self.id}"
-        head, name = os.path.split(self.place)
+        if is_url(self.target):
+            return f"{self.target.rstrip('/')}/{self.id}"
+        head, name = os.path.split(self.target)
         outlives = os.path.join(head, f".{name}.{self.id}.building")
         return outlives if self._kept else os.path.join(self.folder, "target")
 
     def finish(self, work: Work) -> None:
         """Remove the files that a finished build no longer needs. The object of the commit remains, as a mark."""
-        if not is_url(self.place):
+        if not is_url(self.target):
             remove(self._staging)
         for stage in _WORKED:
-            work.store.delete(stage)
+            store_at(work.address).delete(stage)
 
     def close(self) -> None:
         """Discard the work, unless the caller keeps it."""

@@ -213,11 +213,11 @@ def write_from(
     [[3.0, 0.0], [0.0, 2.0], [0.0, 0.0], [0.0, 1.0]]
     """
     request = Request(
-        format, map, duplicates, nulls, dtype, fill_value, attributes, limits, dims, values, labels, memory
+        format, map, duplicates, nulls, dtype, fill_value, attributes, limits, shape, dims, values, labels, memory
     )
     target = FileTarget(path, overwrite, limits, options, reporter(progress))
     target.begin()
-    target.take(Stream(chunks, shape, request))
+    target.take(Stream(chunks, request))
 
 
 @dataclass(frozen=True)
@@ -268,9 +268,11 @@ class FileTarget:
         with open_work(folder, plan, entries, sent=not running.in_this_process(client)) as work:
             running.run(work, client, self.progress)
             header, encoded = packing.encoded(work, packing.join_heads(work))
-            options = {"overwrite": self.overwrite, "limits": self.limits, **self.options}
             with unchanged(self.path, origins, self.limits):
-                write_pieces(self.path, header, encoded, progress=self.progress, **options)
+                write_pieces(
+                    self.path, header, encoded, progress=self.progress,
+                    overwrite=self.overwrite, limits=self.limits, **self.options,
+                )  # fmt: skip
 
 
 def _of_text(text: Text, format: FormatLike | None, map: MapLike | None, memory: int | None, limits: Limits) -> Entries:

@@ -106,23 +106,21 @@ def build(
     from .target import StoreTarget  # which loads zarr
 
     report = reporter(progress)
-    built = StoreTarget(target, work, overwrite, Storage(compression, chunks, shards, checksum))
-    sizes = shape if shape is None or isinstance(shape, Sequence) else [shape]
+    built = StoreTarget(target, overwrite, Storage(compression, chunks, shards, checksum), work)
     dims, values = (None, None) if columns is None else (columns[:-1], columns[-1] if columns else None)
     request = Request(
-        format, map, duplicates, nulls, dtype, fill_value, attributes, limits, dims, values, None, memory,
-        running.workers_of(client),
+        format, map, duplicates, nulls, dtype, fill_value, attributes, limits, shape, dims, values, None,
+        memory, running.workers_of(client),
     )  # fmt: skip
-    given = source_of(source, request, sizes, count)
-    call = {**request.identity(), **built.identity(), "source": given.identity, "shape": shape, "count": count}
+    given = source_of(source, request, count)
     with contextlib.closing(built) as written:
-        kept = written.begin(call)
+        kept = written.begin(request, given)
         if kept is None:
             return
-        running.refuse_fork(client, [written.folder, written.place, *given.places])
-        plan, entries, record = given.entries(request, sizes, written.folder, kept, report)
+        running.refuse_fork(client, [written.folder, written.target, *given.places])
+        plan, entries, record = given.entries(request, written.folder, kept, report)
         plan = written.planned(plan)
-        written.keep(call | {"the state of the source": entries.states}, {**record, "rows": plan.rows})
+        written.keep({**record, "rows": plan.rows}, request, given, entries)
         with open_work(written.folder, plan, entries, sent=not running.in_this_process(client)) as made:
             running.run(made, client, report)
             written.finish(made)

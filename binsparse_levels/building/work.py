@@ -12,6 +12,7 @@ import pickle
 import tempfile
 import time
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import fields
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -61,30 +62,32 @@ def scratch(target: StoreLike) -> Iterator[str]:
             time.sleep(0.1)
 
 
-def begun(address: str, call: Mapping[str, Any]) -> dict[str, Any] | None:
+def begun(address: str, *parts: Any) -> dict[str, Any] | None:
     """The record that `begin` has stored in the folder for the same call; None if no build has begun.
 
-    Raises ContainerError for the work of another call.
+    parts: dataclasses that identify the call, by the fields that they compare. Raises ContainerError for the work of
+    another call.
     """
     try:
         record = json.loads(bytes(Work(address).get("begun")))
     except PathMissingError:
         return None
-    differing = [name for name, x in _digests(call).items() if record["call"].get(name) != x]
+    differing = [name for name, x in _digests(parts).items() if record["call"].get(name) != x]
     if differing:
         what = f"has the work of another build, which differs in {', '.join(differing)}; pass another work="
         raise ContainerError(Problem(address, what))
     return dict(record)
 
 
-def begin(address: str, call: Mapping[str, Any], kept: Mapping[str, Any]) -> None:
+def begin(address: str, kept: Mapping[str, Any], *parts: Any) -> None:
     """Store a record in the folder: digests of the call, and the values that a repeated call needs to continue."""
-    if begun(address, call) is None:
-        Work(address).put("begun", [json.dumps({**kept, "call": _digests(call)}).encode()])
+    if begun(address, *parts) is None:
+        Work(address).put("begun", [json.dumps({**kept, "call": _digests(parts)}).encode()])
 
 
-def _digests(call: Mapping[str, Any]) -> dict[str, str]:
-    return {name: hashlib.sha256(repr(x).encode()).hexdigest()[:16] for name, x in call.items()}
+def _digests(parts: Iterable[Any]) -> dict[str, str]:
+    there = [(each.name, getattr(part, each.name)) for part in parts for each in fields(part) if each.compare]
+    return {name: hashlib.sha256(repr(x).encode()).hexdigest()[:16] for name, x in there}
 
 
 class Seal(NamedTuple):
@@ -101,10 +104,6 @@ class Work(NamedTuple):
     digest: str = ""
 
     @property
-    def store(self) -> WorkStore:
-        return store_at(self.address)
-
-    @property
     def plan(self) -> Plan:
         return (_KNOWN.get(self) or _loaded(self))[0]
 
@@ -114,14 +113,14 @@ class Work(NamedTuple):
 
     def done(self, stage: str) -> set[int]:
         """The numbers of the finished steps of a stage."""
-        return {int(name) for name in self.store.names(stage) if name.isdecimal()}
+        return {int(name) for name in store_at(self.address).names(stage) if name.isdecimal()}
 
     def put(self, key: str, pieces: Iterable[Any]) -> None:
         """Write an object: pieces, each one or more buffers, and their seal.
 
         It is flushed to the disk before it gets its name, unless the folder is removed at the end of this process.
         """
-        self.store.put(key, _sealed(pieces), flush=not self.digest or self.plan.target is not None)
+        store_at(self.address).put(key, _sealed(pieces), flush=not self.digest or self.plan.target is not None)
 
     def get(self, key: str) -> Array:
         """The bytes of an object. Raises PathMissingError, ContainerError."""
@@ -130,9 +129,10 @@ class Work(NamedTuple):
 
     def seal(self, key: str, size: int = _TAIL_BYTES) -> Seal:
         """The seal in the last `size` bytes of an object, or more. Raises PathMissingError, ContainerError."""
-        whole = self.store.size(key)
+        store = store_at(self.address)
+        whole = store.size(key)
         size = min(whole, size)
-        (tail,) = self.store.ranges([(key, whole - size, size)])
+        (tail,) = store.ranges([(key, whole - size, size)])
         words = tail[size % 8 :].view(np.int64)
         count = int(words[-2]) if len(words) > 1 else -1
         if size < 16 * count + 16 <= whole:
@@ -155,7 +155,7 @@ class Work(NamedTuple):
     def _checked(self, wanted: Sequence[tuple[str, int, int]], seals: Sequence[Seal]) -> Iterator[Array]:
         begins = [(int(seal.starts[a]), int(seal.starts[b])) for (_, a, b), seal in zip(wanted, seals, strict=True)]
         places = [(key, begin, end - begin) for (key, _, _), (begin, end) in zip(wanted, begins, strict=True)]
-        for block, (key, a, b), seal in zip(self.store.ranges(places), wanted, seals, strict=True):
+        for block, (key, a, b), seal in zip(store_at(self.address).ranges(places), wanted, seals, strict=True):
             cuts = itertools.pairwise((seal.starts[a : b + 1] - seal.starts[a]).tolist())
             if [_sum_of([block[x:y]]) for x, y in cuts] != seal.sums[a:b].tolist():
                 raise self.damaged(key)

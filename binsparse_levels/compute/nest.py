@@ -54,7 +54,8 @@ class Seen(NamedTuple):
     of the tensor, the number of leading coordinates of the tree that determine its coordinate. first: the dimensions of
     the tensor that determine the first coordinate of the tree, or None. stored: the dimension of the tree whose
     coordinate equals that of each dimension of the tensor; None if wraps do anything else. names: the arguments of the
-    wraps. fixed: dimensions of the tree with a size that is a constant in the text.
+    wraps. fixed: dimensions of the tree with a size that is a constant in the text. mirrored: the value of a mirror
+    image, for which the wraps set `is_mirror`, if it differs.
     """
 
     wraps: tuple[Wrap, ...]
@@ -63,6 +64,7 @@ class Seen(NamedTuple):
     stored: tuple[int, ...] | None = None
     names: tuple[str, ...] = ()
     fixed: tuple[tuple[int, int], ...] = ()
+    mirrored: str = ""
 
 
 class Leaf(NamedTuple):
@@ -71,8 +73,9 @@ class Leaf(NamedTuple):
     names: its arguments. entry: statements that use `c0`, `c1` … (the coordinates in the tensor), `value`, `q` (the
     position of the value) and the names. kept: the dimensions that determine where the statements write. used: those
     whose coordinates they use. around: statements with a `yield` in place of consecutive entries with the same
-    coordinates in the dimensions `kept`. totals: the variables of `around`, if the statements change nothing else.
-    rows: the dimension of the first axis of the arrays that the statements change; -1 for another index.
+    coordinates in the dimensions `fixed`, by default `kept`. totals: the variables of `around`, if the statements
+    change nothing else. rows: the dimension of the first axis of the arrays that the statements change; -1 for another
+    index. before: statements before the loops.
     """
 
     names: tuple[str, ...]
@@ -82,6 +85,8 @@ class Leaf(NamedTuple):
     around: str = "yield"
     totals: tuple[str, ...] = ()
     rows: int = -1
+    fixed: frozenset[int] | None = None
+    before: str = ""
 
 
 @functools.lru_cache(1024)
@@ -122,8 +127,9 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
     """
     chain = places(levels, [1] * _rank(levels))
     last = f"q{len(chain) - 1}" if chain else "0"
-    around = Wrap(max((seen.known[k] for k in leaf.kept), default=0), leaf.around)
-    left = sorted([*seen.wraps, around], key=lambda wrap: wrap.known)
+    fixed = leaf.kept if leaf.fixed is None else leaf.fixed
+    around = Wrap(max((seen.known[k] for k in fixed), default=0), leaf.around)
+    left = sorted([Wrap(0, f"{leaf.before}\nyield"), *seen.wraps, around], key=lambda wrap: wrap.known)
     loops = [piece for d, place in enumerate(chain) for piece in _pieces(place, d)]
     path = [name for names in counters(tuple(levels)) for name in names] if split else []
     outermost = loops[0].text[0] if loops else None
@@ -137,11 +143,15 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
         if isinstance(loop := piece.text[0], ast.For) and (name := ast.unparse(loop.target)) in path[1:]:
             piece.text[:1] = _from_path_to_path(loop, path, path.index(name))
 
-    body = ast.parse(f"q = {last}\nvalue = values[{0 if iso else last}]\n{leaf.entry}").body
+    value = f"values[{0 if iso else last}]"
+    turned = f"\nif is_mirror:\n    value = {seen.mirrored}" if seen.mirrored else ""
+    body = ast.parse(f"q = {last}\nvalue = {value}{turned}\n{leaf.entry}").body
 
     nested: list[list[ast.stmt]] = []  # from outermost to innermost, each with a yield for the next
     for piece in [_Piece([_YIELD], 0), *loops]:
-        nested.append(piece.text)
+        inside = [wrap for wrap in left if wrap.known < piece.known]
+        nested.append(_placed(piece.text, inside) if inside else piece.text)
+        del left[: len(inside)]
         while left and left[0].known <= piece.known:
             nested.append(ast.parse(left.pop(0).text).body)
     for text in reversed(nested):
@@ -154,7 +164,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
     taken = "\n".join(f"    {name} = {constants.get(name, f'numbers[{k}]')}" for k, name in enumerate(sizes))
     stored = "".join(f", {name}" for name in names)
     more = "".join(f", {name}" for name in (*seen.names, *leaf.names))
-    nest = ast.unparse(ast.fix_missing_locations(ast.Module(body, [])))
+    nest = ast.unparse(_module(body))
     texts = [
         f"def nest(begin, end, numbers{stored}, values{more}):\n{taken}\n{_indented(nest)}",
         f"def extent(numbers{stored}):\n{taken}\n    return {begin}, {end}",
@@ -208,6 +218,11 @@ def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p
     space: dict[str, Any] = {}
     helpers = {name: getattr(x, "py_func", x) for name, x in level.helpers().items()}
     numbers = {role: x.tolist() for role, x in arrays.items()} | {f"size{k}": size for k, size in enumerate(dims)}
+    valid = [
+        Wrap(k + 1, f"assert 0 <= i{k} < size{k}, 'i{k} is outside before a loop'\nyield")
+        for k in range(level.rank - 1)
+    ]
+    text = ast.unparse(_module(_placed(ast.parse(text).body, valid, "i"))) if valid else text
     lines = _indented(re.sub(r"\byield\b", f"yield ({coords}), q", text))
     exec(f"def listed(p):\n{lines}", numbers | helpers | more, space)
     listed: Iterator[Any] = space["listed"](p)
@@ -216,6 +231,10 @@ def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p
 
 def _rank(levels: Sequence[Level]) -> int:
     return sum(level.rank for level in levels)
+
+
+def _module(statements: list[ast.stmt]) -> ast.Module:
+    return ast.fix_missing_locations(ast.Module(statements, []))
 
 
 def _indented(text: str) -> str:
@@ -261,6 +280,29 @@ def _filled(text: list[ast.stmt], inside: list[ast.stmt]) -> list[ast.stmt]:
 
     statements: list[ast.stmt] = Fill().visit(ast.Module(text, [])).body
     return statements
+
+
+def _placed(text: list[ast.stmt], wraps: Sequence[Wrap], letter: str = "x") -> list[ast.stmt]:
+    """Statements with wraps around each yield, or around the outermost loop that does not change what is known there.
+
+    A wrap that may skip the rest stands at the yield, since the loop may count what it passes. letter: of coordinates.
+    """
+    skips = any("    yield" in wrap.text for wrap in wraps)
+    placed: list[ast.stmt] = []
+    for node in text:
+        inside: list[ast.stmt] = [node]
+        if any(map(yields, ast.walk(node))):
+            names = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and type(x.ctx) is ast.Store}
+            changed = min((k for k in range(wraps[-1].known) if f"{letter}{k}" in names), default=wraps[-1].known)
+            movable = isinstance(node, ast.For | ast.While) and not skips
+            here = [x for x in wraps if yields(node) or (movable and x.known <= changed)]
+            if rest := wraps[len(here) :]:
+                for name in {"body", "orelse"} & set(node._fields):
+                    setattr(node, name, _placed(getattr(node, name), rest, letter))
+            for wrap in reversed(here):
+                inside = _filled(ast.parse(wrap.text).body, inside)
+        placed += inside
+    return placed
 
 
 def renamed(place: Place, d: int) -> list[ast.stmt]:

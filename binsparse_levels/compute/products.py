@@ -22,11 +22,12 @@ from ..tensors.tensor import Tensor, inside, remade, tensor_of
 from ..tensors.validation import checked_array, with_memory
 from .arithmetic import combined
 from .contracting import NONE, contracted, summed
+from .cursors import indented
 from .nest import Leaf
 from .operands import shared_metadata
-from .seeing import in_memory, walk_of, walks, with_values
+from .seeing import Walk, in_memory, walk_of, walks, with_values
 from .types import DENSE, checked_result, number_type, product_types
-from .walk import checked_memory, native, run
+from .walk import checked_memory, innermost, native, run
 
 _LETTERS = string.ascii_letters
 _Types: TypeAlias = "tuple[np.dtype[Any], np.dtype[Any]]"  # see `product_types`
@@ -182,7 +183,7 @@ def _einsum(
     trees = walks(tensor, checked_memory(memory), plan.nbytes)
     out = np.zeros(plan.shape or 1, plan.work)
     for walk in trees:
-        (out,) = run(walk, plan.leaf, inputs, (out,), _added)
+        (out,) = run(walk, plan.leaf_for(walk), inputs, (out,), _added)
     return out.astype(plan.result, copy=False) if plan.shape else out[0].astype(plan.result)
 
 
@@ -258,11 +259,12 @@ def _plain(tensor: Tensor, work: np.dtype[Any]) -> Tensor:
 class Plan(NamedTuple):
     """The plan of a product, for the shapes and types of its operands.
 
-    work, result: the types of the sums and of the result. shape: the shape of the result. nbytes: its size in the type
-    `work`. is_tensor: the result has exactly the indices of the stored tensor. lanes: the sizes of the indices that the
-    stored tensor does not have.
+    spec: the product. work, result: the types of the sums and of the result. shape: the shape of the result. nbytes:
+    its size in the type `work`. is_tensor: the result has exactly the indices of the stored tensor. lanes: the sizes of
+    the indices that the stored tensor does not have.
     """
 
+    spec: _Spec
     work: np.dtype[Any]
     result: np.dtype[Any]
     shape: tuple[int, ...]
@@ -270,6 +272,11 @@ class Plan(NamedTuple):
     is_tensor: bool
     leaf: Leaf
     lanes: tuple[np.uint64, ...]
+
+    def leaf_for(self, walk: Walk) -> Leaf:
+        """The leaf for a tree. Factors that a long fiber does not change are applied once."""
+        last = innermost(walk) if self.lanes and not self.is_tensor else None
+        return (_factored(self.spec, self.work.name, last) if last else None) or self.leaf
 
 
 @functools.lru_cache(1024)  # without the cache, a small product takes twice as long
@@ -285,7 +292,7 @@ def _planned(
     made = tuple([sizes[c] for c in parsed.out])
     lanes = tuple([np.uint64(sizes[c]) for c in _lanes(parsed)])
     leaf = _leaf(parsed, work.name, is_tensor)
-    return Plan(work, result, made, work.itemsize * math.prod(made), is_tensor, leaf, lanes)
+    return Plan(parsed, work, result, made, work.itemsize * math.prod(made), is_tensor, leaf, lanes)
 
 
 def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
@@ -379,6 +386,52 @@ def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
     around = f"total = {target}\nyield\n{target} = total" if local else "yield"
     totals = ("total",) if local and not inner else ()
     return Leaf(names, "\n".join(lines), kept, frozenset(used), around, totals, stored.find(parsed.out[:1]))
+
+
+@functools.lru_cache(1024)
+def _factored(parsed: _Spec, work: str, last: frozenset[int]) -> Leaf | None:
+    """The leaf that applies factors once for each fiber of the last level, if the fiber does not change them.
+
+    If the fiber adds to the same items, it is summed first: `out += (v + v) * factors`, and else the factors are
+    multiplied first: `out += v * (factors)`. last: the dimensions that change within a fiber. None if it gains nothing.
+    """
+    stored, lanes = parsed.stored, _lanes(parsed)
+    changed = {stored[k] for k in last}
+    outer = [k for k, letters in enumerate(parsed.dense) if not changed & set(letters)]
+    inner = [k for k in range(len(parsed.dense)) if k not in outer]
+    sums = not changed & set(parsed.out)
+    lanes_of = {k: set(lanes) & set(letters) for k, letters in enumerate(parsed.dense)}
+    gains = any(lanes_of[k] for k in outer) and len(outer) > (0 if sums else 1)
+    if not gains or not set(lanes) <= set(parsed.out) or len(set(stored)) < len(stored):
+        return None
+    place = {x: f"r{k}" for k, x in enumerate(lanes)} | {x: f"c{k}" for k, x in enumerate(stored)}
+    used = [x for x in lanes if any(x in lanes_of[k] for k in (inner if sums else outer))]
+
+    def product(first: str, operands: Sequence[int]) -> str:
+        at = [", ".join(place[x] for x in parsed.dense[k]) or "()" for k in operands]
+        return " * ".join([first, *(f"np.{work}(f{k}[{x}])" for k, x in zip(operands, at, strict=True))])
+
+    def each(letters: Sequence[str], statement: str) -> list[str]:
+        for x in reversed(letters):
+            statement = "\n".join([f"for {place[x]} in range(e{place[x][1:]}):", *indented(statement.splitlines())])
+        return statement.splitlines()
+
+    part = f"part[{', '.join(place[x] for x in used)}]" if used else "part"
+    target = f"out[{', '.join(place[x] for x in parsed.out)}]"
+    if sums:  # nothing is added for no entries: 0 * inf is NaN
+        entry = ["is_empty = False", *each(used, f"{part} += {product('v', inner)}")]
+        around = ["is_empty = True", *each(used, f"{part} = np.{work}(0)"), "yield", "if not is_empty:"]
+        around += indented(each(lanes, f"{target} += {product(part, outer)}"))
+    else:
+        entry = each(lanes, f"{target} += {product(f'v * {part}', inner)}")
+        around = [*each(used, f"{part} = {product(f'np.{work}(1)', outer)}"), "yield"]
+    letters = {x for k in outer for x in parsed.dense[k]} | set(parsed.out if sums else "")
+    return _leaf(parsed, work, False)._replace(
+        entry="\n".join([f"v = np.{work}(value)", *entry]),
+        around="\n".join(around),
+        fixed=frozenset([k for k, x in enumerate(stored) if x in letters]),
+        before=f"part = np.empty(({', '.join(f'e{place[x][1:]}' for x in used)},), np.{work})" if used else "",
+    )
 
 
 def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan) -> Tensor:

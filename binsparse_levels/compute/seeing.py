@@ -30,7 +30,6 @@ from ..errors import LimitError, Problem
 from ..formats.digits import Item
 from ..formats.format import coordinates, in_order
 from ..formats.index_map import IndexMap, Part
-from ..formats.structure import halves, transposed
 from ..levels import Level, listing, places
 from ..levels.base import SPARSE
 from ..levels.positions import Array
@@ -101,26 +100,15 @@ def _walks_of_parts(tensor: Tensor, held: Joined, memory: int, used: int) -> Ite
 def _listed_blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> Iterator[Walk]:
     """The entries of a lazy tree, `size` at a time, as lists in the order in which they are stored.
 
-    The mirror images of a structure are lists of their own, whose order is the transposed one.
+    Those of kinds without an order may be in any order.
     """
-    tree, order = stored.tree, stored.format.order
+    tree = stored.tree
     for block in _blocks(stored, layers, size):
         columns, values = read_block(tree, block, index_dtype(tree.dims, 0))
-        if stored.structure is None:
-            yield _listed(tree.dims, order, columns, values, layers)
-            continue
-        own = stored.structure if order == (0, 1) else transposed(stored.structure)
-        for entries, turned in zip(halves(own, columns, values), (order, order[::-1]), strict=True):
-            yield _listed(tree.dims, turned, *entries, layers)
-
-
-def _listed(
-    dims: tuple[int, ...], order: tuple[int, ...], columns: Sequence[Array], values: Array, layers: Sequence[_Layer]
-) -> Walk:
-    """A list of entries. Those of kinds without an order may be in any order."""
-    ascends = bool(np.all(columns[0][1:] >= columns[0][:-1]))
-    arrays = {f"indices_{k}": x for k, x in enumerate(columns)}
-    return _walk(Tree(listing(len(dims)), dims, arrays, values, ascends=ascends), order, layers, whole=False)
+        ascends = bool(np.all(columns[0][1:] >= columns[0][:-1]))
+        arrays = {f"indices_{k}": x for k, x in enumerate(columns)}
+        listed = Tree(listing(len(tree.dims)), tree.dims, arrays, values, ascends=ascends)
+        yield _walk(listed, stored, layers, whole=False)
 
 
 def walk_of(tensor: Tensor, above: tuple[_Layer, ...] = ()) -> Walk:
@@ -138,12 +126,11 @@ def walk_of(tensor: Tensor, above: tuple[_Layer, ...] = ()) -> Walk:
         layers, stored = (() if own.map is None else (own.map,)), own.stored
     if any(isinstance(layer, IndexMap) and _digits(layer) > THRESHOLDS.map_digits for layer in layers):
         return walk_of(tensor.without_map(), above)
-    if stored.structure is not None or not have_loops(stored.tree.levels):
-        whole = expanded(tensor_of(stored, replace(inside(tensor).metadata, labels=None)))
-        if not have_loops(inside(whole).tree.levels):
-            whole = whole.convert(in_order(coordinates(whole.ndim).levels, whole.format.order))
+    if not have_loops(stored.tree.levels):
+        whole = tensor_of(stored, replace(inside(tensor).metadata, labels=None))
+        whole = whole.convert(in_order(coordinates(whole.ndim).levels, whole.format.order))
         stored = inside(whole).backing.own(pad).stored
-    return _walk(stored.tree, stored.format.order, (*layers, *above), whole=not above)
+    return _walk(stored.tree, stored, (*layers, *above), whole=not above)
 
 
 _lower: WeakKeyDictionary[Tree, dict[int, Tree]] = WeakKeyDictionary()  # trees without their first levels
@@ -248,8 +235,9 @@ def _is_all(item: Item, size: int) -> bool:
 # From layers to statements
 
 
-def _walk(tree: Tree, order: tuple[int, ...], layers: Sequence[_Layer], *, whole: bool) -> Walk:
-    """A tree as nests run over it. order: the dimension of the stored tensor at each of the tree."""
+def _walk(tree: Tree, stored: TreeBacking, layers: Sequence[_Layer], *, whole: bool) -> Walk:
+    """A tree as nests run over it: that of a stored tensor, or a list of its entries."""
+    order = stored.format.order  # the dimension of the stored tensor at each of the tree
     sizes: Sequence[int] = [tree.dims[order.index(k)] for k in range(len(order))]
     values: list[Sequence[Any]] = []  # the values of the names of each layer, by dimension
     steps: list[_Step] = []
@@ -265,7 +253,7 @@ def _walk(tree: Tree, order: tuple[int, ...], layers: Sequence[_Layer], *, whole
             steps.append(_Kinds(tuple(map(_wanted, layer.items, sizes)), layer.dimensions))
             values.append(layer.items)
             sizes = layer.shape
-    seen = _seen(order, tuple(steps))
+    seen = _seen(order, stored.structure, tuple(steps))
     return Walk(tree, seen, tuple(_argument(name, values) for name in seen.names), whole)
 
 
@@ -326,6 +314,16 @@ def _argument(name: str, values: Sequence[Sequence[Any]]) -> Any:
     return np.asarray(item, np.uint64)
 
 
+# An entry of one triangle, and its mirror image, whose value is that of `_MIRRORED`. Padded kinds have both triangles.
+_WITH_MIRROR = """i, j, is_mirror = {i}, {j}, False
+if not i {outside} j:
+    yield
+    if i != j:
+        i, j, is_mirror = {j}, {i}, True
+        yield"""
+_MIRRORED = {"symmetric": "", "skew_symmetric": "np.negative(value)", "hermitian": "np.conjugate(value)"}
+
+
 class _Known(NamedTuple):
     """A coordinate: its text, the number of coordinates of the tree that determine it, and the one that it equals."""
 
@@ -335,12 +333,18 @@ class _Known(NamedTuple):
 
 
 @functools.lru_cache(1024)
-def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
+def _seen(order: tuple[int, ...], structure: str | None, steps: tuple[_Step, ...]) -> Seen:
     """The statements of a nest over a tree below layers."""
     wraps: list[Wrap] = []
     named: set[str] = set()  # the arguments of the texts
     known = [_Known(f"x{x}", x + 1, x) for x in map(order.index, range(len(order)))]
     first: set[int] | None = {order[0]} if order else None  # dimensions that determine the first stored coordinate
+    mirrored = ""
+    if structure is not None:
+        kind, _, triangle = structure.rpartition("_")
+        (i, j), mirrored = (x.text for x in known), _MIRRORED[kind]
+        wraps.append(Wrap(2, _WITH_MIRROR.format(i=i, j=j, outside="<" if triangle == "lower" else ">")))
+        known, first = [_Known("i", 2), _Known("j", 2)], None
     for n, step in enumerate(steps):
         if isinstance(step, IndexMap):
             after = steps[n + 1] if n + 1 < len(steps) else None
@@ -370,7 +374,8 @@ def _seen(order: tuple[int, ...], steps: tuple[_Step, ...]) -> Seen:
     stored = None if wraps or len(same) < len(known) else same
     wraps += [Wrap(x.by, f"c{k} = {x.text}\nyield") for k, x in enumerate(known)]
     told_by = None if first is None else frozenset(first)
-    return Seen(tuple(wraps), tuple(x.by for x in known), told_by, stored, tuple(sorted(named)), _fixed(order, steps))
+    names, fixed = tuple(sorted(named)), _fixed(order, steps)
+    return Seen(tuple(wraps), tuple(x.by for x in known), told_by, stored, names, fixed, mirrored)
 
 
 def _fixed(order: tuple[int, ...], steps: Sequence[_Step]) -> tuple[tuple[int, int], ...]:

@@ -104,7 +104,8 @@ def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line:
         raise OptionError(Problem("cache", what))
     plan, inputs = planned(spec, tensor, operands)
     whole = walk_of(tensor.load())
-    walk = without_unused_levels(whole, plan.leaf)
+    leaf = plan.leaf_for(whole)
+    walk = without_unused_levels(whole, leaf)
     tree, names = walk.tree, {id(array): name for name, array in whole.tree.arrays.items()}
     (numbers, *arrays, values), _ = arguments(tree)
     out = np.zeros(len(tree.values) if plan.is_tensor else plan.shape or 1, plan.work)
@@ -112,7 +113,7 @@ def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line:
     labels += ["values", *(f"operands[{k}]" for k in range(1, 1 + len(operands))), "result"]
     kept: dict[tuple[int, int], None] = {}
     read = [_Counted(x, kept, sizes[0] // sizes[1], sizes[1]) for x in (*arrays, values, *inputs[: len(operands)], out)]
-    text, split = nest_text(tree.levels, walk.seen, plan.leaf, tree.iso), 1 + len(arrays)
+    text, split = nest_text(tree.levels, walk.seen, leaf, tree.iso), 1 + len(arrays)
     helpers = tuple([(name, _interpreted(x)) for name, x in helpers_of(tree.levels).items()])
     nest, extent = (function_of(name, text, helpers, compiled=False) for name in ("nest", "extent"))
     more = (*walk.arguments, *read[split:-1], *inputs[len(operands) :], read[-1])

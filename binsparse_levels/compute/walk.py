@@ -80,9 +80,7 @@ def run(
     walk = without_unused_levels(walk, leaf)
     tree = walk.tree
     stored, entries = arguments(tree)
-    shares = bool(tree.levels) and tree.levels[-1].shares
-    fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1  # of the last level
-    each = (entries if shares else len(tree.values)) / fibers
+    fibers, each = _last_fibers(tree)
     given = tree.levels, walk.seen, leaf, tree.iso, each >= THRESHOLDS.long_fiber, kept
     nest = compiled(*given)
     begin, end = nest.extent(*stored[:-1])
@@ -109,6 +107,22 @@ def run(
         if other is not None and merge is not None:
             outs = _merged(merge, outs, other, row)
     return outs
+
+
+def _last_fibers(tree: Tree) -> tuple[int, float]:
+    """The number of fibers of the last level, and of values in each on average."""
+    stored, entries = arguments(tree)
+    shares = bool(tree.levels) and tree.levels[-1].shares
+    fibers = len(tree.values) if shares else int(stored[0][-2]) if len(tree.levels) > 1 else 1
+    return fibers, (entries if shares else len(tree.values)) / max(fibers, 1)
+
+
+def innermost(walk: Walk) -> frozenset[int]:
+    """The dimensions of the tensor that change within a fiber of the last level; none if most fibers are short."""
+    if _last_fibers(walk.tree)[1] < THRESHOLDS.long_fiber:
+        return frozenset()
+    outside = len(walk.tree.dims) - walk.tree.levels[-1].rank if walk.tree.levels else 0
+    return frozenset([k for k, known in enumerate(walk.seen.known) if known > outside])
 
 
 class _Cut(NamedTuple):

@@ -6,7 +6,7 @@ A lower structure stores entries with i >= j. An entry (i, j, v) off the diagona
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -83,30 +83,18 @@ def read_problems(name: str, coords: Sequence[Array], values: Array, *, padded: 
     yield from diagonal_problems(name, coords, values) if padded else triangle_problems(name, coords)
 
 
-Entries: TypeAlias = "tuple[Sequence[Array], Array]"  # coordinates and values
+def expand(name: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Array, ...], Array]:
+    """All entries of the matrix: the entries of the stored triangle and, in the same order, their mirror images.
 
-
-def halves(name: str, coords: Sequence[Array], values: Array) -> tuple[Entries, Entries]:
-    """The entries of the stored triangle, and those off the diagonal with the values of their mirror images.
-
-    The place of a mirror image is the transposed one of its entry. Entries outside the triangle are dropped.
+    Entries outside the triangle are dropped.
     """
     kept = in_triangle(name, coords)
     if not kept.all():
         coords, values = [x[kept] for x in coords], values[kept]
     i, j = coords
     off = np.flatnonzero(i != j)
-    places, others = (coords, values) if len(off) == len(i) else ([i[off], j[off]], values[off])
-    return (coords, values), (places, STRUCTURES[name].mirrored(others))
-
-
-def expand(name: str, coords: Sequence[Array], values: Array) -> tuple[tuple[Array, ...], Array]:
-    """All entries of the matrix: the entries of the stored triangle and, in the same order, their mirror images.
-
-    Entries outside the triangle are dropped.
-    """
-    ((i, j), values), ((upper, left), mirrored) = halves(name, coords, values)
-    i, j, values = map(np.concatenate, ((i, left), (j, upper), (values, mirrored)))
+    mirrored = STRUCTURES[name].mirrored(values[off])
+    i, j, values = map(np.concatenate, ((i, j[off]), (j, i[off]), (values, mirrored)))
     return (i, j), values
 
 

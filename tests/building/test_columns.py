@@ -174,7 +174,7 @@ def test_columns_of_polars_that_arrow_does_not_know():
 def test_categories_with_a_null(tmp_path):
     coded = pa.array(["x", None, "y"]).dictionary_encode(null_encoding="encode")
     table = pa.table({"a": coded, "v": [1.0, 2.0, 3.0]})
-    with pytest.raises(bl.ArrayError, match=r"columns\.a: 1 nulls.*nulls='drop'"):
+    with pytest.raises(bl.ArrayError, match=r"columns\.a: contains nulls.*nulls='drop'"):
         bl.from_table(table, ["a"], "v", "CVEC")
     assert bl.from_table(table, ["a"], "v", "CVEC", nulls="drop").labels("a").tolist() == ["x", "y"]
 

@@ -52,8 +52,10 @@ def forget():
 
 
 @contextlib.contextmanager
-def nests(interpreted=True, grain=None, block=None):
+def nests(interpreted=True, grain=None, block=None, factored=False):
     """Nests as plain Python, trees cut into parts of few entries, files read in blocks of few entries.
+
+    factored: factors are applied once even to short fibers.
 
     Parts change disjoint items.
     """
@@ -67,6 +69,7 @@ def nests(interpreted=True, grain=None, block=None):
 
     sizes = {"part_entries": grain, "copy_cost": 0} if grain else {}
     sizes |= {"block_entries": block} if block else {}
+    sizes |= {"long_fiber": 0} if factored else {}
     fast = plain if interpreted else store._fast
     with asserted(), using_thresholds(**sizes), mock.patch.object(store, "_fast", fast):
         forget()
@@ -256,7 +259,7 @@ def test_products_are_those_of_numpy(data):
     tensor = data.draw(mapped()) if data.draw(st.booleans()) else drawn(data, max_size=3, max_rank=3)
     assume(tensor.dtype.kind not in "fc" or np.isfinite(tensor.unpack()[1]).all())
     tensor, array = seen(data, tensor, tensor.to_dense())
-    with nests(block=2):
+    with nests(block=2, factored=data.draw(st.booleans())):
         check_product(*data.draw(products(tensor)), array)
 
 
@@ -718,3 +721,20 @@ def test_padding_between_mirror_images_is_no_stored_cell(tmp_path, plain_nests, 
         assert [found[k].nnz for k in range(5)] == reduce(listed, 1, "count").tolist()
         assert sum(slab.nnz for _, slab in found.slabs(0, max_bytes=200)) == len(stored)
         assert found.load("COO").expand_structure().nnz == len(stored)
+
+
+@pytest.mark.parametrize("structure", sorted(STRUCTURES))
+@pytest.mark.parametrize("chain", ["CSR", "CSC", "COO", "DCSR"])
+def test_parts_of_a_triangle_and_their_mirror_images(chain, structure):
+    generator = np.random.default_rng(0)
+    i, j = np.nonzero(np.tril(generator.random((9, 9)) < 0.6, -1))
+    coords = (i, j) if structure.endswith("lower") else (j, i)
+    values = generator.integers(1, 9, len(i)) * (1 + 2j if structure.startswith("hermitian") else 1)
+    tensor, factor = pack(coords, values, (9, 9), chain, structure=structure), generator.integers(0, 9, (9, 2))
+    dense = tensor.to_dense()
+    with nests(grain=4), using_threads(2):
+        np.testing.assert_array_equal(tensor @ factor, dense @ factor)
+        np.testing.assert_array_equal(tensor.T @ factor[:, 0], dense.T @ factor[:, 0])
+        np.testing.assert_array_equal(tensor[1:8, ::-2].sum(0), dense[1:8, ::-2].sum(0))
+        np.testing.assert_array_equal(tensor.sum(1), dense.sum(1))
+        assert reduce(tensor, None, "count") == np.count_nonzero(dense)

@@ -18,7 +18,8 @@ SMALL = {
     "search_items": [1, 2], "short_items": [0, 1], "counted_entries": [0, 1], "checked_bytes": [1], "checked_numbers":
     [1], "split_bits": [1, 2], "bucket_records": [1, 2], "run_records": [1, 2], "cached_bytes": [0, 16], "head_entries":
     [1, 2], "piece_items": [1, 2], "checked_items": [1, 2], "verified_items": [1, 3], "checked_labels": [1],
-    "block_entries": [1, 2, 5], "part_entries": [1, 2, 4], "long_fiber": [0, 1, 2**62], "parts_per_thread": [1, 2],
+    "block_entries": [1, 2, 5], "part_entries": [1, 2, 4], "long_fiber": [0, 1, 2**62],
+    "parts_per_thread": [1, 2],
     "parts": [2, 3], "copies": [1, 2], "copy_cost": [0, 1], "reserved_bytes": [0, 64], "map_digits": [0, 2],
     "row_entries": [1, 2], "sizes_per_entry": [0], "extra_sizes": [0, 1], "zarr_chunk": [1, 2], "bucket_chunk": [1, 2],
     "zarr_shard": [1, 4], "hdf5_chunk": [1, 2], "read_gap_bytes": [0, 8], "gap_bytes": [0, 8], "fetched_bytes": [1, 8],
