@@ -34,7 +34,7 @@ def open(path: Places, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS) 
     file. A text file has no header, so it is read whole.
 
     Several files become one tensor, in which they follow each other along a dimension. Labels of this dimension are
-    concatenated; all else must be equal. A selection opens only the files that it needs, and 64 files stay open.
+    concatenated; all else must be equal. A selection opens only the files that it needs, and 256 files stay open.
 
     In a `with` block, the file is closed at its end. After that, reading from the tensor or a view raises
     ContainerError; loaded tensors remain valid.

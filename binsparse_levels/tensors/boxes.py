@@ -23,7 +23,7 @@ from ..parallel import Lock
 from .backing import TreeBacking
 from .late_imports import Origin
 
-_MAX_OPEN = 64  # tensors of boxes, whose files stay open
+_MAX_OPEN = 256  # tensors of boxes, whose files stay open
 
 
 @dataclass(frozen=True)
