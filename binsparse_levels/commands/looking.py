@@ -92,7 +92,7 @@ def _info(options: argparse.Namespace) -> int:
 
 
 def _summary(path: str, description: Description) -> dict[str, Any]:
-    descriptor = description.descriptor
+    descriptor, map = description.descriptor, description.descriptor.map
     return {
         "path": str(path),
         "version": descriptor.version,
@@ -100,7 +100,7 @@ def _summary(path: str, description: Description) -> dict[str, Any]:
         "alias": descriptor.format.alias,
         "levels": [str(level) for level in descriptor.format.levels],
         "transpose": descriptor.format.transpose,
-        "shape": descriptor.shape if descriptor.map is None else descriptor.map.shape,
+        "shape": descriptor.shape if map is None else map.shape,
         "stored_shape": descriptor.shape,
         "number_of_stored_values": descriptor.number_of_stored_values,
         "dimensions": _dimensions(descriptor.extra.get(LABELS)),
@@ -112,7 +112,7 @@ def _summary(path: str, description: Description) -> dict[str, Any]:
             for name, info in description.arrays.items()
         },
         "bytes": sum(info.nbytes for info in description.arrays.values()),
-        "map": None if descriptor.map is None else descriptor.map.header(),
+        "map": map and {"shape": list(map.shape), "digits": str(map)},
         "attributes": descriptor.user,
         "repairs": list(description.repairs),
     }

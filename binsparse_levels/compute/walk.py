@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import inspect
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any, NamedTuple, TypeAlias
 from weakref import WeakKeyDictionary
 
@@ -33,6 +34,8 @@ Merge: TypeAlias = Callable[[Any, Any], Any]  # joins the outs of two parts
 
 MEMORY = 2**28  # bytes, by default
 _FIBER_COST, _ENTRY_COST = 8, 4  # the time of a fiber, and of an entry that is not only summed, in sums of an entry
+
+NESTS: ContextVar[dict[Any, Any] | None] = ContextVar("NESTS", default=None)  # notes nests and arguments
 
 _arguments: WeakKeyDictionary[Tree, tuple[tuple[Any, ...], int]] = WeakKeyDictionary()
 
@@ -84,6 +87,8 @@ def run(
     given = tree.levels, walk.seen, leaf, tree.iso, each >= THRESHOLDS.long_fiber, kept
     nest = compiled(*given)
     begin, end = nest.extent(*stored[:-1])
+    if (found := NESTS.get()) is not None:
+        found[given[:-1]] = begin, end, *stored, *walk.arguments, *inputs, *outs
     cut = _cut(walk, leaf, nest, outs, merge is not None and walk.whole, (entries, fibers), threads)
     if len(cut.parts) < 2:
         nest.function(begin, end, *stored, *walk.arguments, *inputs, *outs)

@@ -9,7 +9,7 @@ tensor through an index map take it in the same text:
 
     dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4
 
-The notation of MLIR and UST, `(i, j) -> (i : dense, j : compressed)`, is taken too; see `mlir`.
+The notations of other systems, such as `(i, j) -> (i : dense, j : compressed)`, are taken too; see `notations`.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from ..levels import LEVELS, Dense, Level, Sparse, canonical, listing
 from ..levels.base import OWN, Array, described, package_of
 from ..levels.registry import kind_named, kind_stored
 from ..limits import as_integer, as_integers
-from .mlir import from_mlir, to_mlir
+from .notations import WRITERS, split, translated
 from .shapes import permutation_problems
 
 
@@ -137,17 +137,30 @@ class Format:
             tree = {**described(level), "level": tree}
         return {"level": tree} if self.transpose is None else {"level": tree, "transpose": list(self.transpose)}
 
-    def to_mlir(self, map: Any = None) -> str:
-        """The format in the notation of MLIR and UST, which `parse_format` takes too.
+    def to_notation(self, system: str, map: Any = None) -> str:
+        """The format in the notation of another system, which `parse_format` reads.
 
-        map: what the tensor is stored through. Raises FormatError for what they have no notation for.
+        Parameters
+        ----------
+        system : "mlir", "taco" or "finch" (Finch.jl).
+        map : what the tensor is stored through.
 
-        >>> parse_format("CSC").to_mlir()
-        '(d0, d1) -> (d1 : dense, d0 : compressed)'
+        Raises
+        ------
+        FormatError : the system has no notation for the format or the map.
+        OptionError : there is no such system.
+
+        >>> for system in ("mlir", "taco", "finch"):
+        ...     print(parse_format("CSC").to_notation(system))
+        #sparse_tensor.encoding<{ map = (d0, d1) -> (d1 : dense, d0 : compressed) }>
+        {Dense, Compressed}, {1, 0}
+        Dense(SparseList(Element(0.0)))
         """
+        if system not in WRITERS:
+            raise OptionError(Problem("system", f"expected one of {', '.join(WRITERS)}, got {system!r:.40}"))
         digits = [str(k) for k in range(self.rank)] if map is None else [x.strip() for x in str(map).split(",")]
         rank = len(set(re.findall(r"(?<![/%0-9])[0-9]+", " ".join(digits))))
-        return to_mlir(self.levels, [digits[k] for k in self.order], rank)
+        return WRITERS[system](self.levels, [digits[k] for k in self.order], rank)
 
     def __str__(self) -> str:
         name = _NAMES.get(self)
@@ -182,8 +195,6 @@ FAMILIES: dict[str, Callable[[int], Format]] = {
     "CSF": lambda rank: Format(listing(1) * rank),
 }
 
-_PLUG_IN = "a kind of a plug-in needs the package that has it"
-
 FormatLike: TypeAlias = Format | str | Mapping[str, Any]
 
 
@@ -192,7 +203,8 @@ def parse_format(format: FormatLike, rank: int | None = None) -> Format:
 
     Parameters
     ----------
-    format : names of formats and of level kinds may be in any case. The notation may be that of MLIR; see `to_mlir`.
+    format : names of formats and of level kinds may be in any case. The notation may be that of another
+        system; see `Format.to_notation`.
     rank : the number of dimensions, which `CSF` (sparse levels) and `COO` (a list of coordinates) follow. Without a
         rank, `COO` is that of a matrix, as in Binsparse, and `CSF` is refused. The rank of other formats is their own.
 
@@ -283,7 +295,7 @@ def _parse_notation(text: str, rank: int | None, kinds: tuple[type[Level], ...])
     try:
         if format is not None:
             return Format(format.levels, transpose)
-        levels = () if chain.strip() == "element" else tuple(_parse_level(item) for item in _split(chain))
+        levels = () if chain.strip() == "element" else tuple(_parse_level(item) for item in split(chain) or [chain])
         return Format(levels, transpose)
     except BinsparseError as error:
         raise FormatError(
@@ -292,23 +304,11 @@ def _parse_notation(text: str, rank: int | None, kinds: tuple[type[Level], ...])
 
 
 def _own(text: str) -> str:
-    """The notation of this package for that of MLIR."""
+    """The notation of this package for that of another system."""
     try:
-        return from_mlir(text) if "->" in text else text
+        return translated(text)
     except FormatError as error:
         raise FormatError([Problem(repr(text), problem.message) for problem in error.problems]) from None
-
-
-def _split(chain: str) -> list[str]:
-    """Split at the commas outside of parentheses."""
-    items, depth = [""], 0
-    for c in chain:
-        depth += (c == "(") - (c == ")")
-        if c == "," and depth <= 0:
-            items.append("")
-        else:
-            items[-1] += c
-    return items
 
 
 def _parse_level(text: str) -> Level:
@@ -321,7 +321,7 @@ def _parse_level(text: str) -> Level:
         close = difflib.get_close_matches(kind.lower(), [*map(str.lower, known)], 1)
         hint = f"; did you mean {next(k for k in known if k.lower() == close[0])}?" if close else ""
         what = f"{kind!r:.60} is no level kind ({', '.join(LEVELS)}) and no format alone ({', '.join(ALIASES)})"
-        raise FormatError(f"{what}{hint}; {_PLUG_IN}")
+        raise FormatError(f"{what}{hint}; a kind of a plug-in needs the package that has it")
     settings: dict[str, Any] = {}
     for place, item in enumerate(inner.split(",") if inner is not None and inner.strip() else []):
         name, equals, value = item.rpartition("=")

@@ -18,7 +18,7 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 import numpy as np
 import numpy.typing as npt
@@ -140,14 +140,6 @@ class IndexMap:
             each = [digit.text(leads) for digit, leads in group]
             texts.append(each[0] if len(each) == 1 else f"({' '.join(each)})")
         return ", ".join(texts)
-
-    def header(self) -> dict[str, Any]:
-        """The map as JSON.
-
-        >>> IndexMap.blocks((4,), 2).header()
-        {'shape': [4], 'digits': '0/2, 0%2'}
-        """
-        return {"shape": list(self.shape), "digits": str(self)}
 
     # Maps by name
 

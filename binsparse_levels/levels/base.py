@@ -100,6 +100,7 @@ class Level(ABC):
     kind: the name, in the notation and as `level_desc` in a descriptor.
     specified: True if the Binsparse specification defines the kind. Others are stored under an extension name.
     package: the package of the kind, in its stored name; by default the top-level package of the class's module.
+    formerly: packages, or `__main__`, that had the kind. Files that name them are read.
     version: of the layout of the arrays. A file of another version is refused. A class in a program or a notebook
         without a version is identified by a checksum of `build` and `expand`.
     ordered: True if a fiber is listed in lexicographic order.
@@ -119,6 +120,7 @@ class Level(ABC):
     kind: ClassVar[str]
     specified: ClassVar[bool] = False
     package: ClassVar[str] = ""
+    formerly: ClassVar[tuple[str, ...]] = ()
     version: ClassVar[int] = 0
     min_rank: ClassVar[int] = 1
     max_rank: ClassVar[int] = MAX_RANK

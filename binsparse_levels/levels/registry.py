@@ -19,6 +19,7 @@ from .base import LEVELS, OWN, Level, layout, level_desc, notation, package_of
 if TYPE_CHECKING:
     from importlib.metadata import EntryPoint
 
+GALLERY = f"{OWN}.gallery"  # a package of this distribution, which workers may import
 ENTRY_POINTS = "binsparse_levels.levels"  # the group in which packages name their kinds
 ALLOWED = "BINSPARSE_LEVELS_PLUGINS"  # an environment variable: packages that worker processes may import
 _unloaded: dict[str, str] = {}  # the packages of kinds of another process that this process may not load
@@ -74,14 +75,14 @@ def kind_stored(desc: str, version: object) -> type[Level]:
     """
     package, colon, name = desc.partition(":")
     peers = [kind for kind in LEVELS.values() if level_desc(kind) == desc]
-    old = [] if peers or package != OWN else [kind for kind in LEVELS.values() if kind.kind == name]
+    old = [] if peers else [x for x in LEVELS.values() if x.kind == name and package in (OWN, *x.formerly)]
     if len(old) > 1:
         both = " and ".join(sorted(level_desc(kind) for kind in old))
         raise FormatError(f"{desc!r} may be {both}; load the package that wrote it alone")
     if not peers + old:
         raise FormatError(f"unknown level kind {desc!r:.80}; {_remedy(package, name) if colon else _known_kinds()}")
     (kind,) = peers + old
-    if peers and package != OWN and version != layout(kind):
+    if package != OWN and version != layout(kind) and not (old and isinstance(version, str)):  # a checksum of old code
         what = f"{desc!r} has the layout {version!r:.40}, and the loaded kind has {layout(kind)!r}"
         if package == "__main__":
             raise FormatError(f"{what}; run the definition that wrote it, or set the same `version` in both")
@@ -98,12 +99,11 @@ def _remedy(package: str, name: str) -> str:
         return "the program or notebook that wrote it defines it; run that definition first, or move it to a package"
     if package == OWN:
         return f"{_known_kinds()}; a plug-in may provide it: load_plugins({name!r:.40})"
-    there = _points(package)
-    how = (
-        f"load_plugins({there[0].name!r:.40})"
-        if there
-        else f"install and import it, or load_plugins('{package[:40]}.py')"
-    )
+    if package == GALLERY:
+        return f"import {GALLERY}"
+    how = f"install and import it, or load_plugins('{package[:40]}.py')"
+    if there := _points(package):
+        how = f"load_plugins({there[0].name!r:.40})"
     return f"the package {package[:40]!r} provides it: {how}; in worker processes, name it in {ALLOWED}"
 
 
@@ -143,7 +143,7 @@ def register_sent(kinds: Iterable[SentKind]) -> None:
             loaded = point.load()
             if isinstance(loaded, type) and issubclass(loaded, Level) and loaded.kind == kind:
                 register(loaded)
-        if package in allowed:
+        if package in (GALLERY, *allowed):
             with contextlib.suppress(ModuleNotFoundError):
                 importlib.import_module(package)
         if not any(level_desc(other) == f"{package}:{kind}" for other in LEVELS.values()):

@@ -13,12 +13,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from ..engine.tree import index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
 from ..formats.format import Format, FormatLike, coordinates, notation, parse_format, with_map
 from ..formats.index_map import IndexMap, parse_map
 from ..io import read
 from ..levels import LEVELS, full, listing, places
-from ..limits import DEFAULT_LIMITS, Limits, as_integer
+from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.foreign import as_tensor
 from ..tensors.packing import pack
@@ -149,7 +150,9 @@ class Advice:
             step = sizes.step(place.level, covered, above, n)
             above |= bits(covered)
             if step is None:
-                what = f"counts do not determine the size of {place.level} in this order; name the format in formats="
+                what = (
+                    f"counts do not determine the size of {place.level} in this order; pack it, or use advise(formats=)"
+                )
                 raise FormatError(Problem("format", what))
             read, total, n = read + step[0], total + step[1], step[2]
             if not sizes.fits(n):
@@ -302,6 +305,35 @@ def advise(
         with contextlib.suppress(FormatError, LimitError):
             advice.compared += (advice.candidate(usual),)
     return advice
+
+
+def size_of(format: FormatLike, shape: int | Sequence[int], counts: Any, dtype: npt.DTypeLike = np.float64) -> int:
+    """Compute the bytes of all arrays of a tensor that does not exist.
+
+    Parameters
+    ----------
+    format, shape, dtype : a notation, also with a map, or a Format; sizes of the dimensions; the type of the values.
+    counts : the number of entries; or numbers of distinct coordinates by dimensions of the stored tensor, as in
+        `Advice.counts`: of all dimensions, and of those down to each level whose children they determine.
+
+    Raises
+    ------
+    FormatError : a number is missing, or the size depends on more than counts.
+
+    >>> size_of("CSR", (10**9, 10**9), 10**12), size_of("CSF", (9, 9, 9), {(0,): 5, (0, 1): 7, (0, 1, 2): 8})
+    (16008000000008, 200)
+    """
+    (levels, map), sizes = with_map(format), checked_sizes(shape)
+    stored = sizes if map is None else parse_map(map, sizes).stored_shape
+    every = tuple(range(len(stored)))
+    given = counts if isinstance(counts, Mapping) else {every: counts}
+    numbers = {bits(k): n for k, x in given.items() if (n := as_integer(x)) is not None}
+    if len(numbers) < len(given) or (entries := numbers.get(bits(every))) is None:
+        raise OptionError(Problem("counts", f"expected integers, one for all dimensions, got {counts!r:.60}"))
+    width, limits = index_dtype(stored, entries).itemsize, Limits(dense_bytes=INT64_MAX)
+    numbers, itemsize = numbers | {0: min(entries, 1)}, np.dtype(dtype).itemsize
+    known = Sizes(stored, entries, numbers, None, every, width, itemsize, False, False, True, limits, map)
+    return Advice(known, np.dtype(dtype)).candidate(levels).nbytes
 
 
 def named_formats(formats: Any) -> list[tuple[str, FormatLike]]:

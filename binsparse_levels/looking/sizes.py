@@ -10,6 +10,7 @@ Through an index map, the dimensions are those of the stored tensor, and one ord
 from __future__ import annotations
 
 import heapq
+import math
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
@@ -67,7 +68,11 @@ class Sizes:
         """
         dims, root, by = [self.shape[k] for k in covered], not above, self.by
         distinct = self.counts.get(above | bits(covered))
-        children = None if distinct is None else level.children(dims, n, distinct)
+        if distinct is None:  # the children may be the same for no entries as for all
+            children, most = (level.children(dims, n, x) for x in (0, n * math.prod(dims)))
+            children = children if children == most else None
+        else:
+            children = level.children(dims, n, distinct)
         size = None if children is None else level.nbytes(dims, n, children, root=root, itemsize=self.itemsize)
         if children is None or size is None:
             return None

@@ -137,6 +137,19 @@ def counted_reads(tensor, model, draw, folder):
     assert got["values"].items >= len(model.entries) <= got["operands[1]"].items
 
 
+@way("explain")
+def explained(tensor, model, draw, folder):
+    """The loops of a reduction and of a product are found where they run."""
+    letters = "ijkl"[: len(model.shape)]
+    try:
+        made = bl.explain(tensor, draw(st.sampled_from(["max", f"{letters},{letters[:1]}->{letters[:1]}"])))
+    except bl.OptionError as error:
+        assert "no loop runs over its entries" in str(error)  # noqa: PT017
+        assert not model.entries
+    else:
+        assert made.text.startswith("def nest(begin, end, numbers")
+
+
 @way("Tensor.__array_ufunc__", "pack", drops="structure attributes descriptor map iso", pads=True)
 def combined(tensor, model, draw, folder):
     """A function of the tensor and another one of any format, in either order."""

@@ -1,4 +1,4 @@
-"""Level kinds that others might register: those of the notebooks and their gallery, and one without a loop."""
+"""Level kinds that others might register: those of the notebooks and of the gallery, and one without a loop."""
 
 from __future__ import annotations
 
@@ -17,7 +17,6 @@ from binsparse_levels import Level
 from binsparse_levels.levels import LEVELS
 
 NOTEBOOKS = sorted((Path(__file__).parents[2] / "notebooks").glob("*.ipynb"))
-GALLERY = sorted((Path(__file__).parents[2] / "notebooks/gallery").glob("*.py"))
 
 
 @dataclass(frozen=True)
@@ -44,16 +43,12 @@ def of_notebooks():
 
 
 def of_gallery():
-    """The kinds of the files of the gallery; none stays registered."""
+    """The kinds of the gallery; none stays registered."""
     before = dict(LEVELS)
-    sys.path.insert(0, str(GALLERY[0].parents[1]))
-    for path in GALLERY:
-        module = importlib.import_module(f"gallery.{path.stem}")
-        own = [x for x in vars(module).values() if isinstance(x, type) and x.__module__ == module.__name__]
-        yield from (x for x in own if issubclass(x, Level))
-    sys.path.pop(0)
+    gallery = importlib.import_module("binsparse_levels.gallery")
     LEVELS.clear()
     LEVELS.update(before)
+    return [x for x in vars(gallery).values() if isinstance(x, type) and issubclass(x, Level)]
 
 
 OF_GALLERY = tuple(of_gallery())

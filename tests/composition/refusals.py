@@ -75,18 +75,20 @@ REFUSALS = (
         "a numpy type that Binsparse does not have", "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics product einsum contracted named_product counted_reads foreach reduced_by_method combined",
-        "`reduce`, `statistics`, `einsum`, `@`, `traffic`, `foreach`, functions of two operands",
+        "reduce statistics product einsum contracted named_product counted_reads explained foreach reduced_by_method "
+        "combined",
+        "`reduce`, `statistics`, `einsum`, `@`, `traffic`, `explain`, `foreach`, functions of two operands",
         bl.ArrayError, "arithmetic does not support", "values that are not numbers of at most 8 bytes",
         "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics reduced_by_method", "`reduce`, `statistics`", bl.ArrayError,
+        "reduce statistics reduced_by_method explained", "`reduce`, `statistics`, `explain`", bl.ArrayError,
         "has no (min|max), since no cells take part|has no entries, so no (min|max)",
         "min and max of no cells; for floats with `cells=\"stored\"` they are NaN", "drop the empty dimension",
     ),
     Refusal(
-        "einsum contracted named_product product counted_reads", "`einsum`, `@`, `traffic`", bl.FormatError,
+        "einsum contracted named_product product counted_reads explained", "`einsum`, `@`, `traffic`, `explain`",
+        bl.FormatError,
         "cells that are not stored have the value",
         "a fill value other than 0", "`to_dense` and numpy", filled,
     ),

@@ -25,6 +25,7 @@ import binsparse_levels as bl
 from binsparse_levels import Tensor, cli, testing
 from binsparse_levels.formats.structure import transposed
 from binsparse_levels.levels import LEVELS
+from binsparse_levels.tensors.tensor import inside
 from composition.features import BINSPARSE
 
 GONE = {
@@ -72,10 +73,10 @@ def way(*names, drops="", pads=False):
 
 # Public names that take no tensor and give none.
 WITHOUT = {
-    "ALIASES", "Advice", "Band", "Bitmap", "Bits", "Dense", "EliasFano", "Format", "Hashed", "IndexMap", "Level",
-    "LevelStatistics", "Limits", "Mask", "NOfM", "Problem", "Reads", "Run", "SYNONYMS", "Sparse", "Statistics",
-    "Sweep", "get_threads", "list_plugins", "load_plugins", "parse_format", "parse_map", "register_anndata",
-    "set_threads", "command completion", "command formats", "command warm-up",
+    "ALIASES", "Advice", "Band", "Bitmap", "Bits", "Dense", "EliasFano", "Explanation", "Format", "Hashed", "IndexMap",
+    "Level", "LevelStatistics", "Limits", "Mask", "NOfM", "Problem", "Reads", "Run", "SYNONYMS", "Sparse",
+    "Statistics", "Sweep", "get_threads", "list_plugins", "load_plugins", "parse_format", "parse_map",
+    "register_anndata", "set_threads", "command completion", "command formats", "command warm-up",
 }  # fmt: skip
 
 
@@ -436,12 +437,15 @@ def sweep(tensor, model, draw, folder):
     assert len(made.rows) == 1
 
 
-@way("advise")
+@way("advise", "size_of")
 def advise(tensor, model, draw, folder):
     """The first advice can be followed, and that through maps; its bytes are right."""
     for ours in bl.advise(tensor).own:
         assert ours.map is None or tensor.without_map().convert(str(ours)).stored.nbytes == ours.nbytes
-    best = bl.advise(tensor, kinds=list(LEVELS)).candidates[0]
+    advice = bl.advise(tensor, kinds=list(LEVELS))
+    best = advice.candidates[0]
+    if not (tensor.iso or any(x.itemsize == 8 for x in inside(tensor).tree.arrays.values())):
+        assert bl.size_of(best.format, tensor.shape, advice.counts, tensor.dtype) == best.nbytes
     if best.format.canonical() != tensor.format.canonical():  # which would keep narrow indices
         assert tensor.without_map(best.format).nbytes == best.nbytes
     return

@@ -101,6 +101,51 @@ def test_the_layout_of_a_class_of_a_program_is_its_code():
         read(stored)
 
 
+@pytest.mark.parametrize("before", ["east", "__main__"])
+def test_a_kind_that_moves_reads_its_files(before):
+    """From a package with the same layout, or from a program, whose layout is a checksum; it writes the new name."""
+    stored = stored_by(kind(before))
+    register(kind("west"))
+    with pytest.raises(BinsparseError, match="definition first" if before == "__main__" else "the package 'east'"):
+        read(stored)
+    LEVELS.pop("tangle")
+    moved = register(kind("west", formerly=(before, "north")))
+    tensor = read(stored)
+    assert type(tensor.format.levels[-1]) is moved
+    write(again := {}, tensor)
+    assert "west:tangle" in str(again)
+    register(kind("south", formerly=(before,)))
+    with pytest.raises(BinsparseError, match="may be south:tangle and west:tangle"):
+        read(stored)
+    if before == "east":  # the kind itself comes before those that had its name
+        register(own := kind("east"))
+        assert type(read(stored).format.levels[-1]) is own
+
+
+def test_a_kind_that_moves_refuses_another_layout():
+    stored = stored_by(kind("east", version=2))
+    register(kind("west", formerly=("east",), version=3))
+    with pytest.raises(BinsparseError, match="has the layout 2, and the loaded kind has 3"):
+        read(stored)
+
+
+def test_the_gallery_is_named_where_it_is_missing():
+    gallery = __import__("binsparse_levels.gallery").gallery
+    register(gallery.Vbl)
+    stored = {}
+    write(stored, pack([[0, 1], [2, 0]], [1.0, 2.0], (2, 3), "dense, vbl"))
+    assert "binsparse_levels.gallery:vbl" in str(stored)
+    LEVELS.pop("vbl")
+    with pytest.raises(BinsparseError, match=r"gallery:vbl.; import binsparse_levels\.gallery"):
+        read(stored)
+    register(gallery.Vbl)
+    old = {
+        name: json.loads(json.dumps(x).replace("binsparse_levels.gallery:", "gallery:")) if "gallery:" in str(x) else x
+        for name, x in stored.items()
+    }
+    assert read(old).equals(read(stored))
+
+
 def test_what_is_no_kind():
     with pytest.raises(FormatError, match="lists a coordinate of a fiber twice"):
         register(kind("east", unique=False))
@@ -149,6 +194,16 @@ def test_workers_load_the_kinds_that_they_may(tmp_path, monkeypatch, allowed):
             with pytest.raises(BinsparseError, match="BINSPARSE_LEVELS_PLUGINS"):
                 build(tmp_path / "a.h5", tmp_path / "b.zarr", (2, 3), "dense, fig", client=pool)
     sys.modules.pop("fruits")
+
+
+@pytest.mark.slow
+def test_workers_import_the_gallery(tmp_path):
+    register(__import__("binsparse_levels.gallery").gallery.Vbl)
+    tensor = pack([[0, 1], [2, 0]], [1.0, 2.0], (2, 3), "dense, vbl")
+    write(tmp_path / "a.h5", tensor)
+    with ProcessPoolExecutor(1, get_context("spawn")) as pool:
+        build(tmp_path / "a.h5", tmp_path / "b.zarr", (2, 3), "dense, vbl", client=pool)
+    assert read(tmp_path / "b.zarr").equals(tensor)
 
 
 def test_nothing_travels_but_names():

@@ -30,6 +30,7 @@ from binsparse_levels import (
     pack_dense,
     parse_map,
     set_threads,
+    size_of,
     sweep,
     testing,
     write,
@@ -100,6 +101,47 @@ def test_sizes_with_kinds_that_list_out_of_order_or_have_gaps(tensor, data):
     for kind in set(KINDS) - set(TELLING) if tensor.ndim == 1 else ():
         with pytest.raises(FormatError, match="do not determine"):
             advice.candidate(Format((kind(1),)))
+
+
+@pytest.mark.slow
+@given(testing.tensors(max_rank=3, structures=False), st.data())
+def test_sizes_of_tensors_that_do_not_exist(tensor, data):
+    """From the numbers of all prefixes of the stored dimensions; those above dense levels alone are not needed."""
+    coords, values = tensor.unpack()
+    format = Format(
+        data.draw(st.sampled_from(list(chains(tensor.ndim, TELLING)))), data.draw(st.permutations(range(tensor.ndim)))
+    )
+    packed = pack(coords, np.arange(len(values), dtype=np.float32), tensor.shape, format, duplicates="first")
+    if packed.ndim and packed.nnz < 2**31 and not packed.iso:
+        counts = advise(packed).counts
+        levels, above, needed = format.levels, 0, {tuple(range(tensor.ndim)): packed.nnz}
+        for level in levels:
+            above += level.rank
+            if level.kind not in ("dense", "bitmap", "bits"):
+                prefix = tuple(sorted(format.order[:above]))
+                needed[prefix] = counts[prefix]
+        for given_counts in (counts, needed):
+            assert size_of(format, packed.shape, given_counts, packed.dtype) == packed.nbytes, format
+
+
+def test_sizes_of_more_entries_than_memory_holds():
+    n = 10**9
+    assert size_of("CSR", (n, n), 10**12) == 8 * (n + 1) + 16 * 10**12
+    assert size_of("COO", (n, n), 10, "float32") == 10 * (4 + 4 + 4)
+    assert size_of("CSC", (3, n), 0) == 4 * (n + 1)
+    assert size_of("dense, mask", (8, 16), 5) == 4 * 9 + 8 * 2 + 40
+    assert size_of("sparse(2), dense(2) through 0/2, 1/2, 0%2, 1%2", (8, 8), {(0, 1): 3, (0, 1, 2, 3): 9}) == 3 * (
+        8 + 32
+    )
+    with pytest.raises(FormatError, match="counts do not determine the size of sparse"):
+        size_of("DCSR", (n, n), 10)
+    with pytest.raises(FormatError, match="counts do not determine the size of run"):
+        size_of("dense, run", (n, n), 10)
+    with pytest.raises(FormatError, match="has 2 dimensions, not 3"):
+        size_of("CSR", (2, 3, 4), 1)
+    for counts in (1.5, {(0,): 3}, {(0, 1): None}, None):
+        with pytest.raises(OptionError, match="counts: expected integers"):
+            size_of("CSR", (2, 3), counts)
 
 
 def test_counts_determine_the_sizes_of_some_kinds_alone():

@@ -1,6 +1,5 @@
 """csr_du: rows of a matrix as differences of columns, in units of one width.
 
-Kourtis, Goumas and Koziris, Optimizing sparse matrix-vector multiplication using index and value compression, CF 2008.
 A unit is a byte for the width of its differences (0 to 3: 1, 2, 4 or 8 bytes) plus four times the step to its row, one
 for their number, and them. The columns of a row begin again at 0. A fiber is a matrix, so the loop keeps the next child
 and byte from row to row; threads begin at a block.
@@ -16,11 +15,11 @@ from typing import ClassVar
 import numba
 import numpy as np
 
-from binsparse_levels import Level, Problem
-from binsparse_levels.levels import ArraySpec, register
-from binsparse_levels.levels.base import wrong_lengths
-from binsparse_levels.levels.pointers import pointer_problems
-from binsparse_levels.levels.positions import as_array, in_window, items_at, ranges
+from ..errors import Problem
+from ..levels import ArraySpec, Level, register
+from ..levels.base import wrong_lengths
+from ..levels.pointers import pointer_problems
+from ..levels.positions import as_array, in_window, items_at, ranges
 
 
 @numba.njit
@@ -48,10 +47,18 @@ def decode(ctl, at, end, row, counts):
 @register
 @dataclass(frozen=True)
 class CsrDu(Level):
-    """Block b of a fiber, of 64 rows, has the children ptr[b] … ptr[b+1], and the bytes from start[b] on."""
+    """Block b of a fiber, of 64 rows, has the children ptr[b] … ptr[b+1], and the bytes from start[b] on.
+
+    References
+    ----------
+    Kourtis, Goumas and Koziris, Optimizing sparse matrix-vector multiplication using index and value compression,
+    CF 2008.
+    """
 
     rank: int = 2
     kind: ClassVar[str] = "csr_du"
+    package: ClassVar[str] = "binsparse_levels.gallery"
+    formerly: ClassVar[tuple[str, ...]] = ("gallery",)
     min_rank: ClassVar[int] = 2
     max_rank: ClassVar[int] = 2
 

@@ -1,6 +1,6 @@
 """dia: the diagonals of a matrix that have an entry, each stored whole.
 
-The diagonal format of Saad's SPARSKIT (1990), and of scipy's `dia_array`. A level of rank 2: one fiber is a matrix.
+The format of scipy's `dia_array`. A level of rank 2: one fiber is a matrix.
 
     5 7 . .     ptr [0, 2]
     . 6 8 .     off [2, 3]     j - i + rows - 1 of each diagonal, which ascend
@@ -16,11 +16,11 @@ from typing import ClassVar
 import numba
 import numpy as np
 
-from binsparse_levels import Level, Problem
-from binsparse_levels.levels import ArraySpec, register
-from binsparse_levels.levels.base import wrong_lengths
-from binsparse_levels.levels.pointers import pointer_problems
-from binsparse_levels.levels.positions import as_array, children_of, inside, items_at
+from ..errors import Problem
+from ..levels import ArraySpec, Level, register
+from ..levels.base import wrong_lengths
+from ..levels.pointers import pointer_problems
+from ..levels.positions import as_array, children_of, inside, items_at
 
 
 @numba.njit
@@ -38,10 +38,17 @@ def row_behind(off, rows, columns):
 @register
 @dataclass(frozen=True)
 class Dia(Level):
-    """Fiber p has the diagonals ptr[p] … ptr[p+1]; cell (i, i + off[d] - rows + 1) is child d * rows + i."""
+    """Fiber p has the diagonals ptr[p] … ptr[p+1]; cell (i, i + off[d] - rows + 1) is child d * rows + i.
+
+    References
+    ----------
+    Saad, SPARSKIT: a basic tool kit for sparse matrix computations, RIACS technical report 90-20, 1990.
+    """
 
     rank: int = 2
     kind: ClassVar[str] = "dia"
+    package: ClassVar[str] = "binsparse_levels.gallery"
+    formerly: ClassVar[tuple[str, ...]] = ("gallery",)
     min_rank: ClassVar[int] = 2
     max_rank: ClassVar[int] = 2
     ordered: ClassVar[bool] = False

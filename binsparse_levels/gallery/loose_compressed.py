@@ -1,8 +1,7 @@
 """loose_compressed: a compressed level with room at the end of each fiber.
 
-The name is MLIR's (Bik et al., Compiler support for sparse tensor computations in MLIR, ACM TACO 19, 2022). A fiber has
-a begin and an end instead of one pointer, so entries are added without moving those of other fibers. Free places are
-children that no entry reaches (`gaps`).
+The name is MLIR's. A fiber has a begin and an end instead of one pointer, so entries are added without moving those of
+other fibers. Free places are children that no entry reaches (`gaps`).
 
     . 5 . 7     lo  [0, 3, 4]
     . . . .     hi  [2, 3, 7]
@@ -14,19 +13,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from binsparse_levels import Level, Problem
-from binsparse_levels.levels import ArraySpec, register
-from binsparse_levels.levels.base import wrong_lengths
-from binsparse_levels.levels.positions import as_array, in_window, items_at, ranges
+from ..errors import Problem
+from ..levels import ArraySpec, Level, register
+from ..levels.base import wrong_lengths
+from ..levels.positions import as_array, in_window, items_at, ranges
 
 
 @register
 @dataclass(frozen=True)
 class LooseCompressed(Level):
-    """Fiber p has the children lo[p] … hi[p] - 1, whose coordinates are idx; `slack` free places follow."""
+    """Fiber p has the children lo[p] … hi[p] - 1, whose coordinates are idx; `slack` free places follow.
+
+    References
+    ----------
+    Bik et al., Compiler support for sparse tensor computations in MLIR, ACM TACO 19, 2022.
+    """
 
     slack: int = 1
     kind: ClassVar[str] = "loose_compressed"
+    package: ClassVar[str] = "binsparse_levels.gallery"
+    formerly: ClassVar[tuple[str, ...]] = ("gallery",)
     max_rank: ClassVar[int] = 1
     gaps: ClassVar[bool] = True
 

@@ -1,7 +1,7 @@
 """alto: one word for each entry, in which the bits of all coordinates are mixed.
 
-Helal et al., ALTO: adaptive linearized storage of sparse tensors, ICS 2021. From the lowest bit on, the dimensions take
-turns, so neighbours in any dimension lie near each other, and one copy of a tensor serves the products of all modes.
+From the lowest bit on, the dimensions take turns, so neighbours in any dimension lie near each other, and one copy of a
+tensor serves the products of all modes.
 
     . 5 . 7     masks [0b0101, 0b1010]      the bits of a word that are those of i, and of j
     . . . .     lin   [2, 4, 6, 10, 12]     (0, 1), (2, 0), (2, 1), (0, 3), (2, 2)
@@ -17,11 +17,11 @@ import numpy as np
 from llvmlite import binding, ir
 from numpy import uint64 as u8
 
-from binsparse_levels import FormatError, Problem
-from binsparse_levels.levels import ArraySpec, register
-from binsparse_levels.levels.base import wrong_lengths
-from binsparse_levels.levels.pointers import Pointed, pointer_problems
-from binsparse_levels.levels.positions import as_array, children_of, in_window
+from ..errors import FormatError, Problem
+from ..levels import ArraySpec, register
+from ..levels.base import wrong_lengths
+from ..levels.pointers import Pointed, pointer_problems
+from ..levels.positions import as_array, children_of, in_window
 
 
 def gather(word, mask):
@@ -50,9 +50,16 @@ pext = numba.njit(lambda word, mask: gather(word, mask))
 @register
 @dataclass(frozen=True)
 class Alto(Pointed):
-    """Fiber p has the children ptr[p] … ptr[p+1], whose words `lin` ascend; masks[k] has the bits of coordinate k."""
+    """Fiber p has the children ptr[p] … ptr[p+1], whose words `lin` ascend; masks[k] has the bits of coordinate k.
+
+    References
+    ----------
+    Helal et al., ALTO: adaptive linearized storage of sparse tensors, ICS 2021.
+    """
 
     kind: ClassVar[str] = "alto"
+    package: ClassVar[str] = "binsparse_levels.gallery"
+    formerly: ClassVar[tuple[str, ...]] = ("gallery",)
     ordered: ClassVar[bool] = False
     refuses: ClassVar[bool] = True
 

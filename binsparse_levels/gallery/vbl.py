@@ -1,7 +1,7 @@
 """vbl: one-dimensional blocks of any lengths.
 
-1D-VBL: Pinar and Heath, Improving performance of sparse matrix-vector multiplication, SC 1999; Finch's
-SparseBlockList. A fiber lists blocks of neighbouring coordinates. A block stores its first one alone.
+1D-VBL, and SparseBlockList of Finch. A fiber lists blocks of neighbouring coordinates. A block stores its first one
+alone.
 
     . 5 7 .     ptr   [0, 1, 1, 3]     which blocks a row has
     . . . .     start [1, 0, 3]        the first coordinate of each block
@@ -15,19 +15,26 @@ from typing import ClassVar
 
 import numpy as np
 
-from binsparse_levels import Level, Problem
-from binsparse_levels.levels import ArraySpec, register
-from binsparse_levels.levels.base import wrong_lengths
-from binsparse_levels.levels.pointers import pointer_problems
-from binsparse_levels.levels.positions import as_array, children_of, in_window, ranges
+from ..errors import Problem
+from ..levels import ArraySpec, Level, register
+from ..levels.base import wrong_lengths
+from ..levels.pointers import pointer_problems
+from ..levels.positions import as_array, children_of, in_window, ranges
 
 
 @register
 @dataclass(frozen=True)
 class Vbl(Level):
-    """Fiber p has the blocks ptr[p] … ptr[p+1]; child q of block b has the coordinate start[b] + q - ofs[b]."""
+    """Fiber p has the blocks ptr[p] … ptr[p+1]; child q of block b has the coordinate start[b] + q - ofs[b].
+
+    References
+    ----------
+    Pinar and Heath, Improving performance of sparse matrix-vector multiplication, SC 1999.
+    """
 
     kind: ClassVar[str] = "vbl"
+    package: ClassVar[str] = "binsparse_levels.gallery"
+    formerly: ClassVar[tuple[str, ...]] = ("gallery",)
     max_rank: ClassVar[int] = 1
 
     def arrays(self, depth, root):
@@ -70,7 +77,7 @@ class Vbl(Level):
             yield Problem("start", "blocks do not ascend in a fiber")
 
     def nbytes(self, dims, n, children, *, root, itemsize):
-        return None  # counts do not tell how many blocks there are
+        return None  # counts do not show how many blocks there are
 
     def loop(self, root):
         return """

@@ -1,8 +1,7 @@
 """sell: SELL-C-σ, rows of similar lengths side by side.
 
-Kreutzer et al., A unified sparse matrix data format for efficient general sparse matrix-vector multiplication on modern
-processors with wide SIMD units, SIAM J. Sci. Comput. 36 (2014). Of every `sigma` fibers, the longest come
-first. Chunks of `c` fibers are padded to their longest one, and stored by columns, so that `c` lanes load neighbours.
+Of every `sigma` fibers, the longest come first. Chunks of `c` fibers are padded to their longest one, and stored by
+columns, so that `c` lanes load neighbours.
 
     . 5 . 7     place [1, 2, 0]              row 2 comes first, then row 0, then row 1
     . . . .     start [0, 6, 6]              c = 2: rows 2 and 0 take three columns, row 1 none
@@ -16,20 +15,28 @@ from typing import ClassVar
 
 import numpy as np
 
-from binsparse_levels import Level, Problem
-from binsparse_levels.levels import ArraySpec, register
-from binsparse_levels.levels.base import wrong_lengths
-from binsparse_levels.levels.positions import as_array, inside, items_at, ranges
+from ..errors import Problem
+from ..levels import ArraySpec, Level, register
+from ..levels.base import wrong_lengths
+from ..levels.positions import as_array, inside, items_at, ranges
 
 
 @register
 @dataclass(frozen=True)
 class Sell(Level):
-    """Entry s of the fiber at place k is child start[k // c] + s * c + k % c, with coordinate col."""
+    """Entry s of the fiber at place k is child start[k // c] + s * c + k % c, with coordinate col.
+
+    References
+    ----------
+    Kreutzer et al., A unified sparse matrix data format for efficient general sparse matrix-vector multiplication on
+    modern processors with wide SIMD units, SIAM J. Sci. Comput. 36, 2014.
+    """
 
     c: int = 4
     sigma: int = 8
     kind: ClassVar[str] = "sell"
+    package: ClassVar[str] = "binsparse_levels.gallery"
+    formerly: ClassVar[tuple[str, ...]] = ("gallery",)
     max_rank: ClassVar[int] = 1
     monotone: ClassVar[bool] = False
     gaps: ClassVar[bool] = True

@@ -1,7 +1,7 @@
 """pcsr: the coordinates of all fibers in one packed memory array, with gaps among them.
 
-Wheatman and Xu, Packed compressed sparse row: a dynamic graph representation, HPEC 2018. The number of slots is a power
-of two, of which `fill` per cent at most are taken, spread evenly. A new entry moves only those up to the next gap.
+The number of slots is a power of two, of which `fill` per cent at most are taken, spread evenly. A new entry moves only
+those up to the next gap.
 
     . 5 . 7     ptr  [0, 3, 3, 8]                 where the slots of each row begin
     . . . .     slot [1, 3, 4, 0, 1, 4, 2, 4]     4, the size, stands for a gap
@@ -15,20 +15,27 @@ from typing import ClassVar
 
 import numpy as np
 
-from binsparse_levels import Level, Problem
-from binsparse_levels.levels import ArraySpec, register
-from binsparse_levels.levels.base import wrong_lengths
-from binsparse_levels.levels.pointers import pointer_problems
-from binsparse_levels.levels.positions import as_array, children_of, inside, items_at
+from ..errors import Problem
+from ..levels import ArraySpec, Level, register
+from ..levels.base import wrong_lengths
+from ..levels.pointers import pointer_problems
+from ..levels.positions import as_array, children_of, inside, items_at
 
 
 @register
 @dataclass(frozen=True)
 class Pcsr(Level):
-    """Fiber p has the slots ptr[p] … ptr[p+1]. A slot is a child, with a coordinate or the size of the dimension."""
+    """Fiber p has the slots ptr[p] … ptr[p+1]. A slot is a child, with a coordinate or the size of the dimension.
+
+    References
+    ----------
+    Wheatman and Xu, Packed compressed sparse row: a dynamic graph representation, HPEC 2018.
+    """
 
     fill: int = 70
     kind: ClassVar[str] = "pcsr"
+    package: ClassVar[str] = "binsparse_levels.gallery"
+    formerly: ClassVar[tuple[str, ...]] = ("gallery",)
     max_rank: ClassVar[int] = 1
     gaps: ClassVar[bool] = True
 
