@@ -24,11 +24,12 @@ import numpy as np
 from ..arrays import Array, Sliceable
 from ..containers import zarr
 from ..containers.base import Storage, is_url
-from ..containers.checksums import Sum
+from ..containers.checksums import Sum, of_header, sealed
 from ..containers.objects.bucket import Bucket
 from ..containers.objects.chunks import Chunks, chunks_in
 from ..containers.objects.codecs import CODECS
 from ..containers.replacing import Overwrite, link_folder, refuse_losing, remove, replacing_folder
+from ..containers.zarr_reading import ARRAYS, ATTRIBUTE
 from ..errors import ContainerError, IncompleteError, OptionError, PathExistsError, PathMissingError, Problem
 from ..formats.dtypes import data_type_of, encode
 from ..io.kinds import KINDS, target_at
@@ -204,7 +205,7 @@ def write(work: Work, number: int) -> None:
 def commit(work: Work, number: int) -> None:
     plan, found = work.plan, work.load("join/0")
     staging, target = str(plan.staging), str(plan.target)
-    root = zarr.sealed_root(found[f"text:{zarr.ROOT}"].tobytes(), _sums(work, found) if plan.storage.checksum else {})
+    root = _sealed(found[f"text:{zarr.ROOT}"].tobytes(), _sums(work, found) if plan.storage.checksum else {})
     remote = is_url(target)
     header = _pointing(root, plan.id) if remote else root
     # An earlier call may have been killed after this block. Headers of a local target do not distinguish builds.
@@ -221,6 +222,17 @@ def commit(work: Work, number: int) -> None:
             ):
                 link_folder(staging, part, shutil.ignore_patterns("*.part"))  # of a worker that was killed
     work.put(f"commit/{number}", [header])
+
+
+def _sealed(text: bytes, sums: Mapping[str, int]) -> bytes:
+    """The metadata of a group with a seal. sums: the checksums of all arrays; empty for no seal."""
+    if not sums:
+        return text
+    root = json.loads(text)
+    known = root["attributes"]
+    known[ATTRIBUTE] = sealed(known[ATTRIBUTE], sums)
+    known[ARRAYS]["header"] = of_header(known[ATTRIBUTE])
+    return json.dumps(root).encode()
 
 
 def _sums(work: Work, found: dict[str, Array]) -> dict[str, int]:

@@ -24,7 +24,7 @@ from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
 from ..thresholds import THRESHOLDS
 from .base import CHUNKED, Storage, is_url, names_in, wrap_errors
-from .checksums import of_header, sealed
+from .checksums import of_header
 from .direct import open_zip
 from .interface import Container, begun_at, in_folder
 from .objects.chunks import chunks_in
@@ -222,7 +222,7 @@ def writing(
             yield writer
         return
     list_others = list_others or others
-    alone = begun_at((group or "").rpartition("/")[2]) is not None  # a part: nobody else writes it, nor reads it yet
+    alone = begun_at((group or "").rpartition("/")[2]) is not None  # a part, which no other program writes
     keep = not alone and keeps(path, group, overwrite, list_others)
     if not path.lower().endswith(".zip"):
         store = real_path(path)
@@ -427,17 +427,6 @@ def new_metadata(
     made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
     _commit(group, header, made, sizes=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
-
-
-def sealed_root(text: bytes, sums: Mapping[str, int]) -> bytes:
-    """The metadata of a group with a seal. sums: the checksums of all arrays; empty for no seal."""
-    if not sums:
-        return text
-    root = json.loads(text)
-    known = root["attributes"]
-    known[ATTRIBUTE] = sealed(known[ATTRIBUTE], sums)
-    known[ARRAYS]["header"] = of_header(known[ATTRIBUTE])
-    return json.dumps(root).encode()
 
 
 FUNCTIONS = Container(

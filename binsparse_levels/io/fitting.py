@@ -1,4 +1,4 @@
-"""Whether tensors can follow each other along a dimension, and their labels, in memory."""
+"""Checks that tensors can follow each other along a dimension, and their labels in memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Append to a tensor in a Zarr store as a further part: in the time of what is new, beside readers and other writers.
+"""Append to a tensor in a Zarr store as a further part: in the time of what is new, while others read and write it.
 
 The part is written first, without a lock. Then the header is replaced, which decides where the part begins.
 """
@@ -25,7 +25,7 @@ from .kinds import Location
 from .parts import Parts, entry_of, parse_parts
 from .writing import write_arrays
 
-GRACE_SECONDS = 24 * 60 * 60.0  # after which nobody reads a part that was removed from the list
+GRACE_SECONDS = 24 * 60 * 60.0  # after which no program reads a part that was removed from the list
 _MANY_PARTS = 100
 
 
@@ -94,7 +94,7 @@ def commit(
     like: Descriptor | None = None,
     grace: float = GRACE_SECONDS,
 ) -> None:
-    """Change the parts of the tensor at a location, and remove groups that nobody reads any more.
+    """Change the parts of the tensor at a location, and remove groups that are read no longer.
 
     there, header: the tensor and its header, as they were opened. change: called again if another program was faster.
     like: a descriptor with the new format of the tensor. grace: seconds in which removed parts can be read.
@@ -132,7 +132,7 @@ def commit(
 
 
 def _layout(descriptor: Descriptor) -> dict[str, Any]:
-    """What a descriptor says of the arrays of a format."""
+    """The fields of a descriptor that belong to its format."""
     return {name: getattr(descriptor, name) for name in ("format", "name", "data_types")}
 
 

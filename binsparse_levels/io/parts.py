@@ -52,7 +52,7 @@ class Entry:
         }
 
     def problems(self, shape: Sequence[int]) -> Iterator[str]:
-        """What is wrong with the part of a tensor of this shape."""
+        """Yield each fault of the part of a tensor of this shape."""
         numbers = [*self.origin, *self.shape, self.count, *(x for sizes in self.labels.values() for x in sizes)]
         if not isinstance(self.group, str) or begun_at(self.group) is None:
             yield f"{self.group!r:.60} is not the name of a part"

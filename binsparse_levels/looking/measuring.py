@@ -80,7 +80,7 @@ class Source:
         return free | dict(zip(letters, self.tensor.shape, strict=False))
 
     def operands(self, spec: str) -> list[Any]:
-        """The operands of an einsum beside the tensor: random, and stored where a format was passed."""
+        """The operands of an einsum next to the tensor: random, and stored where a format was passed."""
         if spec not in self._operands:
             random, dtype = np.random.default_rng(self.setup.seed), self.setup.dtype
             first, *others = _indices(spec)

@@ -224,7 +224,7 @@ class Sweep:
 def _drawn(places: Sequence[tuple[str, str, float, float]], x: str, y: str) -> Any:
     """Draw points, each with the title of its panel and its name, on logarithmic axes.
 
-    The figure is not registered with pyplot, so nobody has to close it.
+    The figure is not registered with pyplot, so that it needs no closing.
     """
     with needing("plot"):
         from matplotlib.figure import Figure

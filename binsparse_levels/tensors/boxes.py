@@ -121,13 +121,13 @@ class Whole:
 
 
 def within(item: Item, start: int, size: int) -> tuple[int | slice | Array | None, range | Array]:
-    """What a box from coordinate `start` on contains of the index of a dimension.
+    """The part of the index of a dimension within a box from coordinate `start` on.
 
     The first result is the index in the box, or None for all of it. The second is where these coordinates are in the
     index: ascending numbers.
 
     >>> within(range(8, 0, -2), 3, 4)
-    (slice(3, 0, -2), range(1, 3))
+    (slice(3, None, -2), range(1, 3))
     """
     if isinstance(item, int):
         return item - start, range(start <= item < start + size)
