@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import errno
+import functools
 import logging  # noqa: F401 (a fork takes its lock after ours: who holds ours may log)
 import os
 import platform
@@ -32,6 +33,26 @@ def processor_name() -> str:
             return next(line.partition(":")[2].strip() for line in file if line.startswith("model name"))
     except (OSError, StopIteration):
         return platform.processor() or platform.machine()
+
+
+def own_cores() -> list[int] | None:
+    """The numbers of the processor cores that this process may use; None if the system does not report them."""
+    return sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None
+
+
+@functools.cache
+def reported_sizes() -> dict[str, int]:
+    """The sizes of caches and memory in bytes or pages, by the names of the C library."""
+    names = [x for x in getattr(os, "sysconf_names", ()) if "CACHE_SIZE" in x]
+    return {name: os.sysconf(name) for name in [*names, "SC_PHYS_PAGES", "SC_PAGE_SIZE"] if hasattr(os, "sysconf")}
+
+
+def load() -> dict[str, float]:
+    """The mean number of running processes in the last minute, and the frequency in MHz, as the system reports them."""
+    found = {"processes": os.getloadavg()[0]} if hasattr(os, "getloadavg") else {}
+    with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/cpuinfo", encoding="utf-8") as file:
+        found["MHz"] = float(next(line for line in file if line.startswith("cpu MHz")).partition(":")[2])
+    return found
 
 
 def resident() -> int:

@@ -21,6 +21,7 @@ BEHIND = {
     ("building/tables.py", "pyarrow"),
     ("containers/objects/bucket.py", "obstore"),
     ("containers/objects/requests.py", "obstore"),  # of stores that are its own
+    ("containers/zarr_stores.py", "obstore"),  # of stores that are its own
     ("containers/remote.py", "fsspec"),  # whose callers guard them
     ("containers/remote.py", "obstore"),
     ("interop/anndata.py", "sparse"),  # where it is installed

@@ -122,6 +122,8 @@ class ZarrWriter:
             return ZarrWriter(self.group.create_group(name), self._storage, ours=self._ours)
 
     def write_header(self, header: Mapping[str, Any]) -> None:
+        with wrap_errors(str(self.group.store_path)):
+            json.dumps(header)  # raises for what is not JSON, before anything is changed
         self.header = dict(header)
         _commit(self.group, self.header, self.made)
 

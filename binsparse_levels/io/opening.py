@@ -6,7 +6,7 @@ import glob
 import os
 from collections.abc import Iterator, Sequence
 from functools import partial
-from typing import Any, TypeAlias
+from typing import TypeAlias
 
 from ..containers.base import is_url
 from ..errors import FormatError, OptionError, PathMissingError, Problem, within_memory
@@ -65,17 +65,18 @@ def open(path: Places, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS) 
     >>> bl.open([store, other])[2:].to_dense().tolist()
     [[2.0, 0.0, 0.0, 0.0], [0.0, 0.0, 0.0, 3.0]]
     """
-    places = list(path) if isinstance(path, list | tuple) and not isinstance(path, Location) else _matching(path)
-    return _gathered(places, axis, limits) if places is not None else opened(path, limits)[0]
+    if isinstance(path, list | tuple) and not isinstance(path, Location):
+        return _gathered(path, axis, limits)
+    if isinstance(path, str | os.PathLike) and glob.has_magic(os.fspath(path)) and (found := _matching(path)):
+        return _gathered(found, axis, limits)
+    return opened(path, limits)[0]
 
 
-def _matching(path: Any) -> list[StoreLike] | None:
-    """The files that match a path with wildcards, sorted; None for any other path. Raises PathMissingError."""
-    if not isinstance(path, str | os.PathLike) or not glob.has_magic(os.fspath(path)):
-        return None
+def _matching(path: str | os.PathLike[str]) -> list[StoreLike]:
+    """The files that match a path with wildcards, sorted; none for an existing path. Raises PathMissingError."""
     place, group = split_place(path)
     if is_url(place) or os.path.exists(place):
-        return None
+        return []
     found = sorted(glob.glob(place))
     if not found:
         raise PathMissingError(Problem(name_of(path), "no file matches; check the wildcards"))

@@ -18,7 +18,7 @@ import numpy as np
 
 from ..levels import LEVELS
 from ..levels.base import OWN, package_of
-from ..system import processor_name
+from ..system import own_cores, processor_name, reported_sizes
 from ..version import __version__
 
 _LEAST_BUFFER = 2**26  # bytes that fill the caches of a system that does not report their sizes
@@ -31,10 +31,10 @@ def machine() -> dict[str, Any]:
     import numba
     from llvmlite import binding
 
-    reported = _reported()
+    reported = reported_sizes()
     return {
         "processor": processor_name(), "target": binding.get_host_cpu_name(), "cores": os.cpu_count(),
-        "affinity": sorted(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else None,
+        "affinity": own_cores(),
         "caches": {name: size for name, size in reported.items() if "CACHE" in name},
         "memory": reported.get("SC_PHYS_PAGES", 0) * reported.get("SC_PAGE_SIZE", 0), "system": platform.platform(),
         "python": platform.python_version(), **{x.__name__: x.__version__ for x in (np, numba, llvmlite, h5py)},
@@ -60,25 +60,10 @@ def origin(thing: Callable[..., Any]) -> dict[str, Any]:
     return found
 
 
-def load() -> dict[str, float]:
-    """The mean number of running processes in the last minute, and the frequency in MHz, as the system reports them."""
-    found = {"processes": os.getloadavg()[0]} if hasattr(os, "getloadavg") else {}
-    with contextlib.suppress(OSError, ValueError, StopIteration), open("/proc/cpuinfo", encoding="utf-8") as file:
-        found["MHz"] = float(next(line for line in file if line.startswith("cpu MHz")).partition(":")[2])
-    return found
-
-
-@functools.cache
-def _reported() -> dict[str, int]:
-    """The sizes of caches and memory, as the C library reports them."""
-    names = [x for x in getattr(os, "sysconf_names", ()) if "CACHE_SIZE" in x]
-    return {name: os.sysconf(name) for name in [*names, "SC_PHYS_PAGES", "SC_PAGE_SIZE"] if hasattr(os, "sysconf")}
-
-
 @functools.cache
 def _buffer() -> Any:
     """Twice as many bytes as the largest cache."""
-    largest = max((size for name, size in _reported().items() if "CACHE" in name), default=0)
+    largest = max((size for name, size in reported_sizes().items() if "CACHE" in name), default=0)
     return np.ones(max(2 * largest, _LEAST_BUFFER) // 8)
 
 

@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..errors import OptionError, Problem
+from ..system import to_disk
 
 _OF_A_RUN = ("commands", "load")  # items of the record in which two runs of one sweep differ
 
@@ -43,5 +44,4 @@ def append(path: str | os.PathLike[str], line: Mapping[str, Any]) -> None:
     """Write a line to the disk."""
     with open(path, "a", encoding="utf-8") as file:
         file.write(json.dumps(line) + "\n")
-        file.flush()
-        os.fsync(file.fileno())
+    to_disk(os.fspath(path))

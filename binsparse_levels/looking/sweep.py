@@ -13,6 +13,7 @@ from typing import Any, Literal
 import numpy as np
 import numpy.typing as npt
 
+from .. import system
 from ..errors import OptionError, Problem, check_choice, within_memory
 from ..formats.format import FormatLike
 from ..io import read
@@ -25,7 +26,7 @@ from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_type
 from . import runs
 from .advice import name_of, named_formats
-from .machine import bandwidth, load, machine, origin
+from .machine import bandwidth, machine, origin
 from .measuring import MEASURES, Build, Setup, Source, What, is_known, stored
 from .measuring import measure as measured
 from .rows import Row, Sweep
@@ -116,7 +117,7 @@ def sweep(
     free = dict(zip(sizes, _positive("sizes", [*sizes.values()]), strict=True)) if sizes else {}
     values, named = None if dtype is None else checked_type(dtype), dict(named_formats(formats))
     setup = Setup(_measures(measure), named, baselines or {}, counts, rounds, cache, seed, free, operands or {}, values)
-    record = {**machine(), "load": [load()], **{name: _plain(value) for name, value in vars(setup).items()}}
+    record = {**machine(), "load": [system.load()], **{name: _plain(value) for name, value in vars(setup).items()}}
     finished = [] if store is None else runs.begin(os.fspath(store), record)
     record |= {"tensors": [], "bandwidth": bandwidth() if any(map(_is_product, setup.measures.values())) else None}
     rows: list[Row] = []
@@ -134,7 +135,7 @@ def sweep(
         rows += found
         if report is not None:
             report("sweeping", done + 1, total)
-    record["load"].append(load())
+    record["load"].append(system.load())
     return Sweep(tuple(rows), tuple(setup.measures), record)
 
 
