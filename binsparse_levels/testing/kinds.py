@@ -179,7 +179,7 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
     made = BuiltCase(case)
     level, dims, n = made.level, made.dims, made.n
     arrays: Any = {role: cut(array, 0, len(array)) for role, array in made.arrays.items()}
-    size = max(2, len(case.parents) // 20)
+    size = max([2, *(len(array) // 20 for array in made.arrays.values())])
     assert list(level.check_in_parts(arrays, dims, n, size)) == [], "check_in_parts refuses the arrays of build"
     part = level.part(arrays, dims, positions, window)
     if part is not None:
@@ -282,8 +282,8 @@ def check_kind(kind: type[Level], *, examples: int = 30, sizes: Sequence[int] = 
     Parameters
     ----------
     kind : a subclass of Level.
-    examples : the number of small cases for each law and each of `kind.samples()`, and a third of them of each larger
-        size. Samples share the cases of laws of tensors, all small.
+    examples : the number of small cases for each law and each of `kind.samples()`, and up to a third of them of each
+        larger size. Samples share the cases of laws of tensors, all small.
     sizes : the largest sizes of dimensions, in ascending order; see `level_cases`.
 
     Raises
@@ -315,7 +315,8 @@ class _EnoughError(BaseException):
 def _problem(law: _Law, level: Level, examples: int, size: int) -> str:
     """The fault of a level against a law, in one line; empty if the law holds or does not apply."""
     problem, end = "", math.inf
-    share = law.share / len(level.samples()) if law.whole else law.share * (1 if size <= FEW else 0.3)
+    samples = len(level.samples())
+    share = law.share * (1 / samples if law.whole else 1 if size <= FEW else min(0.3, 0.5 / samples))
 
     @hypothesis.settings(
         max_examples=max(int(examples * share), 1),
@@ -342,8 +343,7 @@ def _problem(law: _Law, level: Level, examples: int, size: int) -> str:
             raise
 
     try:
-        # a kind that accepts a damaged file, or stores something for each cell, must not exhaust the memory
-        with bounded_memory(MAX_BYTES if size <= FEW else MAX_BYTES // 8):
+        with bounded_memory(MAX_BYTES if size <= FEW else MAX_BYTES // 8):  # a damaged file may ask for more
             run()
     except hypothesis.errors.Unsatisfiable:  # the kind refuses every case
         return ""
