@@ -33,7 +33,7 @@ class BuiltCase:
         if missing := set(self.specs) - set(self.whole):
             raise AssertionError(f"build makes no array for the role {min(missing)!r}, which arrays() names")
         self.arrays = {role: self.whole[role] for role in self.specs}
-        assume(not many or max(self.size, sum(x.nbytes for x in self.arrays.values()) // 8) <= 8 * MOST)
+        assume(not many or max(self.size, sum(x.nbytes for x in self.arrays.values()) // 8) <= 2 * MOST)
 
     @cached_property
     def size(self) -> int:
