@@ -27,14 +27,13 @@ from __future__ import annotations
 import ast
 import functools
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 from ..errors import FormatError, Problem, raise_if
 from ..kernels import jit
 from ..levels import Level, Place, places
 from ..levels.checksums import marks
-from ..levels.positions import Array
 
 
 class Wrap(NamedTuple):
@@ -201,34 +200,6 @@ def loop_problems(level: Level, root: bool) -> Iterator[Problem]:
             yield Problem("helpers", f"{name!r} is not compiled; decorate it with numba.njit")
 
 
-def list_fiber(level: Level, arrays: Mapping[str, Array], dims: Sequence[int], p: int, **more: Any) -> Iterator[Any]:
-    """The coordinates and the child of each item that `loop` lists for a fiber, run as plain Python.
-
-    more: `root`, and the numbers `n` and `children`.
-
-    >>> from binsparse_levels import Sparse
-    >>> arrays = {"ptr": np.array([0, 2, 3]), "idx0": np.array([1, 3, 0])}
-    >>> list(list_fiber(Sparse(), arrays, [4], 0, root=False, n=2, children=3))
-    [((1,), 0), ((3,), 1)]
-    """
-    text = level.loop(more.pop("root"))
-    if text is None:
-        raise FormatError(Problem("loop", f"the kind {level.kind} has no loop; write one, or leave out this law"))
-    coords = "".join(f"i{k}, " for k in range(level.rank))
-    space: dict[str, Any] = {}
-    helpers = {name: getattr(x, "py_func", x) for name, x in level.helpers().items()}
-    numbers = {role: x.tolist() for role, x in arrays.items()} | {f"size{k}": size for k, size in enumerate(dims)}
-    valid = [
-        Wrap(k + 1, f"assert 0 <= i{k} < size{k}, 'i{k} is outside before a loop'\nyield")
-        for k in range(level.rank - 1)
-    ]
-    text = ast.unparse(_module(_placed(ast.parse(text).body, valid, "i"))) if valid else text
-    lines = _indented(re.sub(r"\byield\b", f"yield ({coords}), q", text))
-    exec(f"def listed(p):\n{lines}", numbers | helpers | more, space)
-    listed: Iterator[Any] = space["listed"](p)
-    return listed
-
-
 def _rank(levels: Sequence[Level]) -> int:
     return sum(level.rank for level in levels)
 
@@ -282,10 +253,10 @@ def _filled(text: list[ast.stmt], inside: list[ast.stmt]) -> list[ast.stmt]:
     return statements
 
 
-def _placed(text: list[ast.stmt], wraps: Sequence[Wrap], letter: str = "x") -> list[ast.stmt]:
+def _placed(text: list[ast.stmt], wraps: Sequence[Wrap]) -> list[ast.stmt]:
     """Statements with wraps around each yield, or around the outermost loop that does not change what is known there.
 
-    A wrap that may skip the rest stands at the yield, since the loop may count what it passes. letter: of coordinates.
+    A wrap that may skip the rest stands at the yield, since the loop may count what it passes.
     """
     skips = any("    yield" in wrap.text for wrap in wraps)
     placed: list[ast.stmt] = []
@@ -293,12 +264,12 @@ def _placed(text: list[ast.stmt], wraps: Sequence[Wrap], letter: str = "x") -> l
         inside: list[ast.stmt] = [node]
         if any(map(yields, ast.walk(node))):
             names = {x.id for x in ast.walk(node) if isinstance(x, ast.Name) and type(x.ctx) is ast.Store}
-            changed = min((k for k in range(wraps[-1].known) if f"{letter}{k}" in names), default=wraps[-1].known)
+            changed = min((k for k in range(wraps[-1].known) if f"x{k}" in names), default=wraps[-1].known)
             movable = isinstance(node, ast.For | ast.While) and not skips
             here = [x for x in wraps if yields(node) or (movable and x.known <= changed)]
             if rest := wraps[len(here) :]:
                 for name in {"body", "orelse"} & set(node._fields):
-                    setattr(node, name, _placed(getattr(node, name), rest, letter))
+                    setattr(node, name, _placed(getattr(node, name), rest))
             for wrap in reversed(here):
                 inside = _filled(ast.parse(wrap.text).body, inside)
         placed += inside

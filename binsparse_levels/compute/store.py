@@ -85,7 +85,10 @@ def place_text(text: str) -> str | None:
 
     A file with another content is replaced, which also invalidates its machine code in numba's cache.
     """
-    name = f"nest_{hashlib.sha256(text.encode()).hexdigest()}.py"
+    from numba import config
+
+    checked = "checked_" if config.BOUNDSCHECK else ""  # type: ignore[attr-defined]
+    name = f"nest_{checked}{hashlib.sha256(text.encode()).hexdigest()}.py"
     for folder in _folders():
         try:
             folder.mkdir(mode=0o700, parents=True, exist_ok=True)

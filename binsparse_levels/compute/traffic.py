@@ -6,9 +6,6 @@ The model has one cache, no prefetching, and no registers except the variables o
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Callable
-from types import FunctionType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,6 +14,7 @@ from ..errors import OptionError, Problem, within_memory
 from ..levels.positions import Array
 from ..limits import as_integer
 from ..tensors.tensor import Tensor
+from .listing import made_again
 from .nest import helpers_of, nest_text
 from .products import planned
 from .seeing import walk_of, without_unused_levels
@@ -114,19 +112,8 @@ def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line:
     kept: dict[tuple[int, int], None] = {}
     read = [_Counted(x, kept, sizes[0] // sizes[1], sizes[1]) for x in (*arrays, values, *inputs[: len(operands)], out)]
     text, split = nest_text(tree.levels, walk.seen, leaf, tree.iso), 1 + len(arrays)
-    helpers = tuple([(name, _interpreted(x)) for name, x in helpers_of(tree.levels).items()])
+    helpers = tuple([(name, made_again(x, compiled=False)) for name, x in helpers_of(tree.levels).items()])
     nest, extent = (function_of(name, text, helpers, compiled=False) for name in ("nest", "extent"))
     more = (*walk.arguments, *read[split:-1], *inputs[len(operands) :], read[-1])
     nest(*extent(numbers, *arrays), numbers, *read[:split], *more)
     return {name: Reads(x.items, x.lines, x.lines * x.line) for name, x in zip(labels, read, strict=True)}
-
-
-@functools.lru_cache(256)
-def _interpreted(function: Callable[..., Any]) -> Callable[..., Any]:
-    """A numba function as plain Python, and the numba functions that it calls by name."""
-    python = getattr(function, "py_func", function)
-    if not isinstance(python, FunctionType):
-        return function
-    called = {name: python.__globals__.get(name) for name in python.__code__.co_names}
-    own = {name: _interpreted(x) for name, x in called.items() if x is not None and hasattr(x, "py_func")}
-    return FunctionType(python.__code__, python.__globals__ | own, None, python.__defaults__, python.__closure__)

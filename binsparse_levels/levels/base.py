@@ -223,10 +223,10 @@ class Level(ABC):
 
         Before each `yield` the text sets `q` and `i0`, `i1` …; the next level is inserted there. It can use `p`, the
         arrays by role, `size0`, `size1` … of the dimensions, `n` and `children` (the numbers of positions and of
-        children), `range`, the names of `helpers`, and local names. All numbers are unsigned; a law runs the text with
-        plain integers: compare before you subtract. If the text begins with a loop, threads share it. Before a
-        loop with a `yield` that does not change a coordinate, that coordinate is within its dimension: statements that
-        need only this coordinate stand around the loop, so that a row is summed in a register.
+        children), `range`, the names of `helpers`, and local names. All numbers are unsigned: compare before you
+        subtract. If the text begins with a loop, threads share it. Before a loop with a `yield` that does not change a
+        coordinate, that coordinate is within its dimension: statements that need only this coordinate stand around the
+        loop, so that a row is summed in a register.
 
         >>> print(Sparse().loop(root=False))
         for q in range(ptr[p], ptr[p + 1]):

@@ -12,14 +12,14 @@ container is `check_same`: it returns the tensor that was written.
 from __future__ import annotations
 
 from ..levels import LEVELS as LEVELS
+from .cases import LevelCase as LevelCase
+from .cases import level_cases as level_cases
+from .cases import selections as selections
 from .drawn import OURS as OURS
 from .drawn import PLAIN as PLAIN
 from .drawn import VALUE_TYPES as VALUE_TYPES
-from .drawn import LevelCase as LevelCase
 from .drawn import formats as formats
-from .drawn import level_cases as level_cases
 from .drawn import maps as maps
-from .drawn import selections as selections
 from .drawn import tensors as tensors
 from .file_kinds import check_file_kind as check_file_kind
 from .files import check_agreement as check_agreement

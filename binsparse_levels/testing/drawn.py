@@ -1,10 +1,8 @@
-"""Hypothesis strategies: entries of a level, selections, formats, index maps, tensors."""
+"""Hypothesis strategies: formats, index maps, tensors."""
 
 from __future__ import annotations
 
-import itertools
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -16,8 +14,7 @@ from ..formats.format import ALIASES, Format
 from ..formats.index_map import Digit, IndexMap
 from ..formats.structure import STRUCTURES, in_triangle, structure_problems
 from ..levels import LEVELS, Level
-from ..levels.base import Built
-from ..levels.positions import Array, Positions
+from ..levels.positions import Array
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 
@@ -27,43 +24,6 @@ with needing("test"):
 
 PLAIN = tuple(kind for kind in levels.OURS if kind.specified)  # the kinds of the specification
 OURS = (*PLAIN, *(kind for kind in levels.OURS if not kind.specified))
-
-
-@dataclass(frozen=True)
-class LevelCase:
-    """Entries for a level, sorted by parent, then coordinates. Some repeat, as if there were levels below."""
-
-    level: Level
-    dims: tuple[int, ...]
-    n: int
-    parents: Array
-    coords: tuple[Array, ...]
-    same: Array
-
-    def build(self) -> Built:
-        """The arrays and child positions that the level makes. Raises FormatError for entries that it refuses."""
-        more = {"same": self.same} if self.level.shares else {}
-        return self.level.build(self.dims, self.parents, self.coords, self.n, **more)
-
-
-@st.composite
-def level_cases(draw: st.DrawFn, level: Level, *, max_size: int = 4, max_n: int = 4) -> LevelCase:
-    """Entries for this level, with small dimensions, including sizes 0 and 1."""
-    dims = tuple(draw(st.lists(st.integers(0, max_size), min_size=level.rank, max_size=level.rank)))
-    n = draw(st.integers(0, max_n))
-    cells = list(itertools.product(range(n), *(range(size) for size in dims)))
-    chosen = sorted(draw(st.lists(st.sampled_from(cells), max_size=12))) if cells else []
-    parents, *coords = np.array(chosen, np.int64).reshape(len(chosen), level.rank + 1).T.copy()
-    classes = {cell: draw(st.integers(0, 1)) for cell in set(chosen)} if level.shares else {}
-    same = np.array([classes.get(cell, 0) for cell in chosen], np.int64)
-    return LevelCase(level, dims, n, parents, tuple(coords), same)
-
-
-@st.composite
-def selections(draw: st.DrawFn, case: LevelCase) -> tuple[Positions, list[Positions]]:
-    """Positions of the level and a window over its dimensions, ranges and sorted arrays."""
-    window = [draw(_some_of(size, steps=True)) for size in case.dims]
-    return draw(_some_of(case.n, steps=False)), window
 
 
 @st.composite
@@ -176,12 +136,3 @@ def _scalars(draw: st.DrawFn, dtype: np.dtype[Any]) -> Any:
         return np.bool_(draw(st.booleans()))
     parts = st.integers(-5, 5) | st.sampled_from([0.5, -0.0, np.nan, np.inf])
     return dtype.type(draw(parts) if dtype.kind == "f" else complex(draw(parts), draw(parts)))
-
-
-@st.composite
-def _some_of(draw: st.DrawFn, size: int, *, steps: bool) -> Positions:
-    if draw(st.booleans()):
-        start = draw(st.integers(0, size))
-        return range(start, draw(st.integers(start, size)), draw(st.integers(1, 3)) if steps else 1)
-    chosen = draw(st.sets(st.integers(0, size - 1))) if size else set()
-    return np.array(sorted(chosen), np.int64)

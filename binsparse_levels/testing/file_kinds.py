@@ -24,7 +24,7 @@ from ..io.kinds import resolved
 from ..system import bounded_memory
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
-from .files import check_same
+from .files import check_same, keys_of
 from .kinds import MAX_BYTES, Held
 
 _DENSE = 2**20  # cells that are compared one by one
@@ -158,23 +158,13 @@ def check_slices(case: FileCase) -> None:
     """A slice of an opened tensor has the numbers and the labels of the same slice in memory."""
     for name, tensor in case.tensors.items():
         with open(case.place(name)) as opened:
-            for key in _keys(tensor.shape):
+            for key in keys_of(tensor.shape):
                 found, wanted = opened[key], tensor[key]
                 if isinstance(wanted, Tensor):
                     assert found.load().equals(wanted), f"[{key}] of the opened file is wrong"
                     check_same_labels(found, wanted)
                 else:
                     assert np.array_equal(found, wanted, equal_nan=wanted.dtype.kind in "fc"), f"[{key}] is wrong"
-
-
-def _keys(shape: tuple[int, ...]) -> Iterator[Any]:
-    """Keys of single cells, and for each dimension of coordinates, slices and an array."""
-    if all(shape):
-        yield from {(0,) * len(shape), tuple(size // 2 for size in shape), tuple(size - 1 for size in shape)}
-    for k, size in enumerate(shape):
-        coordinates = {0, size // 2, size - 1} if size else ()
-        for item in (*coordinates, slice(0, 0), slice(1, None), slice(None, None, 2), np.arange(min(size, 4))[::-1]):
-            yield (*[slice(None)] * k, item, ...)
 
 
 def check_converted(case: FileCase) -> None:
@@ -201,9 +191,7 @@ def check_written(case: FileCase) -> None:
     try:
         write(target, tensor, kind=case.name)
     except FormatError:
-        target = ""
-    if not target:
-        assert not os.path.lexists(case.target("written")), "a write that was refused has left a file"
+        assert not os.path.lexists(target), "a write that was refused has left a file"
         return
     again = read(target)
     _check_numbers(again, tensor)
@@ -248,13 +236,12 @@ def check_damaged(case: FileCase) -> None:
         return
     for path, what in _damaged(os.fspath(case.path), case.folder):
         for call in (list_tensors, read, lambda path: open(path).load(), describe):
-            with contextlib.suppress(BinsparseError):
-                try:
-                    call(path)
-                except BinsparseError:
-                    raise
-                except Exception as error:
-                    raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
+            try:
+                call(path)
+            except BinsparseError:
+                continue
+            except Exception as error:
+                raise AssertionError(f"{what}: {type(error).__name__}: {error}") from error
 
 
 def _damaged(path: str, folder: str) -> Iterator[tuple[str, str]]:

@@ -82,12 +82,10 @@ def check_stored(stored: Mapping[str, Any]) -> bool:
         check_refused(stored)
         return False
     check_agreement(tensor)
-    again: dict[str, Any] = {}
-    write(again, tensor)
-    assert read(again).equals(tensor), "read gives back another tensor than write was given"
+    assert read(_written(tensor)).equals(tensor), "read gives back another tensor than write was given"
     opened = open(stored)
     dense = tensor.to_dense()
-    for key in _keys(tensor.shape):
+    for key in keys_of(tensor.shape):
         assert _equal(_dense(opened[key]), dense[key]), f"[{key}] of a file is wrong; see part and above"
     assert opened.load().equals(tensor), "load gives another tensor than read"
     coords, values = tensor.unpack()
@@ -114,7 +112,7 @@ def check_refused(stored: Mapping[str, Any]) -> None:
         opened = open(stored)
     except BinsparseError:
         return
-    for key in _keys(opened.shape):
+    for key in keys_of(opened.shape):
         with contextlib.suppress(BinsparseError):
             _dense(opened[key])
     for whole in (opened.load, opened.to_dense, opened.unpack, lambda: _in_parts(stored)):
@@ -143,7 +141,7 @@ def check_agreement(tensor: Tensor) -> None:
         found = whole.locate(list(everywhere)) >= 0
         assert np.count_nonzero(found) == len(rows), "locate finds what unpack does not list, or the reverse"
         assert _equal(tensor[tuple(everywhere)], dense.ravel()), "an index by arrays differs from unpack"
-    for key in _keys(tensor.shape):
+    for key in keys_of(tensor.shape):
         assert _equal(_dense(tensor[key]), dense[key]), f"[{key}] differs from unpack; see expand"
 
 
@@ -155,13 +153,14 @@ def _dense(selected: Any) -> Any:
     return selected.to_dense() if isinstance(selected, Tensor) else selected
 
 
-def _keys(shape: Sequence[int]) -> Iterator[Any]:
-    """Keys of single values, of each coordinate, of slices with a step, of an array, and of nothing."""
+def keys_of(shape: Sequence[int]) -> Iterator[Any]:
+    """Keys of single values, of some coordinates, of slices with a step, of an array, and of nothing."""
     if all(shape):
         yield from {(0,) * len(shape), tuple(size - 1 for size in shape), tuple(size // 2 for size in shape)}
     for k, size in enumerate(shape):
         slices = slice(0, 0), slice(1, None), slice(None, None, 2), slice(None, None, -1)
-        for item in (*range(size), *slices, np.arange(size)[::-1]):
+        some = sorted({x for x in (0, 1, 2, 3, size // 2, size - 1) if 0 <= x < size})
+        for item in (*some, *slices, np.array(some, np.int64)[::-1]):
             yield (*[slice(None)] * k, item, ...)
 
 
@@ -192,12 +191,10 @@ def tensors_with(draw: st.DrawFn, level: Level, *, below: bool = True) -> Tensor
 
 def check_compiled(tensor: Tensor) -> None:
     """Compiled loops over the tensor give the sums of numpy, in memory and from a file."""
-    stored: dict[str, Any] = {}
-    write(stored, tensor)
-    dense = tensor.to_dense()
-    for axis in (None, 0) if tensor.ndim else (None,):
-        for source in (tensor, open(stored)):
-            assert np.array_equal(reduce(source, axis, "sum"), dense.sum(axis)), "a compiled sum is wrong; see loop"
+    opened = open(_written(tensor))
+    for axis, source in itertools.product((None, 0) if tensor.ndim else (None,), (tensor, opened)):
+        found = reduce(source, axis, "sum")
+        assert np.array_equal(found, tensor.to_dense().sum(axis)), "a compiled sum is wrong; see loop"
 
 
 def check_merged(tensor: Tensor) -> None:
@@ -210,33 +207,35 @@ def check_merged(tensor: Tensor) -> None:
     every = np.indices(tensor.shape).reshape(tensor.ndim, -1)
     some = every[:, every.sum(0) % 2 == 0]
     listed = Format((Dense(), *[Sparse()] * (tensor.ndim - 1)) if tensor.ndim > 1 else (Sparse(),))
+    walks = all(is_walked(level, not d) for d, level in enumerate(tensor.format.levels))
+    walked = tensor if walks else tensor.convert(listed)
     for coords in (some, some[:, :0]):
         other = pack(coords, np.full(coords.shape[1], 2.0), tensor.shape, listed)
-        for a, b in ((tensor, other), (other, tensor)):
+        for a, b in ((walked, other), (other, walked)):
             for function in (np.multiply, np.add):
                 cells, name = function(a.to_dense(), b.to_dense()), function.__name__
-                if all(is_walked(level, not d) for x in (a, b) for d, level in enumerate(x.format.levels)):
-                    zeros = np.zeros(()), np.zeros(())
-                    tree, _ = merged(inside(a).tree, inside(b).tree, name, function is np.add, zeros, compiled=False)
-                    found: Any = Tensor(Format(tree.levels), tensor.shape, tree.arrays, tree.values)
-                else:
-                    found = function(a, b)
+                zeros = np.zeros(()), np.zeros(())
+                tree, _ = merged(inside(a).tree, inside(b).tree, name, function is np.add, zeros, compiled=False)
+                found = Tensor(Format(tree.levels), tensor.shape, tree.arrays, tree.values)
                 assert np.array_equal(found.to_dense(), cells), f"numpy.{name} of two tensors is wrong; see loop"
 
 
 def check_read(tensor: Tensor) -> None:
     """Every reader of a file returns the tensor that was written."""
-    stored: dict[str, Any] = {}
-    write(stored, tensor)
-    assert check_stored(stored), "read refuses the result of write"
+    assert check_stored(_written(tensor)), "read refuses the result of write"
 
 
 def check_damage(tensor: Tensor) -> None:
     """Copies of a file with a changed item or array length are refused, or read equally by every reader."""
+    for changed in damaged(_written(tensor), most=2):
+        check_stored(changed)
+
+
+def _written(tensor: Tensor) -> dict[str, Any]:
+    """A file in memory."""
     stored: dict[str, Any] = {}
     write(stored, tensor)
-    for changed in damaged(stored, most=2):
-        check_stored(changed)
+    return stored
 
 
 def check_joined(tensor: Tensor) -> None:
@@ -246,8 +245,7 @@ def check_joined(tensor: Tensor) -> None:
     middle, halves = tensor.shape[0] // 2, list[dict[str, Any]]()
     for piece in (slice(0, middle), slice(middle, None)):
         try:
-            halves.append({})
-            write(halves[-1], tensor[piece].convert(tensor.format))
+            halves.append(_written(tensor[piece].convert(tensor.format)))
         except FormatError:  # a kind may refuse a part of a tensor that it accepts
             assume(False)
     whole: dict[str, Any] = {}

@@ -2,14 +2,13 @@
 
 import numpy as np
 import pytest
-from helpers import kinds
 from hypothesis import given
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
-from binsparse_levels import FormatError, Sparse, testing
+from binsparse_levels import Sparse, testing
 from binsparse_levels.compute import store
-from binsparse_levels.compute.nest import Leaf, Seen, Wrap, list_fiber, nest_text
+from binsparse_levels.compute.nest import Leaf, Seen, Wrap, nest_text
 from binsparse_levels.levels import LEVELS
 
 
@@ -17,11 +16,6 @@ from binsparse_levels.levels import LEVELS
 @given(data=st.data())
 def test_loop_lists_what_expand_lists(level, data):
     testing.check_loop(data.draw(testing.level_cases(level)))
-
-
-def test_the_loop_of_a_kind_without_one():
-    with pytest.raises(FormatError, match="has no loop"):
-        list(list_fiber(kinds.Backwards(), {}, [1], 0, root=False, children=0))
 
 
 class Roundabout(Sparse):

@@ -4,6 +4,7 @@ import ast
 import inspect
 import os
 import resource
+from itertools import pairwise
 
 import numba
 import numpy as np
@@ -11,9 +12,10 @@ import pytest
 from composition.kinds import OF_GALLERY, PLUGINS
 from helpers import kinds
 
-from binsparse_levels import einsum, open, pack_dense, reduce, testing, write
+from binsparse_levels import Sparse, einsum, open, pack_dense, reduce, testing, write
 from binsparse_levels.levels import LEVELS, Level, register
 from binsparse_levels.levels.pointers import Pointed
+from binsparse_levels.levels.positions import as_array
 from binsparse_levels.testing.kinds import _LAWS
 
 OTHERS = [kind for kind in PLUGINS if kind not in OF_GALLERY]  # test_gallery checks these
@@ -67,6 +69,100 @@ FAULTS = {
         kinds.Columns, loop=loop("q = f(p)\ni0 = 0\nyield"), helpers=lambda self: {"f": lambda x: x}
     ),
 }
+
+
+def of_many(base, old, new, **members):
+    """A kind whose loop is wrong only for long fibers, large coordinates or long runs."""
+    text = base.samples()[0].loop(False)
+    assert old in text
+    return variant(base, loop=lambda self, root: base.loop(self, root).replace(old, new), **members)
+
+
+class List(Sparse):
+    """A plug-in with the layout of sparse, whose parameters are its own to get wrong."""
+
+    kind = "list"
+    package = "tests"
+    specified = False
+    max_rank = 1
+
+    def fused(self):
+        return None
+
+
+class ShortChunk(List):
+    """Coordinates have 16 bits where they are listed."""
+
+    def expand(self, arrays, dims, positions, window):
+        counts, coords, child = super().expand(arrays, dims, positions, window)
+        return counts, [x % 2**16 for x in coords], child
+
+
+class ShortSearch(List):
+    """A look-up finds the first 100 children of a level."""
+
+    def locate(self, arrays, dims, positions, coords):
+        found = super().locate(arrays, dims, positions, coords)
+        return np.where(found < 100, found, -1)
+
+
+class ShortPart(List):
+    """A part of a file has the first 100 children of each fiber."""
+
+    def part(self, arrays, dims, positions, window):
+        part, child = super().part(arrays, dims, positions, window)
+        kept = np.concatenate([np.arange(a, b) - a < 100 for a, b in pairwise(part["ptr"].tolist())] or [[]]).astype(
+            bool
+        )
+        pointers = np.append(0, np.cumsum(kept))[part["ptr"]]
+        return {"ptr": pointers, "idx0": part["idx0"][kept]}, as_array(child)[kept]
+
+
+@numba.njit
+def least(a, b):
+    return min(a, b)
+
+
+@numba.njit
+def after(items, q):
+    return items[q + 1]
+
+
+VBL, CSR_DU, ALTO = ({kind.kind: kind for kind in OF_GALLERY}[name] for name in ("vbl", "csr_du", "alto"))
+FAULTS_OF_MANY = {
+    "a chunk of 2**16": (of_many(List, "idx0[q]", "idx0[q] & 65535"), "differs"),
+    "a bit of 2**31": (of_many(List, "idx0[q]", "idx0[q] & 2147483647"), "differs"),
+    "a long row": (
+        of_many(List, "ptr[p + 1])", "min(ptr[p + 1], ptr[p] + 257))", helpers=lambda self: {"min": least}),
+        "not",
+    ),
+    "a run one too long": (
+        of_many(VBL, "range(ofs[b], ofs[b + 1])", "range(ofs[b], ofs[b + 1] + (ofs[b + 1] > ofs[b] + 15))"),
+        "loop",
+    ),
+    "a second byte": (of_many(CSR_DU, "<< (8 * k)", "<< (7 * k)"), "differs"),
+    "a bit of a word": (of_many(ALTO, "masks[0]", "masks[0] & 4294967295"), "differs"),
+    "an item after the last": (of_many(List, "    i0 =", "    i0 = idx0[q + 1]\n    i0 ="), "reads outside"),
+    "an item after the last, of a helper": (
+        of_many(List, "    i0 =", "    i0 = after(idx0, q)\n    i0 =", helpers=lambda self: {"after": after}),
+        "reads outside",
+    ),
+    "an endless loop": (variant(List, loop=loop("q = 0\ni0 = 0\nwhile n > 0:\n    yield")), "lists more than expand"),
+    "expand of large coordinates": (ShortChunk, "expand lacks an entry"),
+    "a look-up of many children": (ShortSearch, "locate"),
+    "a slice of long fibers": (ShortPart, "part has other entries"),
+}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("fault", FAULTS_OF_MANY)
+def test_what_is_wrong_in_large_cases_alone_is_found(fault):
+    """The message has a small case."""
+    kind, told = FAULTS_OF_MANY[fault]
+    with pytest.raises(AssertionError) as error:
+        testing.check_kind(kind)
+    assert told in str(error.value)
+    assert "entries: [" in str(error.value)
 
 
 @pytest.mark.slow
