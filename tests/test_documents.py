@@ -84,14 +84,14 @@ def called(code):
 
 
 def run(path):
-    """The text of a page with the outputs of a run, in the current folder. Blocks with torch need torch."""
+    """The text of a page with the outputs of a run, in the current folder. Blocks with torch or icechunk need these."""
     names, text = {}, path.read_text()
 
     def ran(found):
         language, code, stored = found.groups()
         if language == "bash" and stored is None:
             return found[0]
-        if "import torch\n" in code and not importlib.util.find_spec("torch"):
+        if not all(map(importlib.util.find_spec, re.findall(r"^import (torch|icechunk)$", code, re.MULTILINE))):
             return found[0]
         lines = text[: found.start(2)].count("\n")
         said = printed(code, lines, path, names) if language == "python" else called(code)

@@ -119,9 +119,8 @@ def grown(tensor):
     return outer if tensor.map is None or not tensor.ndim else tensor.map.groups[outer][0].dimension
 
 
-def doubled(tensor, model):
-    """The model of a tensor behind itself along the outermost stored dimension."""
-    k = grown(tensor)
+def doubled(model, k):
+    """The model of a tensor behind itself along a dimension."""
     size = model.shape[k]
     shape = (*model.shape[:k], 2 * size, *model.shape[k + 1 :])
     labels = model.labels
@@ -134,14 +133,35 @@ def doubled(tensor, model):
 def appended(tensor, model, draw, folder):
     place = stored(tensor, draw, folder)
     bl.append(place, tensor, axis=grown(tensor), existing=draw(st.sampled_from([None, "repeat"])))
-    return draw_reader(draw)(place), doubled(tensor, model)
+    return draw_reader(draw)(place), doubled(model, grown(tensor))
 
 
 @way("concatenate", pads=True)
 def concatenated(tensor, model, draw, folder):
     place, target = stored(tensor, draw, folder), {}
     bl.concatenate([place, place], target)
-    return bl.read(target), doubled(tensor, model)
+    return bl.read(target), doubled(model, grown(tensor))
+
+
+@way("append", "compact", "Tensor.parts", drops="iso", pads=True)
+def grown_in_parts(tensor, model, draw, folder):
+    place, k = f"{folder}/grown.zarr", draw(st.integers(0, max(len(model.shape), 1) - 1))
+    if draw(st.booleans()):
+        bl.write(place, tensor)
+    else:
+        place = stored(tensor, draw, folder)
+    bl.append(place, tensor, axis=k, part=True, existing="repeat")
+    assert [part.shape for part in bl.open(place).parts] == [model.shape] * 2
+    if draw(st.booleans()):
+        bl.compact(place)
+        assert len(bl.open(place).parts) == 1
+    return draw_reader(draw)(place), doubled(model, k)
+
+
+@way("open", drops="map iso", pads=True)
+def several_as_one(tensor, model, draw, folder):
+    k = draw(st.integers(0, max(len(model.shape), 1) - 1))
+    return bl.open([stored(tensor, draw, folder), stored(tensor, draw, folder)], axis=k), doubled(model, k)
 
 
 def chunks_of(tensor):

@@ -42,10 +42,10 @@ def mapped(model, tensor):
 
 
 FILES = (
-    "written in_orders several within other_system converted repaired appended concatenated streamed built merged dask "
-    "dataset looked_at pictured by_command protocol"
+    "written in_orders several grown_in_parts several_as_one within other_system converted repaired appended "
+    "concatenated streamed built merged dask dataset looked_at pictured by_command protocol"
 )
-PARTS = "appended concatenated built by_build"
+PARTS = "appended concatenated built by_build grown_in_parts several_as_one"
 
 REFUSALS = (
     Refusal(
@@ -138,6 +138,19 @@ REFUSALS = (
     Refusal(
         PARTS, "`append`, `concatenate`", bl.FormatError, "a scalar, or a matrix with a structure, cannot",
         "a scalar or a structure", "`expand_structure` before",
+        lambda model, tensor: not model.shape or model.structure is not None,
+    ),
+    Refusal(
+        "grown_in_parts", "`append(part=True)`", bl.FormatError, "has no parts; write it again without",
+        "a scalar, a structure, a map, other orders, bit-packed arrays, Zarr 2", "`write` again without it",
+    ),
+    Refusal(
+        "grown_in_parts", "`append(part=True)`, `compact`", bl.OptionError, "this kind of file has no parts",
+        "any file but a folder or an object store of Zarr", "`append` without `part`, or `convert` to `.zarr`",
+    ),
+    Refusal(
+        "several_as_one", "`open` of several files", bl.FormatError, "is not joined with others",
+        "a scalar or a structure", "`expand_structure` and `write`",
         lambda model, tensor: not model.shape or model.structure is not None,
     ),
     Refusal(

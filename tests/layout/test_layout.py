@@ -29,6 +29,8 @@ DOCS = Path(__file__).parents[2] / "docs"
 PROPOSAL = {path.stem: path.read_text() for path in sorted((DOCS / "proposal").glob("*.md"))}
 PAGE = "".join([*PROPOSAL.values(), (DOCS / "reference/file_layout.md").read_text()])
 EXAMPLES = [json.loads(text) for text in re.findall(r"```json\n(.*?)```", PAGE, re.DOTALL)]
+IN_PARTS = [example for example in EXAMPLES if "groups" in example]
+IN_ONE_TREE = [example for example in EXAMPLES if "groups" not in example]
 
 
 def plain(tensor):
@@ -68,14 +70,15 @@ def container(example):
     keys = ("format", "custom", "shape", "number_of_stored_values", "data_types", "fill", "structure")
     descriptor = {"version": "0.1.0", "format": "custom"} | {key: example[key] for key in keys if key in example}
     arrays = {}
-    for name, data_type in example["data_types"].items():
+    for name, items in example.get("arrays", {}).items():
+        data_type = example["data_types"][name]
         base = re.search(r"\w+(?=\]*$)", data_type)[0]
         stored = "uint32" if data_type.startswith("bitpacked") else "uint8" if base == "bint8" else base
-        arrays[name] = np.array(example["arrays"][name], stored)
+        arrays[name] = np.array(items, stored)
     return {"binsparse": descriptor, **beside}, arrays
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda x: x["data_types"].keys().__iter__().__next__())
+@pytest.mark.parametrize("example", IN_ONE_TREE, ids=lambda x: x["data_types"].keys().__iter__().__next__())
 def test_examples_of_the_page(example):
     header, arrays = container(example)
     expected = {tuple(x): complex(*v) if isinstance(v, list) else v for *x, v in example["entries"]}
@@ -86,6 +89,21 @@ def test_examples_of_the_page(example):
     assert found["entries"] == expected
     for name, labels in example.get("labels", {}).items():
         assert tensor.labels(name).tolist() == labels
+
+
+@pytest.mark.parametrize("suffix", [".zarr", ".h5"])
+@pytest.mark.parametrize("example", IN_PARTS)
+def test_the_example_of_parts(tmp_path, example, suffix):
+    place = f"{tmp_path}/a{suffix}"
+    write_arrays(place, *container(example), overwrite=False)
+    for name, part in example["groups"].items():
+        write_arrays(f"{place}:{name}", *container(part), overwrite=False)
+    for tensor in (bl.read(place), bl.open(place)):
+        assert plain(tensor) == {tuple(x): v for *x, v in example["entries"]}
+        assert tensor.fill_value == 0
+        assert {dim: tensor.labels(dim).tolist() for dim in tensor.dims} == example["labels"]
+    with pytest.raises(reader.Refused, match=r"^level: parts"):
+        reader.decode(*container(example))
 
 
 def test_the_page_has_an_example_of_every_kind_and_names_every_key():
