@@ -82,8 +82,11 @@ def _load() -> None:
 def __getattr__(name: str) -> ModuleType:
     if name.startswith("__"):
         raise AttributeError(name)
-    with _importing:
-        return importlib.import_module(f"{__name__}.{name}")
+    try:
+        with _importing:
+            return importlib.import_module(f"{__name__}.{name}")
+    except ModuleNotFoundError as error:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}") from error
 
 
 def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
