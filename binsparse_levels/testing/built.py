@@ -1,4 +1,4 @@
-"""What a level makes of a case: tables, with rows of fibers, of coordinates by dimension, and of children."""
+"""The results of a level for a case: tables, with rows of fibers, of coordinates by dimension, and of children."""
 
 from __future__ import annotations
 
