@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 import operator
 
@@ -127,3 +128,15 @@ def _reduced(values, how):
     if how in ("min", "max") and not len(wide) and wide.dtype.kind in "fc":
         return np.nan
     return getattr(wide, how)()
+
+
+def einsum(texts, operands, out, add, multiply):
+    """The entries of a sum of products. texts: the letters of each operand. operands: their entries."""
+    sums = {}
+    for entries in itertools.product(*(x.items() for x in operands)):
+        at = [pair for text, (place, _) in zip(texts, entries, strict=True) for pair in zip(text, place, strict=True)]
+        if all(at_one == dict(at)[x] for x, at_one in at):
+            place = tuple(dict(at)[x] for x in out)
+            term = functools.reduce(multiply, [value for _, value in entries])
+            sums[place] = add(sums[place], term) if place in sums else term
+    return sums

@@ -8,7 +8,7 @@ Each row of the result is summed in a workspace of all columns, with a bit for e
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial, reduce
 from itertools import starmap
 from typing import Any, NamedTuple
@@ -34,6 +34,7 @@ from .nest import Leaf
 from .operands import blocks_of, in_parts, is_large, parts_of, plain
 from .parts import of_loop
 from .seeing import walk_of
+from .semirings import NAMES, PLUS_TIMES, Semiring, cast
 from .store import compiled
 from .walk import arguments
 
@@ -45,10 +46,9 @@ def summed(tensor: Tensor, letters: str, needed: set[str], work: np.dtype[Any], 
 
     A large tensor in a file is read in blocks.
     """
-    left = "".join(dict.fromkeys(x for x in letters if x in needed))
+    left = "".join(dict.fromkeys(x for x in letters if x in needed)) or (NONE if letters else "")
     if left == letters:
         return tensor, letters
-    left = left or NONE
     listed = in_order((Sparse(1),) * len(left), tuple(range(len(left))))
     shape = [tensor.shape[letters.index(x)] if x != NONE else 1 for x in left]
 
@@ -59,21 +59,38 @@ def summed(tensor: Tensor, letters: str, needed: set[str], work: np.dtype[Any], 
         columns = [coords[letters.index(x)][kept] if x != NONE else np.zeros(np.count_nonzero(kept), int) for x in left]
         return pack(columns, values[kept].astype(work), shape, listed, duplicates="sum", limits=tensor.limits)
 
-    return _added(starmap(part_of, blocks_of(tensor, memory))), left
+    return _joined(np.add, starmap(part_of, blocks_of(tensor, memory))), left
 
 
-def _added(parts: Iterable[Tensor]) -> Tensor:
-    return reduce(partial(combined, np.add), parts)
+def _joined(join: Any, parts: Iterable[Tensor]) -> Tensor:
+    return reduce(partial(combined, join), parts)
 
 
-def contracted(
-    a: Tensor, mine: str, b: Tensor, others: str, kept: set[str], work: np.dtype[Any], memory: int
-) -> tuple[Tensor, str]:
+class Mask(NamedTuple):
+    """The cells of a result that are computed: those of a tensor, or all others. letters: of its dimensions."""
+
+    cells: Tensor
+    letters: str
+    others: bool
+
+
+class Rules(NamedTuple):
+    """How two tensors are multiplied. kept: the indices of the result. work: its type. memory: for parts of files."""
+
+    kept: set[str]
+    work: np.dtype[Any]
+    memory: int
+    semiring: Semiring = PLUS_TIMES
+    mask: Mask | None = None
+
+
+def contracted(a: Tensor, mine: str, b: Tensor, others: str, rules: Rules) -> tuple[Tensor, str]:
     """The product of two tensors, summed over the indices that are not kept, and its letters.
 
-    A large walked operand in a file is read in parts. Precondition: an operand has no letter twice, and each letter is
-    kept or belongs to both operands. Raises LimitError.
+    A large walked operand in a file is read in parts. Precondition: an operand has no letter twice; a mask has the
+    letters that are kept. Raises LimitError.
     """
+    kept, work, memory, semiring, mask = rules
     swapped = _cost(b, others, a, mine, kept, memory) < _cost(a, mine, b, others, kept, memory)
     rows, letters, other, theirs = (b, others, a, mine) if swapped else (a, mine, b, others)
     first = [x for x in _stored(rows, letters) if x in kept]
@@ -81,27 +98,34 @@ def contracted(
         what = f"one operand is read whole, but its {other.nbytes} bytes do not fit {memory}; pass a larger memory="
         raise LimitError(Problem("memory", what))
     if is_large(rows, memory):
-        order, loaded = first + [x for x in theirs if x not in letters] or [NONE], other.load()
+        order, loaded = first + [x for x in theirs if x in kept and x not in letters] or [NONE], other.load()
         k = letters.index((first or _stored(rows, letters))[0])
 
         def part_of(part: range, slab: Tensor) -> Tensor:
-            here = loaded[tuple(slice(part.start, part.stop) if x == letters[k] else slice(None) for x in theirs)]
-            made, left = contracted(slab, letters, here, theirs, kept, work, memory)
+            window = {letters[k]: slice(part.start, part.stop)}
+            here = _windowed(loaded, theirs, window)
+            cells = mask and mask._replace(cells=_windowed(mask.cells, mask.letters, window))
+            pair = (here, theirs, slab, letters) if swapped else (slab, letters, here, theirs)
+            made, left = contracted(*pair, rules._replace(mask=cells))
             return made.permute([left.index(x) for x in order])
 
         if first:
             whole = in_parts(rows, k, 0, memory, part_of)
         else:
-            whole = _added(starmap(part_of, parts_of(rows, k, memory)))
+            whole = _joined(semiring.join, starmap(part_of, parts_of(rows, k, memory)))
         return whole, "".join(order)
     if not _fits(rows, letters, kept):
         rows = plain(rows, [letters.index(x) for x in first + [x for x in letters if x not in first]])
     if any(level.shares for level in rows.format.levels):
         rows = rows.convert(in_order((Sparse(1),) * rows.ndim, rows.format.order))
     shared = [x for x in letters if x in theirs]
-    own = [x for x in theirs if x not in letters]
+    own = [x for x in theirs if x in kept and x not in letters]
     matrix = _matrix(other, theirs, shared, own, work)
-    made = _rows(rows, [letters.index(x) for x in first], [letters.index(x) for x in shared], matrix, work)
+    cells = None if mask is None else _matrix(mask.cells, mask.letters, first, own, np.dtype(bool))
+    numbered = [x is not None and x.rows is not None for x in (matrix, cells)]
+    dimensions = [letters.index(x) for x in first], [letters.index(x) for x in shared]
+    leaves = partial(_leaf, *dimensions, rules, swapped, numbered)
+    made = _rows(rows, leaves, len(first), matrix, cells, rules)
     if matrix.columns is not None:
         made = made._replace(columns=matrix.columns[made.columns])
     left = "".join(first + own) or NONE
@@ -115,7 +139,12 @@ def contracted(
         columns = np.unravel_index(made.columns.astype(np.int64), sizes) if own else () if first else (made.columns,)
         coords = [*(np.repeat(x, made.counts) for x in made.places), *columns]
         backing = packed(format, shape, coords, made.values, False, work.type(0), a.limits)
-    return tensor_of(backing, Metadata()), left
+    return tensor_of(backing, Metadata(semiring.identity(work) or None)), left
+
+
+def _windowed(tensor: Tensor, letters: str, window: dict[str, slice]) -> Tensor:
+    part: Tensor = tensor[tuple(window.get(x, slice(None)) for x in letters)]
+    return part
 
 
 class _Rows(NamedTuple):
@@ -186,9 +215,16 @@ class _Matrix(NamedTuple):
     rows: Array | None = None
     columns: Array | None = None
 
+    @property
+    def numbers(self) -> Array:
+        return np.empty(0, np.uint64) if self.rows is None else self.rows.astype(np.uint64)
+
 
 def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[str], work: np.dtype[Any]) -> _Matrix:
-    """An operand as a matrix: `shared` indices number its rows, its `own` number its columns. Raises LimitError."""
+    """An operand as a matrix: `shared` indices number its rows, its `own` number its columns. Raises LimitError.
+
+    Cells that differ in other indices alone are items of the same column.
+    """
     sizes = dict(zip(letters, tensor.shape, strict=True))
     height, width = (math.prod(sizes[x] for x in part) for part in (shared, own))
     if max(height, width) > INT64_MAX:
@@ -197,8 +233,8 @@ def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[s
     strides = np.array([math.prod(sizes[x] for x in shared[k + 1 :]) for k in range(len(shared))], np.uint64)
     whole = expanded(tensor.load())
     most = THRESHOLDS.sizes_per_entry * inside(whole).backing.positions() + THRESHOLDS.extra_sizes
-    rows = columns = None
-    if len(shared) == len(own) == 1 and max(height, width) <= most:
+    rows = columns = listed = None
+    if len(shared) == len(own) == 1 and len(letters) == 2 and max(height, width) <= most:
         order = [letters.index(x) for x in (*shared, *own)]
         csr = whole.without_map(in_order((Dense(1), Sparse(1)), tuple(order)))
     else:
@@ -209,15 +245,18 @@ def _matrix(tensor: Tensor, letters: str, shared: Sequence[str], own: Sequence[s
             else np.zeros(len(values), np.int64)
             for part in (shared, own)
         ]
+        listed = numbers[1]
         if height > most:
             rows, numbers[0] = np.unique(numbers[0], return_inverse=True)
         if width > most:
-            columns, numbers[1] = np.unique(numbers[1], return_inverse=True)
+            columns, listed = np.unique(numbers[1], return_inverse=True)
         height = height if rows is None else len(rows)
         width = width if columns is None else len(columns)
-        csr = pack(numbers, values, (height, width), "CSR", limits=tensor.limits)
-    arrays, values = csr.arrays, csr.values.astype(work, copy=False)
-    pointers, indices = kernels.readable(arrays["pointers_to_1"]), kernels.readable(arrays["indices_1"])
+        each = np.arange(len(values))  # several items may have the same column
+        csr = pack([numbers[0], each], values, (height, len(each)), "CSR", limits=tensor.limits)
+    indices = csr.arrays["indices_1"] if listed is None else listed[csr.arrays["indices_1"]]
+    pointers, indices = kernels.readable(csr.arrays["pointers_to_1"]), kernels.readable(indices)
+    values = csr.values.astype(work, copy=False)
     return _Matrix(pointers, indices, kernels.readable(np.ascontiguousarray(values)), width, strides, rows, columns)
 
 
@@ -228,17 +267,8 @@ _ARGUMENTS = (
     "pointers", "indices", "items", "strides", "numbered",
     *_BITMAPS, "sums", "columns", "out", "counts", "places", "ends",
 )  # fmt: skip
+_MASK = "mask_pointers", "mask_indices", "mask_strides", "mask_numbered", "allowed"
 _MARK = "; ".join(f"bits{k}[column >> u8({6 * k + 6})] |= u8(1) << (column >> u8({6 * k}) & u8(63))" for k in range(4))
-_ADD = f"""
-factor = np.{{work}}(value)
-for t in range(u8(pointers[row]), u8(pointers[row + u8(1)])):
-    column = u8(indices[t])
-    if bits0[column >> u8(6)] & u8(1) << (column & u8(63)):
-        sums[column] += factor * items[t]
-    else:
-        sums[column] = factor * items[t]
-        {_MARK}
-"""
 
 
 def _list_columns(k: int) -> list[str]:
@@ -255,45 +285,85 @@ _COLUMNS = ["to = ends[0]", "for bit4 in range(u8(len(bits3))):", *indented(_lis
 _ROW = "\n".join(["yield", *_COLUMNS, "if to > ends[0]:", *indented(_ADD_ROW)])
 
 
-def _leaf(first: Sequence[int], shared: Sequence[int], work: str, *, numbered: bool, counts: bool) -> Leaf:
-    """The leaf for the entries of the walked operand. counts: it only counts products and rows, as upper bounds."""
-    number = " + ".join(f"c{k} * strides[{i}]" for i, k in enumerate(shared)) or "u8(0)"
-    lines = [f"row = {number}"]
-    each = "ends[0] += u8(pointers[row + u8(1)]) - u8(pointers[row])" if counts else _ADD.format(work=work).strip()
-    if numbered:
-        lines = [f"number = {number}", "row = u8(np.searchsorted(numbered, number))"]
-        lines += ["if row < u8(len(numbered)) and numbered[row] == number:", *indented(each.splitlines())]
+_MASKED = """if {test}:
+    for t in range(mask_lower, mask_upper):
+        allowed[mask_indices[t]] = True
+    {row}
+    for t in range(mask_lower, mask_upper):
+        allowed[mask_indices[t]] = False"""
+
+
+def _find_row(name: str, dimensions: Sequence[int], numbered: bool) -> list[str]:
+    """Statements that find the items of a row of a matrix. dimensions: those that number it."""
+    row, known = f"{name}row", f"{name}numbered"
+    number = " + ".join(f"c{k} * {name}strides[{i}]" for i, k in enumerate(dimensions)) or "u8(0)"
+    ends = f"{name}lower, {name}upper = u8({name}pointers[{row}]), u8({name}pointers[{row} + u8(1)])"
+    if not numbered:
+        return [f"{row} = {number}", ends]
+    lines = [f"{name}number = {number}", f"{row} = u8(np.searchsorted({known}, {name}number))"]
+    found = f"{row} < u8(len({known})) and {known}[{row}] == {name}number"
+    return [*lines, f"{name}lower, {name}upper = u8(0), u8(0)", f"if {found}:", f"    {ends}"]
+
+
+def _leaf(
+    first: Sequence[int], shared: Sequence[int], rules: Rules, swapped: bool, numbered: Sequence[bool], counts: bool
+) -> Leaf:
+    """The leaf for the entries of the walked operand. counts: it only counts products and rows, as upper bounds.
+
+    first, shared: the dimensions for a row of the result, and of the matrix. swapped: the walked operand is the second
+    factor. numbered: True for the matrix and for the mask if they have only the rows with entries.
+    """
+    semiring, mask = rules.semiring, rules.mask
+    lines, around = _find_row("", shared, numbered[0]), "yield\nends[1] += u8(1)"
+    if counts:
+        lines.append("ends[0] += upper - lower")
     else:
-        lines.append(each)
-    places = "; ".join(f"places[{i}, at] = c{k}" for i, k in enumerate(first)) or "pass"
-    around = "yield\nends[1] += u8(1)" if counts else _ROW.format(places=places)
-    return Leaf(_ARGUMENTS, "\n".join(lines), frozenset(first), frozenset((*first, *shared)), around)
+        product = semiring.multiply.format(*("factor", "items[t]")[:: -1 if swapped else 1])
+        each = ["if bits0[column >> u8(6)] & u8(1) << (column & u8(63)):"]
+        each += [f"    sums[column] = {semiring.add.format('sums[column]', product)}", "else:"]
+        each += [f"    sums[column] = {product}", f"    {_MARK}"]
+        around = _ROW.format(places="; ".join(f"places[{i}, at] = c{k}" for i, k in enumerate(first)) or "pass")
+        if mask is not None:
+            each = [f"if {'not ' if mask.others else ''}allowed[column]:", *indented(each)]
+            around = _MASKED.format(
+                row="\n    ".join(around.splitlines()), test="True" if mask.others else "mask_lower < mask_upper"
+            )
+            around = "\n".join([*_find_row("mask_", first, numbered[1]), around])
+        lines.append(f"factor = {cast('value', rules.work.name)}")
+        lines += ["for t in range(lower, upper):", *indented(["column = u8(indices[t])", *each])]
+    names = (*_ARGUMENTS[:5], *(() if mask is None else _MASK), *NAMES[: len(semiring.functions)], *_ARGUMENTS[5:])
+    return Leaf(names, "\n".join(lines), frozenset(first), frozenset((*first, *shared)), around)
 
 
-def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Matrix, work: np.dtype[Any]) -> _Rows:
-    """The rows of a product. first, shared: the dimensions of `rows` for a row of the result, and of the matrix."""
-    walk, numbered = walk_of(rows), matrix.rows is not None
+def _rows(
+    rows: Tensor, leaf: Callable[[bool], Leaf], first: int, matrix: _Matrix, mask: _Matrix | None, rules: Rules
+) -> _Rows:
+    """The rows of a product. leaf: see `_leaf`. first: the number of dimensions of a row of the result."""
+    walk, functions = walk_of(rows), rules.semiring.functions
     tree = walk.tree
     stored, entries = arguments(tree)
-    leaves = (_leaf(first, shared, work.name, numbered=numbered, counts=counts) for counts in (True, False))
-    count, add = (compiled(tree.levels, walk.seen, leaf, tree.iso, False) for leaf in leaves)
+    count, add = (compiled(tree.levels, walk.seen, leaf(x), tree.iso, False, not functions) for x in (True, False))
     workers = parallel.get_threads() if first else 1
     parts = max(1, min(THRESHOLDS.parts_per_thread * workers, entries // THRESHOLDS.row_entries)) if workers > 1 else 1
     cuts = [(np.uint64(x.begin), np.uint64(x.end)) for x in of_loop(count, stored[:-1], parts)] if entries else []
-    dtype = index_dtype((*rows.shape, matrix.width), 0)
-    known = np.empty(0, np.uint64) if matrix.rows is None else matrix.rows.astype(np.uint64)
-    given = matrix.pointers, matrix.indices, matrix.values, matrix.strides, known
+    dtype, work = index_dtype((*rows.shape, matrix.width), 0), matrix.values.dtype
+    given = [matrix.pointers, matrix.indices, matrix.values, matrix.strides, matrix.numbers]
+    most_cells = INT64_MAX
+    if mask is not None and rules.mask is not None:
+        most_cells = INT64_MAX if rules.mask.others else len(mask.indices)
+        given += [mask.pointers, _columns_in(matrix, mask), mask.strides, mask.numbers]
     none, sizes = np.empty(0, np.uint64), [(matrix.width >> 6 * k + 6) + 1 for k in range(len(_BITMAPS))]
 
     def results(products: int, most: int) -> _Rows:
         columns, values = np.empty(products, dtype), np.empty(products, work)
-        return _Rows(columns, values, np.empty(most, np.int64), np.empty((len(first), most), dtype))
+        return _Rows(columns, values, np.empty(most, np.int64), np.empty((first, most), dtype))
 
     def run(k: int) -> _Rows:
-        ends, bound = np.zeros(2, np.uint64), (*cuts[k], *stored, *walk.arguments, *given)
+        allowed = [] if mask is None else [np.zeros(matrix.width + 1, bool)]
+        ends, bound = np.zeros(2, np.uint64), (*cuts[k], *stored, *walk.arguments, *given, *allowed, *functions)
         count.function(*bound, *[none] * len(_BITMAPS), np.empty(0, work), *results(0, 0), ends)
         products, most = map(int, ends)
-        found = results(products if first else min(products, matrix.width), most)
+        found = results(min(products, most_cells, INT64_MAX if first else matrix.width), most)
         room = [np.zeros(size, np.uint64) for size in sizes]
         ends[:] = 0
         add.function(*bound, *room, np.empty(matrix.width, work), *found, ends)
@@ -302,6 +372,15 @@ def _rows(rows: Tensor, first: Sequence[int], shared: Sequence[int], matrix: _Ma
 
     made = parallel.each(run, range(len(cuts))) or [results(0, 0)]
     return made[0] if len(made) == 1 else _concatenated(made)
+
+
+def _columns_in(matrix: _Matrix, mask: _Matrix) -> Array:
+    """The columns of the items of a mask among those of a matrix; the width of the matrix if it does not have them."""
+    columns = mask.indices if mask.columns is None else mask.columns[mask.indices]
+    if matrix.columns is not None:
+        at = np.searchsorted(matrix.columns, columns)
+        columns = np.where(np.append(matrix.columns, -1)[at] == columns, at, matrix.width)
+    return kernels.readable(columns)
 
 
 def _concatenated(parts: Sequence[_Rows]) -> _Rows:

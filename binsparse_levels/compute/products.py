@@ -6,7 +6,7 @@ import functools
 import math
 import re
 import string
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -14,45 +14,46 @@ import numpy.typing as npt
 
 from .. import kernels
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
-from ..formats.format import FormatLike
+from ..formats.format import FormatLike, coordinates
 from ..levels.positions import Array
 from ..limits import Limits
+from ..tensors.changing import expanded
 from ..tensors.foreign import as_operand
+from ..tensors.packing import pack, pack_dense
 from ..tensors.tensor import Tensor, inside, remade, tensor_of
 from ..tensors.validation import checked_array, with_memory
 from .arithmetic import combined
-from .contracting import NONE, contracted, summed
-from .cursors import indented
+from .contracting import NONE, Mask, Rules, contracted, summed
+from .leaves import Spec, factored, leaf_of
 from .nest import Leaf
-from .operands import shared_metadata
+from .operands import fill_or_none, shared_metadata
 from .seeing import Walk, in_memory, walk_of, walks, with_values
-from .types import DENSE, checked_result, number_type, product_types
+from .semirings import FIRST, PLUS_TIMES, semiring_of
+from .types import DENSE, checked_result, number_type
 from .walk import checked_memory, innermost, native, run
 
 _LETTERS = string.ascii_letters
 _Types: TypeAlias = "tuple[np.dtype[Any], np.dtype[Any]]"  # see `product_types`
 
 
-class _Spec(NamedTuple):
-    """The letters of each operand and of the result. at: the index of the stored tensor among the operands."""
+class _Options(NamedTuple):
+    """The options of `einsum`."""
 
-    operands: tuple[str, ...]
-    at: int
-    out: str
+    dtype: Any = None
+    memory: int | None = None
+    limits: Limits | None = None
+    mask: Any = None
 
-    @property
-    def stored(self) -> str:
-        return self.operands[self.at]
 
-    @property
-    def dense(self) -> list[str]:
-        return [letters for k, letters in enumerate(self.operands) if k != self.at]
+_NO_OPTIONS = _Options()
 
 
 @within_memory
 def einsum(
     spec: str,
     *operands: Any,
+    semiring: str | tuple[Callable[..., Any], Callable[..., Any], float] = "plus_times",
+    mask: Any = None,
     dtype: npt.DTypeLike | None = None,
     format: FormatLike | None = None,
     memory: int | None = None,
@@ -75,6 +76,11 @@ def einsum(
     ----------
     spec : letters for the dimensions of each operand, and of the result after `->`.
     operands : one or more Tensors, and numpy arrays, in the order of `spec`.
+    semiring : another sum and product of one or two operands: "min_plus", "max_plus", "max_times", "min_first",
+        "plus_pair", "any_pair" or "lor_land" as in GraphBLAS, or two functions compiled by numba and the identity of
+        the first, a number. Only stored cells take part. The other cells of a result have this identity.
+    mask : a Tensor or array of the shape of the result. With one or two operands, only cells where it is not 0 are
+        computed; `~mask` has the others. It is read into memory.
     dtype : type of the result, to which the operands are cast first; by default the type of the sums, or numpy's type
         if nothing is summed.
     format : format of a Tensor result; by default dense and sparse levels, or the format of the only stored tensor.
@@ -89,16 +95,18 @@ def einsum(
 
     Raises
     ------
-    FormatError : the specification is invalid, or a fill value is not 0.
-    ArrayError : shapes or types do not match.
+    FormatError : the specification is invalid, or a fill value is neither 0 nor the identity of the sum.
+    ArrayError : shapes or types do not match, or complex numbers have no minimum.
     LimitError : the result exceeds `limits` or `memory`.
-    OptionError : no operand is a Tensor, numpy does not cast the operands to `dtype`, or `format` is given for a result
-        that is a dense array.
+    OptionError : no operand is a Tensor, the semiring is unknown, numpy does not cast the operands to `dtype`, or
+        `format` is given for a result that is a dense array.
     LabelError : the tensors have different labels for an index, also for one that is summed.
 
     >>> tensor = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
     >>> einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0])).tolist()
     [30.0, 4.0]
+    >>> einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0]), semiring="min_plus").tolist()
+    [13.0, 5.0]
     >>> einsum("ij,i->ij", tensor, np.array([1.0, 0.5])).to_dense().tolist()
     [[0.0, 0.0, 3.0], [2.0, 0.0, 0.0]]
     """
@@ -110,8 +118,12 @@ def einsum(
     if not at:
         raise OptionError(Problem("operands", "expected a Tensor among the operands; call numpy.einsum, or as_tensor"))
     parsed = _parse(spec, len(operands), at[0])
+    parsed = parsed._replace(semiring=semiring_of(semiring), is_masked=mask is not None)
+    if len(operands) > 2 and (parsed.semiring is not PLUS_TIMES or parsed.is_masked):
+        what = f"a semiring and a mask take two operands, got {len(operands)}; multiply two at a time"
+        raise OptionError(Problem("operands", what))
     checked: list[Any] = [x if k in at else _checked_operand(x, k) for k, x in enumerate(operands)]
-    made = _computed(parsed, checked, at, dtype, memory, limits)
+    made = _computed(parsed, checked, at, _Options(dtype, memory, limits, mask))
     if format is None or isinstance(made, Tensor):
         return made if format is None else made.convert(format)
     raise OptionError(Problem("format", "the result is a dense array; leave format out, or pack it by from_numpy"))
@@ -146,44 +158,48 @@ def product_from_left(other: Any, tensor: Tensor) -> Array:
 
 
 @functools.lru_cache(256)
-def _product_spec(ndim: int, dense: int) -> _Spec:
+def _product_spec(ndim: int, dense: int) -> Spec:
     letters, more = _LETTERS[:ndim], "_" * (dense - 1)
-    return _Spec((letters, letters[-1] + more), 0, letters[:-1] + more)
+    return Spec((letters, letters[-1] + more), 0, letters[:-1] + more)
 
 
-def _computed(
-    parsed: _Spec,
-    operands: list[Any],
-    at: list[int],
-    dtype: Any = None,
-    memory: int | None = None,
-    limits: Limits | None = None,
-) -> Any:
+def _computed(parsed: Spec, operands: list[Any], at: list[int], options: _Options = _NO_OPTIONS) -> Any:
     """`einsum` of checked operands. at: the indices of those that are stored."""
-    types = _types(parsed, operands, at, dtype)
+    types = _types(parsed, operands, at, options.dtype)
+    if parsed.is_masked:
+        sizes = _sizes(parsed.operands, [x.shape for x in operands])
+        options = options._replace(mask=_mask_of(options.mask, parsed.out, tuple([sizes[x] for x in parsed.out])))
     if len(at) > 1 or inside(operands[at[0]]).metadata.labels is not None:
         _sizes(parsed.operands, [x.shape for x in operands])
         both = [(operands[k], parsed.operands[k]) for k in at]
-        metadata = shared_metadata(both, parsed.out, np.zeros((), types[1])[()])
+        metadata = shared_metadata(both, parsed.out, parsed.semiring.identity(types[1]))
     if len(at) == 1:  # the result keeps the names of its only tensor
-        return _einsum(parsed, operands.pop(at[0]), operands, types, memory, limits)
-    made = _of_several(parsed, operands, at, types, memory, limits)
+        return _einsum(parsed, operands.pop(at[0]), operands, types, options)
+    made = _of_several(parsed, operands, at, types, options)
     return tensor_of(inside(made).backing, metadata) if isinstance(made, Tensor) else made
 
 
-def _einsum(
-    parsed: _Spec, tensor: Tensor, dense: list[Array], types: _Types, memory: int | None, limits: Limits | None
-) -> Any:
+def _einsum(parsed: Spec, tensor: Tensor, dense: list[Array], types: _Types, options: _Options) -> Any:
     """`einsum` of one stored tensor and checked dense arrays."""
     plan, inputs = _prepared(parsed, tensor, dense, types)
     if plan.is_tensor:
+        if parsed.is_masked:
+            tensor = _restricted(tensor, parsed, options)
         return _as_tensor(parsed, tensor, inputs, plan)
-    limits = tensor.limits if limits is None else limits
+    limits = tensor.limits if options.limits is None else options.limits
     limits.hold("dense_bytes", plan.nbytes, "operands", "the size in bytes of the result")
-    trees = walks(tensor, checked_memory(memory), plan.nbytes)
-    out = np.zeros(plan.shape or 1, plan.work)
+    if parsed.is_masked:
+        cells = (options.mask.cells.to_dense() != 0).reshape(plan.shape or 1)
+        inputs = (*inputs, kernels.readable(cells))
+    trees = walks(tensor, checked_memory(options.memory), plan.nbytes)
+    semiring = parsed.semiring
+    out = np.full(plan.shape or 1, semiring.identity(plan.result), plan.work)
+
+    def joined(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
+        return (semiring.join(a[0], b[0], out=a[0]),)
+
     for walk in trees:
-        (out,) = run(walk, plan.leaf_for(walk), inputs, (out,), _added)
+        (out,) = run(walk, plan.leaf_for(walk), inputs, (out,), joined, kept=not semiring.functions)
     return out.astype(plan.result, copy=False) if plan.shape else out[0].astype(plan.result)
 
 
@@ -194,17 +210,18 @@ def planned(spec: str, tensor: Tensor, operands: Sequence[Any]) -> tuple[Plan, t
     return _prepared(parsed, tensor, dense, _types(parsed, [tensor, *dense], [0], None))
 
 
-def _prepared(parsed: _Spec, tensor: Tensor, dense: Sequence[Array], types: _Types) -> tuple[Plan, tuple[Any, ...]]:
+def _prepared(parsed: Spec, tensor: Tensor, dense: Sequence[Array], types: _Types) -> tuple[Plan, tuple[Any, ...]]:
     plan = _planned(parsed, tensor.shape, tuple([x.shape for x in dense]), types)
-    return plan, (*map(native, dense), *plan.lanes)
+    return plan, (*map(native, dense), *plan.lanes, *parsed.semiring.functions)
 
 
-def _types(parsed: _Spec, operands: Sequence[Any], at: Sequence[int], dtype: Any) -> _Types:
+def _types(parsed: Spec, operands: Sequence[Any], at: Sequence[int], dtype: Any) -> _Types:
     """The types of the computation and of the result. Raises FormatError for a fill value that is not 0."""
     kinds = [x.dtype for x in operands]
     for k in at:
         path, fill = f"operands[{k}]." if len(at) > 1 else "", operands[k].fill_value
-        if fill is not None and fill != 0:
+        end = 0 if kinds[k].kind == "b" else parsed.semiring.identity(kinds[k])
+        if fill is not None and fill not in (0, end):
             what = f"cells that are not stored have the value {fill}, not 0; use to_dense() and numpy"
             raise FormatError(Problem(f"{path}fill_value", what))
         kinds[k] = number_type(kinds[k], f"{path}values")
@@ -212,41 +229,62 @@ def _types(parsed: _Spec, operands: Sequence[Any], at: Sequence[int], dtype: Any
 
 
 @functools.lru_cache(1024)
-def _typed(parsed: _Spec, kinds: tuple[np.dtype[Any], ...], dtype: np.dtype[Any] | None) -> _Types:
+def _typed(parsed: Spec, kinds: tuple[np.dtype[Any], ...], dtype: np.dtype[Any] | None) -> _Types:
     sums = not set("".join(parsed.operands)) <= set(parsed.out)
-    return product_types(kinds, dtype, sums=sums)
+    return parsed.semiring.types(kinds, dtype, sums=sums)
 
 
-def _of_several(
-    parsed: _Spec,
-    operands: Sequence[Any],
-    at: Sequence[int],
-    types: _Types,
-    memory: int | None,
-    limits: Limits | None,
-) -> Any:
+def _of_several(parsed: Spec, operands: Sequence[Any], at: Sequence[int], types: _Types, options: _Options) -> Any:
     """`einsum` of several stored tensors, at the indices `at`, and dense arrays: in pairs until one tensor is left."""
     work, result = types
-    left, allowed = [(_plain(operands[k], work), parsed.operands[k]) for k in at], checked_memory(memory)
+    left, allowed = [(_plain(operands[k], work), parsed.operands[k]) for k in at], checked_memory(options.memory)
     of_dense = [letters for k, letters in enumerate(parsed.operands) if k not in at]
+    is_plain = parsed.semiring is PLUS_TIMES and not parsed.is_masked
     while len(left) > 1:
         (a, mine), (b, others), *rest = left
         needed = set(parsed.out).union(NONE, *of_dense, *(letters for _, letters in rest))
-        a, mine = summed(a, mine, needed | set(others), work, allowed)
-        b, others = summed(b, others, needed | set(mine), work, allowed)
-        if set(mine) == set(others):
+        own = "" if is_plain else mine + others  # in some semirings, a sum of products is no product of sums
+        a, mine = summed(a, mine, needed.union(others, own), work, allowed)
+        b, others = summed(b, others, needed.union(mine, own), work, allowed)
+        if is_plain and set(mine) == set(others):
             b = b.permute([others.index(x) for x in mine])
             product = combined(np.multiply, a, b, {"dtype": work}, allowed)
             left = [summed(product, mine, needed, work, allowed), *rest]
         else:
-            left = [contracted(a, mine, b, others, needed, work, allowed), *rest]
+            rules = Rules(needed, work, allowed, parsed.semiring, options.mask)
+            left = [contracted(a, mine, b, others, rules), *rest]
     tensor, letters = left[0]
     if of_dense:
         dense = [x for k, x in enumerate(operands) if k not in at]
-        return _einsum(_Spec((letters, *of_dense), 0, parsed.out), tensor, dense, types, memory, limits)
+        return _einsum(Spec((letters, *of_dense), 0, parsed.out), tensor, dense, types, options)
     tensor, letters = summed(tensor, letters, set(parsed.out), work, allowed)
     made = tensor if tensor.dtype == result else tensor.astype(result)
     return made.permute([letters.index(x) for x in parsed.out]) if parsed.out else made.to_dense().reshape(())[()]
+
+
+def _restricted(tensor: Tensor, parsed: Spec, options: _Options) -> Tensor:
+    """The entries of a tensor in the cells of a mask: its product with a number, of which the first factor is kept."""
+    one, dtype = pack((), [True], (), "element"), tensor.dtype
+    product = Spec((parsed.stored, ""), 0, parsed.stored, FIRST, True)
+    made = _of_several(product, [tensor, one], [0, 1], (dtype, dtype), options)
+    return tensor_of(inside(made).backing, inside(tensor).metadata)
+
+
+def _mask_of(mask: Any, letters: str, shape: tuple[int, ...]) -> Mask:
+    """The cells of a mask that are not 0, as those that it stores or all others. Raises ArrayError."""
+    if not isinstance(mask, Tensor):
+        mask = pack_dense(checked_array(with_memory(mask), "mask") != 0, coordinates(np.ndim(mask)))
+    if mask.shape != shape:
+        what = f"the mask has the shape {mask.shape}, but the result {shape}; pass a mask of the same shape"
+        raise ArrayError(Problem("mask", what))
+    whole = remade(expanded(mask.load()), labels=None)
+    others = bool(inside(whole).pad)
+    if not ((inside(whole).tree.values != 0) != others).all():
+        coords, values = whole.unpack()
+        kept = (values != 0) != others
+        coords, values = [x[kept] for x in coords], values[kept] != 0
+        whole = pack(coords, values, shape, coordinates(whole.ndim) if shape else "bitmap(0)", fill_value=others)
+    return Mask(whole, letters, others)
 
 
 def _plain(tensor: Tensor, work: np.dtype[Any]) -> Tensor:
@@ -264,7 +302,7 @@ class Plan(NamedTuple):
     the indices that the stored tensor does not have.
     """
 
-    spec: _Spec
+    spec: Spec
     work: np.dtype[Any]
     result: np.dtype[Any]
     shape: tuple[int, ...]
@@ -275,13 +313,14 @@ class Plan(NamedTuple):
 
     def leaf_for(self, walk: Walk) -> Leaf:
         """The leaf for a tree. Factors that a long fiber does not change are applied once."""
-        last = innermost(walk) if self.lanes and not self.is_tensor else None
-        return (_factored(self.spec, self.work.name, last) if last else None) or self.leaf
+        plain = self.spec.semiring is PLUS_TIMES and not self.spec.is_masked
+        last = innermost(walk) if plain and self.lanes and not self.is_tensor else None
+        return (factored(self.spec, self.work.name, last) if last else None) or self.leaf
 
 
 @functools.lru_cache(1024)  # without the cache, a small product takes twice as long
 def _planned(
-    parsed: _Spec,
+    parsed: Spec,
     shape: tuple[int, ...],
     shapes: tuple[tuple[int, ...], ...],
     types: _Types,
@@ -290,21 +329,17 @@ def _planned(
     work, result = types
     is_tensor = parsed.out != "" and sorted(parsed.out) == sorted(parsed.stored)  # the result has each letter once
     made = tuple([sizes[c] for c in parsed.out])
-    lanes = tuple([np.uint64(sizes[c]) for c in _lanes(parsed)])
-    leaf = _leaf(parsed, work.name, is_tensor)
+    lanes = tuple([np.uint64(sizes[c]) for c in parsed.lanes])
+    leaf = leaf_of(parsed, work.name, is_tensor)
     return Plan(parsed, work, result, made, work.itemsize * math.prod(made), is_tensor, leaf, lanes)
 
 
-def _added(a: tuple[Array], b: tuple[Array]) -> tuple[Array]:
-    return (np.add(a[0], b[0], out=a[0]),)
-
-
 @functools.lru_cache(1024)
-def _parse(spec: str, operands: int, at: int) -> _Spec:
+def _parse(spec: str, operands: int, at: int) -> Spec:
     if not re.fullmatch(r"[A-Za-z]*(,[A-Za-z]*)*->[A-Za-z]*", spec.replace(" ", "")):
         raise FormatError(Problem("spec", f"{spec!r:.60} is not a specification; write letters such as 'ij,j->i'"))
     left, out = spec.replace(" ", "").split("->")
-    parsed = _Spec(tuple(left.split(",")), at, out)
+    parsed = Spec(tuple(left.split(",")), at, out)
     if len(parsed.operands) != operands:
         what = f"{spec!r:.60} has {len(parsed.operands)} operands, got {operands}; pass one for each"
         raise FormatError(Problem("spec", what))
@@ -340,107 +375,14 @@ def _sizes(operands: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[s
     return sizes
 
 
-def _lanes(parsed: _Spec) -> tuple[str, ...]:
-    """The indices that the stored tensor does not have: first those of the result, in its order."""
-    dense = "".join(parsed.dense)
-    order = [*parsed.out, *sorted(set(dense) - set(parsed.out))]
-    return tuple(letter for letter in order if letter in dense and letter not in parsed.stored)
-
-
-def _leaf(parsed: _Spec, work: str, at_positions: bool) -> Leaf:
-    """The leaf of a product. at_positions: the result has an item for each stored value."""
-    stored, lanes = parsed.stored, _lanes(parsed)
-    place = {letter: f"r{k}" for k, letter in enumerate(lanes)}
-    place |= {letter: f"c{stored.index(letter)}" for letter in stored}
-    factors = []
-    for k, letters in enumerate(parsed.dense):
-        at = ", ".join(place[letter] for letter in letters) or "()"
-        factors.append((f"np.{work}(f{k}[{at}])", set(letters) & set(lanes)))
-    inner = [k for k, letter in enumerate(lanes) if letter not in parsed.out]
-    outer = [k for k, letter in enumerate(lanes) if letter in parsed.out]
-    target = "out[q]" if at_positions else f"out[{', '.join(place[letter] for letter in parsed.out) or '0'}]"
-    local = not at_positions and not outer  # a local variable sums consecutive entries of the same item
-    lines = [f"v = np.{work}(value)" + "".join(f" * {text}" for text, used in factors if not used)]
-    pad = ""
-    for k in outer:
-        lines.append(f"{pad}for r{k} in range(e{k}):")
-        pad += "    "
-    term = " * ".join(text for text, used in factors if used)
-    if inner:
-        lines.append(f"{pad}t = np.{work}(0)")
-        deeper = pad
-        for k in inner:
-            lines.append(f"{deeper}for r{k} in range(e{k}):")
-            deeper += "    "
-        lines.append(f"{deeper}t += {term}")
-        term = "t"
-    lines.append(f"{pad}{'total' if local else target} {'' if at_positions else '+'}= v{' * ' + term if term else ''}")
-    twice = [(place[a], f"c{k}") for k, a in enumerate(stored) if stored.index(a) != k]
-    if twice:
-        lines = [f"if {' and '.join(f'{a} == {b}' for a, b in twice)}:", *(f"    {line}" for line in lines)]
-    names = (*(f"f{k}" for k in range(len(parsed.dense))), *(f"e{k}" for k in range(len(lanes))), "out")
-    kept = frozenset(stored.index(letter) for letter in stored if at_positions or letter in parsed.out)
-    used = {stored.index(x) for letters in parsed.dense for x in letters if x in stored}
-    used |= set() if at_positions else kept
-    used |= set(range(len(stored))) if twice else set()
-    around = f"total = {target}\nyield\n{target} = total" if local else "yield"
-    totals = ("total",) if local and not inner else ()
-    return Leaf(names, "\n".join(lines), kept, frozenset(used), around, totals, stored.find(parsed.out[:1]))
-
-
-@functools.lru_cache(1024)
-def _factored(parsed: _Spec, work: str, last: frozenset[int]) -> Leaf | None:
-    """The leaf that applies factors once for each fiber of the last level, if the fiber does not change them.
-
-    If the fiber adds to the same items, it is summed first: `out += (v + v) * factors`, and else the factors are
-    multiplied first: `out += v * (factors)`. last: the dimensions that change within a fiber. None if it gains nothing.
-    """
-    stored, lanes = parsed.stored, _lanes(parsed)
-    changed = {stored[k] for k in last}
-    outer = [k for k, letters in enumerate(parsed.dense) if not changed & set(letters)]
-    inner = [k for k in range(len(parsed.dense)) if k not in outer]
-    sums = not changed & set(parsed.out)
-    lanes_of = {k: set(lanes) & set(letters) for k, letters in enumerate(parsed.dense)}
-    gains = any(lanes_of[k] for k in outer) and len(outer) > (0 if sums else 1)
-    if not gains or not set(lanes) <= set(parsed.out) or len(set(stored)) < len(stored):
-        return None
-    place = {x: f"r{k}" for k, x in enumerate(lanes)} | {x: f"c{k}" for k, x in enumerate(stored)}
-    used = [x for x in lanes if any(x in lanes_of[k] for k in (inner if sums else outer))]
-
-    def product(first: str, operands: Sequence[int]) -> str:
-        at = [", ".join(place[x] for x in parsed.dense[k]) or "()" for k in operands]
-        return " * ".join([first, *(f"np.{work}(f{k}[{x}])" for k, x in zip(operands, at, strict=True))])
-
-    def each(letters: Sequence[str], statement: str) -> list[str]:
-        for x in reversed(letters):
-            statement = "\n".join([f"for {place[x]} in range(e{place[x][1:]}):", *indented(statement.splitlines())])
-        return statement.splitlines()
-
-    part = f"part[{', '.join(place[x] for x in used)}]" if used else "part"
-    target = f"out[{', '.join(place[x] for x in parsed.out)}]"
-    if sums:  # nothing is added for no entries: 0 * inf is NaN
-        entry = ["is_empty = False", *each(used, f"{part} += {product('v', inner)}")]
-        around = ["is_empty = True", *each(used, f"{part} = np.{work}(0)"), "yield", "if not is_empty:"]
-        around += indented(each(lanes, f"{target} += {product(part, outer)}"))
-    else:
-        entry = each(lanes, f"{target} += {product(f'v * {part}', inner)}")
-        around = [*each(used, f"{part} = {product(f'np.{work}(1)', outer)}"), "yield"]
-    letters = {x for k in outer for x in parsed.dense[k]} | set(parsed.out if sums else "")
-    return _leaf(parsed, work, False)._replace(
-        entry="\n".join([f"v = np.{work}(value)", *entry]),
-        around="\n".join(around),
-        fixed=frozenset([k for k, x in enumerate(stored) if x in letters]),
-        before=f"part = np.empty(({', '.join(f'e{place[x][1:]}' for x in used)},), np.{work})" if used else "",
-    )
-
-
-def _as_tensor(parsed: _Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan) -> Tensor:
+def _as_tensor(parsed: Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan) -> Tensor:
     """A result with exactly the indices of the stored tensor, as a Tensor with the same index arrays."""
     whole = in_memory(tensor)
     walk = walk_of(whole)
-    out = np.zeros(len(walk.tree.values), plan.work)
-    run(walk, plan.leaf, inputs, (out,))
-    fill = None if tensor.fill_value is None else plan.result.type(0)
+    fill = parsed.semiring.identity(plan.result)
+    out = np.full(len(walk.tree.values), fill, plan.work)
+    run(walk, plan.leaf, inputs, (out,), kept=not parsed.semiring.functions)
+    fill = fill_or_none([tensor], fill)
     return with_values(whole, out.astype(plan.result, copy=False), fill).permute(
         [parsed.stored.index(c) for c in parsed.out]
     )
