@@ -23,17 +23,17 @@ class BuiltCase:
         many = case.n * cells(case.dims) > MOST
         try:
             self.whole, child = case.build()
-        except FormatError:  # a kind may refuse entries
-            assume(False)
-        except MemoryError:  # a kind may store something for each cell
-            assume(not many)
+        except (FormatError, MemoryError) as error:  # a kind may refuse entries, or store something for each cell
+            if many or isinstance(error, FormatError):
+                assume(False)
             raise
         self.children = as_array(child)
         self.specs = self.level.arrays(1, root=False)
         if missing := set(self.specs) - set(self.whole):
             raise AssertionError(f"build makes no array for the role {min(missing)!r}, which arrays() names")
         self.arrays = {role: self.whole[role] for role in self.specs}
-        assume(not many or max(self.size, sum(x.nbytes for x in self.arrays.values()) // 8) <= 2 * MOST)
+        if many and max(self.size, sum(x.nbytes for x in self.arrays.values()) // 8) > 2 * MOST:
+            assume(False)
 
     @cached_property
     def size(self) -> int:

@@ -72,7 +72,7 @@ def _many(draw: st.DrawFn, level: Level, max_size: int) -> LevelCase:
     while not _fit(level, dims, n) and max(n, *dims) > 1:
         largest = max(dims, default=0)
         n, dims = (n // 2, dims) if n > largest else (n, [x // 2 if x == largest else x for x in dims])
-    patterns = [_pattern(draw, (n, *dims), short) for _ in range(draw(st.integers(1, 5)))]
+    patterns = [_pattern(draw, (n, *dims), short) for _ in range(draw(st.integers(1, 2 if level.refuses else 5)))]
     table = distinct(in_order(np.concatenate(patterns, axis=1)))
     number = np.arange(table.shape[1])
     same = number // draw(st.sampled_from(_COUNTS)) % 2
