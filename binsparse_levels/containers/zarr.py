@@ -59,6 +59,7 @@ from .zarr_stores import (
     objects_in,
     opened,
     place_of,
+    refresh,
     stored,
     zip_folder,
 )
@@ -203,12 +204,11 @@ def writing(
     """
     if isinstance(path, zarr.Group):
         check_store(path.store)
-        with writing(path.store_path, "", overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
+        with writing(
+            path.store_path, group, overwrite, limits, storage, zarr_format=path.metadata.zarr_format
+        ) as writer:
             yield writer
-        fresh = zarr.open_group(path.store_path, mode="r", use_consolidated=False).attrs.asdict()
-        path.metadata.attributes.clear()  # else the next attribute set through this group would remove the header
-        path.metadata.attributes.update(fresh)
-        object.__setattr__(path.metadata, "consolidated_metadata", None)
+        refresh(path)
         return
     if NAMES & set((group or "").split("/")):
         raise ContainerError(Problem(str(group), "no group has the name of a metadata file of Zarr"))

@@ -10,6 +10,7 @@ import json
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import zarr
 from zarr.storage import LocalStore, StorePath
 
 from ..errors import ContainerError, Problem
@@ -20,7 +21,7 @@ from .interface import Growth, begun_at
 from .replacing import hold_lock
 from .zarr_internals import sync
 from .zarr_reading import ABOVE, ARRAYS, AT, ATTRIBUTE, METADATA_LIMITS, ROOT, ZarrReader, names_at, node_at
-from .zarr_stores import check_store, edit, objects_in, place_of
+from .zarr_stores import check_store, edit, objects_in, place_of, refresh
 
 
 def commit(path: Any, group: str | None, change: Callable[[Any], Mapping[str, Any]], limits: Limits) -> None:
@@ -42,6 +43,8 @@ def commit(path: Any, group: str | None, change: Callable[[Any], Mapping[str, An
     local = isinstance(place.store, LocalStore)
     with hold_lock(str(place.store.root)) if local else contextlib.nullcontext():  # type: ignore[attr-defined]
         edit(place, ROOT, changed)
+    if isinstance(path, zarr.Group):
+        refresh(path)
 
 
 def _writable(path: Any, group: str | None) -> StorePath:

@@ -242,7 +242,7 @@ class Contents:
         [((0, 0), (1, 2), 'CSR'), ((1, 0), (1, 2), 'CSC')]
         """
         backing = self._inside.backing
-        return backing.boxes.boxes if isinstance(backing, Joined) and not backing.selection.cut else ()
+        return backing.boxes.boxes if isinstance(backing, Joined) and backing.whole else ()
 
     @property
     def nbytes(self) -> int:

@@ -234,6 +234,11 @@ class Joined(Backing):
         return self.boxes.plans.view(self.selection).format
 
     @property
+    def whole(self) -> bool:
+        """True if no cell was left out, and no dimension moved."""
+        return self.selection[1:] == all_of(self.boxes.shape)[1:]
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         return self.boxes.pad.dtype  # type: ignore[no-any-return]
 

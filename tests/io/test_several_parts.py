@@ -15,6 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 import numpy as np
 import pytest
 import scipy.sparse
+import zarr
 from attacks import crashes
 from helpers import strategies
 from hypothesis import given
@@ -24,7 +25,7 @@ import binsparse_levels as bl
 from binsparse_levels import testing
 from binsparse_levels.cli import main
 from binsparse_levels.limits import DEFAULT_LIMITS
-from binsparse_levels.looking.faults import all_faults
+from binsparse_levels.looking.faults import all_faults, faults_of
 
 ROWS = bl.pack_dense([[0, 2, 0], [3, 0, 4]], "CSR", labels={0: ["u", "v"], 1: ["a", "b", "c"]}, dims=["user", "item"])
 
@@ -142,6 +143,36 @@ def test_a_hundred_shards_of_scipy_are_one_tensor(tmp_path):
     np.testing.assert_allclose(opened @ np.arange(30.0), whole @ np.arange(30.0))
     bl.write_from(opened, tmp_path / "a.h5", opened.shape, "CSC", memory=2**29)
     np.testing.assert_array_equal(bl.read(tmp_path / "a.h5").to_dense(), whole.toarray())
+
+
+def test_a_file_of_several_files_may_have_parts_itself(tmp_path):
+    grown(tmp_path / "a.zarr", 3)
+    bl.write(tmp_path / "b.h5", numbered(7))
+    places = [tmp_path / x for x in ("b.h5", "a.zarr", "b.h5")]
+    dense = bl.open(places).to_dense()
+    np.testing.assert_array_equal(bl.open(places).sum(1), dense.sum(1))
+    np.testing.assert_array_equal(bl.open(places)[5:0:-2, ::-1].sum(1), dense[5:0:-2].sum(1))
+    np.testing.assert_array_equal(bl.open(places)[:, [0, 0]] @ np.ones(2), 2 * dense[:, 0])
+
+
+def test_views_have_no_parts_and_their_parts_are_checked(tmp_path):
+    grown(tmp_path / "a.zarr", 3)
+    opened = bl.open(tmp_path / "a.zarr")
+    assert opened.T.parts == opened[1:].parts == ()
+    (tmp_path / "a.zarr" / opened.parts[2].open.group / "values/zarr.json").unlink()
+    assert [x for x in faults_of(opened[1:]) if "part 2" in x.path]
+
+
+def test_an_open_group_of_zarr_grows(tmp_path):
+    grown(tmp_path / "a.zarr", 0)
+    group = zarr.open_group(tmp_path / "a.zarr")
+    bl.append(group, numbered(1), part=True)
+    group.attrs["other"] = 1
+    bl.append(group, numbered(2))
+    assert _appended(tmp_path / "a.zarr") == [0.0, 1.0, 2.0]
+    bl.compact(group, grace=0)
+    group.attrs["other"] = 2
+    assert _appended(tmp_path / "a.zarr") == [0.0, 1.0, 2.0]
 
 
 def test_an_hour_opens_its_file(tmp_path):
