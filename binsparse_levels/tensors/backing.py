@@ -58,28 +58,33 @@ class Backing(ABC):
     viewed = False  # True if the arrays are those of a larger tensor
 
     @property
+    def plan(self) -> TreeBacking:
+        """A tree with the data type, the limits and the origin of `stored`. Nothing is read."""
+        return self.stored
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The numpy dtype of the values."""
-        return self.stored.tree.values.dtype
+        return self.plan.tree.values.dtype
 
     @property
     def limits(self) -> Limits:
         """The limits of the call that made or opened the entries."""
-        return self.stored.limits
+        return self.plan.limits
 
     @property
     def origin(self) -> Origin | None:
         """The file that was opened."""
-        return self.stored.origin
+        return self.plan.origin
 
     @property
     def lazy(self) -> bool:
         """True if entries are in a file. For a view, those of the whole tensor."""
-        return self.stored.tree.lazy
+        return self.plan.tree.lazy
 
     def iso(self, pad: Any) -> bool:
         """True if one value is stored for all entries."""
-        return self.stored.tree.iso and self.perhaps_lazy(pad).iso
+        return self.plan.tree.iso and self.perhaps_lazy(pad).iso
 
     def nbytes(self, pad: Any) -> int:
         """The number of bytes of all arrays and values in memory."""

@@ -232,7 +232,7 @@ class Contents:
     def parts(self) -> tuple[Box, ...]:
         """The parts of a tensor that was opened from a store that grew, or from several files; else none.
 
-        Each has an `origin`, a `shape` and a `notation`.
+        Each has an `origin`, a `shape` and a `notation`; in a store that grew, also a `group`, which can be opened.
 
         >>> from binsparse_levels import open, pack_dense, write
         >>> one, other = {}, {}

@@ -2,22 +2,18 @@
 
 from __future__ import annotations
 
-import errno
 import itertools
 import json
-import multiprocessing
 import os
 import pickle
 import shutil
-import signal
-from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 import scipy.sparse
 import zarr
-from attacks import crashes
 from helpers import strategies
+from helpers.growth import ROWS, appended, grown, numbered, row
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -27,26 +23,7 @@ from binsparse_levels.cli import main
 from binsparse_levels.limits import DEFAULT_LIMITS
 from binsparse_levels.looking.faults import all_faults, faults_of
 
-ROWS = bl.pack_dense([[0, 2, 0], [3, 0, 4]], "CSR", labels={0: ["u", "v"], 1: ["a", "b", "c"]}, dims=["user", "item"])
-
-
 SYMMETRIC = bl.pack([[0, 1, 2]] * 2, [1.0] * 3, (3, 3), "CSR", structure="symmetric_lower")
-
-
-def row(label, values=(5, 0, 0)):
-    labels = {"user": [label], "item": ["a", "b", "c"]}
-    return bl.pack_dense([list(values)], "CSR", dims=["user", "item"], labels=labels)
-
-
-def grown(place, count):
-    """A matrix of `count` more parts than its first: row k has the value k in column k % 3."""
-    bl.write(place, bl.pack_dense([[0.0, 0, 0]], "CSR"))
-    for k in range(count):
-        bl.append(place, numbered(k + 1), part=True)
-
-
-def numbered(k):
-    return bl.pack([[0], [k % 3]], [float(k)], (1, 3), "CSR")
 
 
 @st.composite
@@ -159,7 +136,7 @@ def test_views_have_no_parts_and_their_parts_are_checked(tmp_path):
     grown(tmp_path / "a.zarr", 3)
     opened = bl.open(tmp_path / "a.zarr")
     assert opened.T.parts == opened[1:].parts == ()
-    (tmp_path / "a.zarr" / opened.parts[2].open.group / "values/zarr.json").unlink()
+    (tmp_path / "a.zarr" / opened.parts[2].group / "values/zarr.json").unlink()
     assert [x for x in faults_of(opened[1:]) if "part 2" in x.path]
 
 
@@ -169,10 +146,10 @@ def test_an_open_group_of_zarr_grows(tmp_path):
     bl.append(group, numbered(1), part=True)
     group.attrs["other"] = 1
     bl.append(group, numbered(2))
-    assert _appended(tmp_path / "a.zarr") == [0.0, 1.0, 2.0]
+    assert appended(tmp_path / "a.zarr") == [0.0, 1.0, 2.0]
     bl.compact(group, grace=0)
     group.attrs["other"] = 2
-    assert _appended(tmp_path / "a.zarr") == [0.0, 1.0, 2.0]
+    assert appended(tmp_path / "a.zarr") == [0.0, 1.0, 2.0]
 
 
 def test_an_hour_opens_its_file(tmp_path):
@@ -297,6 +274,8 @@ def test_a_damaged_list_of_parts_is_an_error(tmp_path):
         (lambda parts: parts.pop("parts"), "no list of parts"),
         (lambda parts: parts["parts"][1].update(labels=7), "no list of parts"),
         (lambda parts: parts.update(fill_value="zz"), "no list of parts"),
+        (lambda parts: parts.update(parts=7), "no list of parts"),
+        (lambda parts: parts.update(removed=7), "no list of parts"),
     ]:
         node = json.loads(text)
         change(node["attributes"]["binsparse"]["binsparse_levels:parts"])
@@ -304,7 +283,7 @@ def test_a_damaged_list_of_parts_is_an_error(tmp_path):
         with pytest.raises(bl.BinsparseError, match=why):
             bl.open(tmp_path / "a.zarr")
     (tmp_path / "a.zarr/zarr.json").write_text(text)
-    part = bl.open(tmp_path / "a.zarr").parts[1].open.group
+    part = bl.open(tmp_path / "a.zarr").parts[1].group
     bl.write(tmp_path / f"a.zarr:{part}", bl.pack_dense(np.eye(2), "CSR"), overwrite=True)
     with pytest.raises(bl.ArrayError, match=f"{part}: expected a part"):
         bl.read(tmp_path / "a.zarr")
@@ -341,125 +320,3 @@ def test_a_closed_tensor_is_not_read(tmp_path):
         opened[2].load()
     with pytest.raises(bl.ContainerError, match="closed"):
         row.load()
-
-
-# Kills, other writers, and buckets
-
-
-def _appended(place):
-    """The rows of a matrix of `grown`, which `numbered` made."""
-    opened = bl.open(place)
-    dense = opened.to_dense()
-    assert opened.nnz == len(dense) - 1
-    return sorted(dense.sum(axis=1).tolist())
-
-
-def _cut(place, change, n, action):
-    """`change` with a fault at step n: whether it came so far."""
-    steps, reached = itertools.count(1), [0]
-
-    def step(event):
-        if action == "fail" and event in ("os.remove", "os.rmdir"):
-            return
-        reached[0] = next(steps)
-        if reached[0] == n:
-            if action == "kill":
-                os.kill(os.getpid(), signal.SIGKILL)
-            raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
-
-    try:
-        with crashes.stepping(step):
-            change(place)
-    except (OSError, bl.BinsparseError):
-        pass
-    return reached[0] >= n
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("action", ["kill", "fail"])
-@pytest.mark.parametrize("change", ["append", "first", "compact", "removing"])
-def test_a_change_that_is_cut_short_loses_nothing(tmp_path, action, change):
-    """At every step, what is there is the tensor before or after, and the next change works."""
-    call = {
-        "append": lambda place: bl.append(place, numbered(7)),
-        "first": lambda place: bl.append(place, numbered(7), part=True),
-        "compact": bl.compact,
-        "removing": lambda place: bl.compact(place, grace=0),
-    }[change]
-    before = [0.0] if change == "first" else [0.0, 1.0, 2.0]
-    after = [*before, 7.0] if change in ("append", "first") else before
-    for n in itertools.count(1):
-        folder = tmp_path / f"attack-{n}"
-        folder.mkdir()
-        place = str(folder / "a.zarr")
-        grown(place, len(before) - 1)
-        if action == "kill":
-            child = os.fork()
-            if not child:
-                try:
-                    _cut(place, call, n, action)
-                finally:
-                    os._exit(0)
-            cut = os.WIFSIGNALED(os.waitpid(child, 0)[1])
-        else:
-            cut = _cut(place, call, n, action)
-        found = _appended(place)
-        assert found in ([before, after] if cut else [after]), f"step {n}"
-        bl.append(place, numbered(8), part=True)
-        assert _appended(place) == [*found, 8.0]
-        shutil.rmtree(folder)
-        if not cut:
-            break
-    assert n > 10
-
-
-def _append_some(place, first, count):
-    for k in range(first, first + count):
-        bl.append(place, numbered(k), part=True)
-
-
-@pytest.mark.slow
-def test_many_programs_append_at_a_time(tmp_path):
-    place = str(tmp_path / "a.zarr")
-    bl.write(place, bl.pack_dense([[0.0, 0, 0]], "CSR"))
-    context = multiprocessing.get_context("spawn")
-    writers = [context.Process(target=_append_some, args=(place, 10 * k + 1, 10)) for k in range(4)]
-    for writer in writers:
-        writer.start()
-    seen = 0
-    while any(writer.is_alive() for writer in writers):
-        found = _appended(place)
-        assert len(found) >= seen
-        seen = len(found)
-        if seen > 20:
-            bl.compact(place)
-            break
-    for writer in writers:
-        writer.join()
-        assert writer.exitcode == 0
-    assert _appended(place) == [float(k) for k in range(41)]
-
-
-@pytest.mark.slow
-def test_many_threads_append_to_a_bucket(s3):
-    place = f"{s3}/a.zarr"
-    bl.write(place, bl.pack_dense([[0.0, 0, 0]], "CSR"))
-    with ThreadPoolExecutor(4) as pool:
-        list(pool.map(lambda k: _append_some(place, 4 * k + 1, 4), range(4)))
-    assert _appended(place) == [float(k) for k in range(17)]
-    bl.compact(place, grace=0)
-    assert _appended(place) == [float(k) for k in range(17)]
-    assert len(bl.open(place).parts) == 1
-
-
-@pytest.mark.slow
-def test_a_bucket_is_opened_in_one_request(counted_s3):
-    proxy, url = counted_s3
-    place = f"{url}/a.zarr"
-    grown(place, 5)
-    with proxy.counting() as requests:
-        opened = bl.open(place)
-    assert len(requests) <= 2, requests
-    with proxy.counting() as requests:
-        assert opened[3].to_dense().tolist() == [3, 0, 0]
-    assert len(requests) <= 8, requests
