@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from operator import add, le
 from typing import Any
 
 from ..containers.interface import part_name
@@ -71,11 +72,12 @@ def compact(
         assert whole is not None
 
         def change(parts: Parts, shape: tuple[int, ...]) -> tuple[Parts, tuple[int, ...]]:
-            later = tuple(box for box in parts.boxes if box.group not in old)
-            if len(later) + len(old) != len(parts.boxes):
+            joined = [x for x in parts.boxes if all(map(le, map(add, x.origin, x.shape), made.shape))]
+            groups = [x.group for x in joined]  # also of parts that were appended before `convert` opened it
+            if not {*old} <= {*groups}:
                 raise ContainerError(Problem(name_of(path), "another program has compacted it in the meantime"))
-            box = part_of(made, new, [0] * made.ndim)
-            return Parts((box, *later), {**parts.removed, **dict.fromkeys(old, time.time())}, parts.fill_value), shape
+            boxes = part_of(made, new, [0] * made.ndim), *(x for x in parts.boxes if x not in joined)
+            return Parts(boxes, {**parts.removed, **dict.fromkeys(groups, time.time())}, parts.fill_value), shape
 
         header = loading.reader.read_header()
         commit(location, there, header, new, change, limits, like=whole.descriptor, grace=grace)

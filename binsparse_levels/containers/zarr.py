@@ -205,9 +205,8 @@ def writing(
     """
     if isinstance(path, zarr.Group):
         check_store(path.store)
-        with writing(
-            path.store_path, group, overwrite, limits, storage, zarr_format=path.metadata.zarr_format
-        ) as writer:
+        its = path.metadata.zarr_format
+        with writing(path.store_path, group, overwrite, limits, storage, zarr_format=its) as writer:
             yield writer
         refresh(path)
         return

@@ -14,10 +14,10 @@ from typing import Any
 import zarr
 from zarr.storage import LocalStore, StorePath
 
-from ..errors import BinsparseError, ContainerError, Problem, warn
+from ..errors import ContainerError, Problem, warn
 from ..formats.json import load_json
 from ..limits import Limits
-from .base import parts_in, wrap_errors
+from .base import parts_in
 from .interface import LONGEST_SECONDS, begun_at, part_name
 from .replacing import hold_lock
 from .zarr_internals import sync
@@ -30,9 +30,9 @@ from .zarr_reading import (
     ROOT,
     ZarrReader,
     arrays_above,
+    arrays_at,
     names_at,
     node_at,
-    prefix_in,
 )
 from .zarr_stores import check_store, edit, objects_in, place_of, refresh
 
@@ -40,15 +40,13 @@ from .zarr_stores import check_store, edit, objects_in, place_of, refresh
 def grow(
     path: Any, group: str | None, new: str, change: Callable[[Any, str], Mapping[str, Any]], limits: Limits
 ) -> None:
-    """Replace the header of a tensor by change(header, first), which is called again if another program was faster.
+    """`Container.grow`. A local folder is locked. `change` is called again if another program was faster.
 
-    A local folder is locked. The parameters are those of `Container.grow`. Raises ContainerError, and the errors of
-    `change`.
+    Raises ContainerError, and the errors of `change`.
     """
     place = place_of(path) / (group or "")
     check_store(place.store)
-    first, replaced = "", False
-    before, after = set[str](), set[str]()
+    first, replaced, before, after = "", False, set[str](), set[str]()
 
     def changed(text: bytes | None) -> bytes:
         nonlocal replaced, before, after
@@ -79,34 +77,32 @@ def grow(
             refresh(path)
         try:
             _sweep(place, after, {*before, first})
-        except BinsparseError as error:  # the tensor is sound
+        except Exception as error:  # the tensor is sound
             warn(f"{path}: parts that nobody needs could not be removed: {error}")
 
 
 def _first(place: StorePath, limits: Limits) -> str:
     """Make a group in that of a tensor whose arrays are those of the tensor. Returns "" if the tensor has parts."""
     node = node_at(place)
-    if node is None or parts_in(header := ZarrReader(place, node, limits).read_header()):
+    if node is None or parts_in(ZarrReader(place, node, limits).read_header()):
         return ""
-    name, prefix = part_name(), prefix_in(node["attributes"])
-    attributes = {**node["attributes"], ATTRIBUTE: header, AT: f"{ABOVE}/{prefix}" if prefix else ABOVE}
-    kept = {key: x for key, x in attributes.items() if key in (ATTRIBUTE, ARRAYS, AT)}
-    made = {"zarr_format": 3, "node_type": "group", "attributes": kept}
-    objects_in(place.store).create((place / name / ROOT).path, json.dumps(made).encode())
+    name, known = part_name(), node["attributes"]
+    kept = {key: known[key] for key in (ATTRIBUTE, ARRAYS) if key in known}
+    kept[AT] = f"{ABOVE}/{known.get(AT, '')}".rstrip("/")
+    made = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": kept})
+    objects_in(place.store).create((place / name / ROOT).path, made.encode())
     return name
 
 
 def _sweep(place: StorePath, kept: Collection[str], removed: Collection[str]) -> None:
     """Remove parts that are not in `kept`: those in `removed`, and those of killed writers."""
-    if not place.store.supports_listing:
-        return
-    with wrap_errors(str(place)):
-        for name in names_at(place):
-            begun = begun_at(name)
-            if begun is None or name in kept or (name not in removed and time.time() - begun < 2 * LONGEST_SECONDS):
-                continue
-            above = arrays_above(place, [name])
-            if above and not arrays_above(place, kept):  # else a later program has made a part of the same arrays
-                for array in above:
-                    sync((place / array).delete_dir())
-            sync((place / name).delete_dir())
+    for name in names_at(place) if place.store.supports_listing else ():
+        begun = begun_at(name)
+        if begun is None or name in kept or (name not in removed and time.time() - begun < 2 * LONGEST_SECONDS):
+            continue
+        above = arrays_above(place, [name])
+        if above and not arrays_above(place, kept):  # else a later program has made a part of the same arrays
+            arrays = arrays_at(place, (node_at(place) or {}).get("attributes", {}))
+            for array in above:
+                sync((arrays / array).delete_dir())
+        sync((place / name).delete_dir())

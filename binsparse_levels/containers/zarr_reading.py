@@ -303,14 +303,9 @@ def arrays_at(place: StorePath, attributes: Mapping[str, Any]) -> StorePath:
 
 
 def arrays_above(place: StorePath, parts: Iterable[str]) -> set[str]:
-    """The paths of the arrays in a group that belong to one of its parts: those of the tensor before it grew."""
-    found: set[str] = set()
-    for name in parts:
-        attributes = (node_at(place / name) or {}).get("attributes", {})
-        if str(attributes.get(AT)).startswith(ABOVE):
-            inner = arrays_at(place / name, attributes).path.removeprefix(place.path).strip("/")
-            found |= {f"{inner}/{array}".lstrip("/") for array in names_in(attributes.get(ATTRIBUTE))}
-    return found
+    """The names of the arrays of a group that belong to one of its parts: those of the tensor before it grew."""
+    known = [(node_at(place / name) or {}).get("attributes", {}) for name in parts]
+    return {name for x in known if str(x.get(AT)).startswith(ABOVE) for name in names_in(x.get(ATTRIBUTE))}
 
 
 def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:

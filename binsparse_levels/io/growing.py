@@ -86,6 +86,7 @@ def commit(
             new = replace(new, format=like.format, name=like.name, data_types=like.data_types)
         after = parts.header(new, shape)
         check_header_size(after, limits)
+        parse_parts(parse_descriptor(after, limits), lambda *_: there.load)
         if len(parts.boxes) > _MANY_PARTS and len(parts.boxes) % _MANY_PARTS == 1:
             warn(f"{name}: has {len(parts.boxes)} parts; compact it, which makes reading faster")
         return sealed(after, {}) if unsealed(now)[0] is not now else after

@@ -28,7 +28,7 @@ from ..tensors.tensor import Tensor, inside, tensor_of
 from ..tensors.validation import checked_fill, pad_of
 from ..tensors.views import Joined
 
-# Returns a function that opens the part in a group, and compares it with the shape, data type and fill value as text.
+# Returns a function that opens the part in a group, and compares it with the shape, type, fill value and count as text.
 Opener: TypeAlias = Callable[[str, tuple[str, ...]], Callable[[], Tensor]]
 
 
@@ -70,14 +70,17 @@ def parse_parts(descriptor: Descriptor, opener: Opener) -> Parts:
             fill = checked_fill(raw.astype(dtype).reshape(()), dtype)
         for part in listed["parts"]:
             group, shape = part["group"], tuple(part["shape"])
-            labels = {dim: (count, size) for dim, (count, size) in part["labels"].items()}
-            place = tuple(part["origin"]), shape, str(part["format"]), part["number_of_stored_values"]
-            boxes.append(Box(*place, opener(group, (str(shape), str(dtype), str(fill))), group, labels))
+            labels = {dim: (number, size) for dim, (number, size) in part["labels"].items()}
+            count, expected = part["number_of_stored_values"], (shape, dtype, fill, part["number_of_stored_values"])
+            place = tuple(part["origin"]), shape, str(part["format"]), count
+            boxes.append(Box(*place, opener(group, tuple(map(str, expected))), group, labels))
         removed = {str(part["group"]): float(part["time"]) for part in listed["removed"]}
     except (AttributeError, KeyError, TypeError, ValueError) as error:
         raise DescriptorError(Problem(PARTS, f"is no list of parts: {error!r:.80}")) from None
     for k, box in enumerate(boxes):
         problems += [Problem(f"{PARTS}.parts[{k}]", x) for x in _problems(box, descriptor.shape)]
+    if len({str(box.group) for box in boxes}) < len(boxes):
+        problems.append(Problem(PARTS, "a group occurs twice"))
     if not problems and _overlap(boxes):
         problems.append(Problem(PARTS, "parts overlap"))
     if not problems and sum(box.count or 0 for box in boxes) != descriptor.number_of_stored_values:

@@ -148,7 +148,7 @@ def _joined(location: Location, loading: Loading, limits: Limits) -> Tensor:
 class _Part:
     """A function that opens a part of the tensor at a location, also in another process, and compares it with a header.
 
-    expected: its shape, data type and fill value.
+    expected: its shape, data type, fill value and number of entries.
     """
 
     location: Location
@@ -158,7 +158,10 @@ class _Part:
 
     def __call__(self) -> Tensor:
         tensor = opened(within(self.location, self.group), self.limits)[0]
-        there = str(tensor.shape), str(tensor.dtype), str(tensor.fill_value)  # NaN does not equal NaN
+        held, count = inside(tensor).backing, self.expected[3]
+        if isinstance(held, TreeBacking) and not held.tree.gaps and not held.tree.shares:  # else it takes reading
+            count = str(held.positions())
+        there = str(tensor.shape), str(tensor.dtype), str(tensor.fill_value), count  # NaN does not equal NaN
         if there != self.expected or tensor.structure is not None:
             what = f"expected a part with {', '.join(self.expected)}, got {', '.join(there)}; read it alone"
             raise ArrayError(Problem(self.group, what))

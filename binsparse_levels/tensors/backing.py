@@ -59,7 +59,7 @@ class Backing(ABC):
 
     @property
     def plan(self) -> TreeBacking:
-        """A tree with the data type, the limits and the origin of `stored`. Nothing is read."""
+        """The stored tree, or an empty one with its data type, limits and origin. Nothing is read."""
         return self.stored
 
     @property
@@ -68,19 +68,9 @@ class Backing(ABC):
         return self.plan.tree.values.dtype
 
     @property
-    def limits(self) -> Limits:
-        """The limits of the call that made or opened the entries."""
-        return self.plan.limits
-
-    @property
-    def origin(self) -> Origin | None:
-        """The file that was opened."""
-        return self.plan.origin
-
-    @property
     def lazy(self) -> bool:
         """True if entries are in a file. For a view, those of the whole tensor."""
-        return self.plan.tree.lazy
+        return self.stored.tree.lazy
 
     def iso(self, pad: Any) -> bool:
         """True if one value is stored for all entries."""

@@ -130,7 +130,7 @@ class Contents:
     @property
     def limits(self) -> Limits:
         """The limits of the call that made or opened the tensor. Tensors made from it have the same limits."""
-        return self._inside.backing.limits
+        return self._inside.backing.plan.limits
 
     @property
     def dims(self) -> tuple[str, ...] | None:

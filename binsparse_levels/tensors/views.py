@@ -20,7 +20,6 @@ from ..levels import listing
 from ..levels.positions import Array, narrowest
 from .backing import Backing, Listed, TreeBacking, packed
 from .boxes import Whole, within
-from .late_imports import Origin
 
 
 class Mapped(Backing):
@@ -239,11 +238,11 @@ class Joined(Backing):
 
     @property
     def plan(self) -> TreeBacking:
-        return self.boxes.plans if self._own is None else self._own
+        return self.boxes.plans
 
     @property
-    def origin(self) -> Origin | None:
-        return self.boxes.plans.origin
+    def lazy(self) -> bool:
+        return self._own is None
 
     def positions(self) -> int:
         return self.count(self.boxes.pad)
@@ -274,7 +273,7 @@ class Joined(Backing):
                 coords.append(part.placed(columns))
                 values.append(more)
             every = [np.concatenate(x) for x in zip(*coords, strict=True)]
-            self._own = packed(self.format, self.shape, every, np.concatenate(values), False, pad, self.limits)
+            self._own = packed(self.format, self.shape, every, np.concatenate(values), False, pad, self.plan.limits)
         return self._own
 
     def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:

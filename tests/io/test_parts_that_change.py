@@ -19,7 +19,7 @@ from helpers.growth import ROWS, appended, grown, numbered, row
 from zarr.storage import MemoryStore
 
 import binsparse_levels as bl
-from binsparse_levels.building import compacting
+from binsparse_levels.building import compacting, to_file
 from binsparse_levels.containers import zarr_parts
 from binsparse_levels.io import appending
 
@@ -132,18 +132,27 @@ def test_a_part_that_took_too_long_is_not_added(tmp_path, monkeypatch):
     assert appended(place) == [0.0, 1.0]
 
 
-def test_others_append_while_it_becomes_dense(tmp_path, monkeypatch):
+@pytest.mark.parametrize("memory", [None, 2**31])
+def test_others_append_while_it_becomes_dense(tmp_path, monkeypatch, memory):
+    """Before it is opened again, while it is packed, and before it is listed."""
     place = str(tmp_path / "a.zarr")
     grown(place, 1)
-    convert = compacting.convert
+    convert, unchanged = compacting.convert, to_file.unchanged
 
     def converted(*arguments, **options):
-        convert(*arguments, **options)
         bl.append(place, numbered(2))
+        convert(*arguments, **options)
+        bl.append(place, numbered(4))
+
+    def packed(*arguments):
+        bl.append(place, numbered(3))
+        return unchanged(*arguments)
 
     monkeypatch.setattr("binsparse_levels.building.compacting.convert", converted)
-    bl.compact(place, "dense, dense")
-    assert bl.read(place).to_dense().tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 2]]
+    monkeypatch.setattr("binsparse_levels.building.to_file.unchanged", packed)
+    bl.compact(place, "dense, dense", memory=memory)
+    assert [x.shape for x in bl.open(place).parts] == [(3, 3), (1, 3), (1, 3)]
+    assert bl.read(place).to_dense().tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 2], [3, 0, 0], [0, 4, 0]]
 
 
 def test_checksums_are_kept(tmp_path):
