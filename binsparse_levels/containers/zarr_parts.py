@@ -78,7 +78,7 @@ def grow(
         try:
             _sweep(place, after, {*before, first})
         except Exception as error:  # the tensor is sound
-            warn(f"{path}: parts that nobody needs could not be removed: {error}")
+            warn(f"{path}: old parts could not be removed: {error}")
 
 
 def _first(place: StorePath, limits: Limits) -> str:
