@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 import time
-from dataclasses import replace
+from operator import add, le
 from typing import Any
 
 from ..containers.interface import part_name
 from ..errors import ContainerError, OptionError, Problem, within_memory
 from ..formats.extensions import PARTS
 from ..formats.format import FormatLike
-from ..io.growing import GRACE_SECONDS, commit, growth_of
+from ..io.growing import GRACE_SECONDS, check_can_grow, commit
 from ..io.kinds import StoreLike, name_of, resolved
 from ..io.orders import within
-from ..io.parts import Parts, entry_of, parse_parts
+from ..io.parts import Parts, part_of
 from ..io.reading import opened
 from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress
@@ -34,7 +34,7 @@ def compact(
     """Make one tree of the parts of a tensor that `append(part=True)` has made.
 
     Others may read the tensor and append to it at the same time: parts that are appended in the meantime remain parts.
-    The tree is in a group of its own, which other programs can open: `tensor.parts` and `list_tensors` name it.
+    The tree is in a group of its own, which other programs can open: `tensor.parts` names it. Checksums are kept.
 
     Parameters
     ----------
@@ -63,24 +63,21 @@ def compact(
         there, loading = opened(location, limits)
         if loading is None or PARTS not in loading.descriptor.extra:
             raise OptionError(Problem(name_of(path), "the tensor has one part; use convert for another format"))
-        growth, group, new = growth_of(location, name_of(path)), location.group, part_name()
-        old = [entry.group for entry in parse_parts(loading.descriptor).entries]
+        check_can_grow(location, there, loading)
+        old, new = [box.group for box in there.parts], part_name()
+        options = {"checksum": loading.sealed or None, **options}
         inner = within(location, new)
-        try:
-            convert(location, inner, format, memory=memory, progress=progress, limits=limits, **options)
-            made, whole = opened(inner, limits)
-            assert whole is not None
+        convert(location, inner, format, memory=memory, progress=progress, limits=limits, **options)
+        made, whole = opened(inner, limits)
+        assert whole is not None
 
-            def change(parts: Parts, shape: tuple[int, ...]) -> tuple[Parts, tuple[int, ...]]:
-                later = tuple(entry for entry in parts.entries if entry.group not in old)
-                if len(later) + len(old) != len(parts.entries):
-                    raise ContainerError(Problem(name_of(path), "another program has compacted it in the meantime"))
-                entry = entry_of(made, new, [0] * made.ndim)
-                removed = {**parts.removed, **dict.fromkeys(old, time.time())}
-                return replace(parts, entries=(entry, *later), removed=removed), shape
+        def change(parts: Parts, shape: tuple[int, ...]) -> tuple[Parts, tuple[int, ...]]:
+            joined = [x for x in parts.boxes if all(map(le, map(add, x.origin, x.shape), made.shape))]
+            groups = [x.group for x in joined]  # also of parts that were appended before `convert` opened it
+            if not {*old} <= {*groups}:
+                raise ContainerError(Problem(name_of(path), "another program has compacted it in the meantime"))
+            boxes = part_of(made, new, [0] * made.ndim), *(x for x in parts.boxes if x not in joined)
+            return Parts(boxes, {**parts.removed, **dict.fromkeys(groups, time.time())}, parts.fill_value), shape
 
-            header = loading.reader.read_header()
-            commit(location, there, header, change, limits, like=whole.descriptor, grace=grace)
-        except BaseException:
-            growth.sweep(location.path, group, (), (new,), 0)
-            raise
+        header = loading.reader.read_header()
+        commit(location, there, header, new, change, limits, like=whole.descriptor, grace=grace)

@@ -231,7 +231,7 @@ class Stream(Entries):
         for chunk in [given] if whole else given:
             if isinstance(chunk, Tensor):
                 self._first = chunk if self._first is None else self._first
-                self.origins.add(inside(chunk).backing.origin)
+                self.origins.add(inside(chunk).backing.plan.origin)
                 yield from self._of_tensor(chunk)
             elif is_table(chunk):
                 if rows is None:

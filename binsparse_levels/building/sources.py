@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..containers.base import is_url, wrap_errors
+from ..containers.interface import begun_at
 from ..containers.objects.bucket import Bucket
 from ..containers.replacing import hold_lock
 from ..engine.blocks import Block, blocks_of
@@ -18,7 +19,7 @@ from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, Op
 from ..formats.structure import expand
 from ..io.appending import local_path
 from ..io.fitting import joined_labels
-from ..io.kinds import StoreLike
+from ..io.kinds import StoreLike, split_place
 from ..io.reading import check_lazy
 from ..limits import Limits
 from ..progress import Progress
@@ -61,9 +62,11 @@ def state_of(path: str) -> Any:
 def unchanged(target: StoreLike, origins: Iterable[Origin | None], limits: Limits) -> Iterator[None]:
     """Replace a target that may be one of the sources, within the block.
 
-    Then the lock of the target is held. Raises ContainerError if it has changed since it was opened.
+    Then the lock of the target is held. Raises ContainerError if it has changed since it was opened. A new part changes
+    none of its sources.
     """
-    place = local_path(target)
+    part = begun_at((split_place(target)[1] or "").rpartition("/")[2]) is not None
+    place = None if part else local_path(target)
     own = {origin for origin in origins if origin is not None and place and local_path(origin.place) == place}
     with hold_lock(str(place)) if own else contextlib.nullcontext():
         for origin in own:
@@ -86,7 +89,7 @@ class Tensors(Source):
 
     def __init__(self, named: Sequence[tuple[str, Tensor]], rows: int) -> None:
         self.tensors = [tensor for _, tensor in named]
-        self.states = [inside(tensor).backing.origin for tensor in self.tensors]
+        self.states = [inside(tensor).backing.plan.origin for tensor in self.tensors]
         self._names = [name for name, _ in named]
         self._blocks: list[tuple[int, Block]] = []  # the number of a tensor, and a block of it
         for which, (name, tensor) in enumerate(named):

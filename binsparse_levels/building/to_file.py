@@ -96,15 +96,18 @@ def convert(
             return
     opened = reading.opened(source, limits)[0]
     reading.warn_of_others(source)
-    if opened.parts and memory is not None:
-        written.take(_of_parts(opened, format, map, memory, limits))
-        return
     tensor = opened.stored
     through = opened.map if map is None else _through(map, opened.shape)
     shape = opened.shape if through is None else through.stored_shape
     own = tensor.format if map is None else coordinates(len(shape))
     parsed = fitting_format(own if format is None else format, shape, limits, mapped=through is not None)
-    tree, order, origins = inside(tensor).source, tensor.format.order, {inside(opened).backing.origin}
+    origins, labels = {inside(opened).backing.plan.origin}, inside(opened).metadata.labels
+    if opened.parts and memory is not None:
+        request = Request(parsed, through, dtype=opened.dtype, limits=limits, memory=memory)
+        joined = request.plan(opened.shape).like(opened)
+        written.take(Entries(joined, entries_in_parts(opened, joined.rows), labels, origins))
+        return
+    tree, order = inside(tensor).source, tensor.format.order
     blank = drops_zeros(source, opened, parsed)
     plan = None
     if memory is not None:
@@ -117,7 +120,7 @@ def convert(
         return
     if blank:
         filled = replace(plan, fill_value=opened.fill_value).typed(opened.dtype)
-        written.take(Entries(filled, entries_in_parts(opened, plan.rows), inside(opened).metadata.labels, origins))
+        written.take(Entries(filled, entries_in_parts(opened, plan.rows), labels, origins))
         return
     written.begin()
     kept = map is None and ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
@@ -126,18 +129,6 @@ def convert(
     plan = replace(plan, sorted=ordered, one=one).like(opened)
     with scratch(target) as folder:
         written.finish(folder, plan, Tensors([(name_of(source), opened)], plan.rows), origins, client)
-
-
-def _of_parts(opened: Tensor, format: FormatLike | None, map: MapLike | None, memory: int, limits: Limits) -> Entries:
-    """The entries of a tensor in several parts, for `convert`."""
-    through = None if map is None else _through(map, opened.shape)
-    shape = opened.shape if through is None else through.stored_shape
-    own = opened.format if map is None else coordinates(len(shape))
-    parsed = fitting_format(own if format is None else format, shape, limits, mapped=through is not None)
-    request = Request(parsed, through, dtype=opened.dtype, limits=limits, memory=memory)
-    plan = request.plan(opened.shape).like(opened)
-    origins = {inside(opened).backing.origin}
-    return Entries(plan, entries_in_parts(opened, plan.rows), inside(opened).metadata.labels, origins)
 
 
 def _through(map: MapLike, shape: Sequence[int]) -> IndexMap | None:

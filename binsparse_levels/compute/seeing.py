@@ -71,7 +71,7 @@ def walks(tensor: Tensor, memory: int, used: int, above: tuple[_Layer, ...] = ()
     """
     held = inside(tensor).backing
     if isinstance(held, Joined) and held.lazy:
-        return _walks_of_parts(tensor, held, memory, used)
+        return _walks_of_parts(tensor, held, memory, used, above)
     stored, tree = held.stored, held.stored.tree
     if not tree.lazy or not held.shape or (layers := _layers(held)) is None:
         return iter((walk_of(tensor, above),))
@@ -89,12 +89,12 @@ def walks(tensor: Tensor, memory: int, used: int, above: tuple[_Layer, ...] = ()
     return _listed_blocks(stored, (*layers, *above), size)
 
 
-def _walks_of_parts(tensor: Tensor, held: Joined, memory: int, used: int) -> Iterator[Walk]:
-    """The trees of the parts of a tensor, one part after the other."""
+def _walks_of_parts(tensor: Tensor, held: Joined, memory: int, used: int, above: tuple[_Layer, ...]) -> Iterator[Walk]:
+    """The trees of the parts of a tensor, one part after the other. A part may have parts itself."""
     metadata = replace(inside(tensor).metadata, labels=None)
     for part in held.parts():
         window = _Window(part.places, held.shape)
-        yield from walks(tensor_of(part.backing, metadata), memory, used, (window,))
+        yield from walks(tensor_of(part.backing, metadata), memory, used, (window, *above))
 
 
 def _listed_blocks(stored: TreeBacking, layers: Sequence[_Layer], size: int) -> Iterator[Walk]:

@@ -151,8 +151,8 @@ def names_in(header: Any) -> set[str]:
 def parts_in(header: Any) -> set[str]:
     """The names of the groups of the parts of a tensor, and of those that were removed, from its parsed header."""
     parts = header.get(PARTS) if isinstance(header, dict) else None
-    groups = [*parts.get("parts", ()), *parts.get("removed", ())] if isinstance(parts, dict) else []
-    return {str(x.get("group")) for x in groups if isinstance(x, dict)}
+    lists = [parts.get("parts"), parts.get("removed")] if isinstance(parts, dict) else []
+    return {str(x.get("group")) for some in lists if isinstance(some, list) for x in some if isinstance(x, dict)}
 
 
 def sizes_in(header: Any) -> dict[str, int]:

@@ -7,7 +7,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from typing import Any, Concatenate, TypeAlias
@@ -19,27 +19,12 @@ from .replacing import Others, Overwrite, same_folder
 
 Reading: TypeAlias = Callable[[Any, str | None, Limits], AbstractContextManager[Reader]]
 Mark: TypeAlias = Callable[[Any, str | None, Iterable[str]], str | None]
+Grow: TypeAlias = Callable[[Any, str | None, str, Callable[[Any, str], Mapping[str, Any]], Limits], None]
 # The paths of tensors of a kind of file in a group with its mark; "" is the group itself.
 Claims: TypeAlias = Callable[[Any], Sequence[str]]
 
 
-@dataclass(frozen=True, kw_only=True)
-class Growth:
-    """The functions of a container in which a tensor may have several parts, each in a group of its own.
-
-    Parameters
-    ----------
-    commit: commit(path, group, change, limits) replaces the header of a tensor by change(header), atomically.
-    refer: refer(path, group, name, header) makes a group in that of a tensor, whose arrays are those of the tensor.
-    sweep: sweep(path, group, kept, removed, before) removes the parts in `removed`, and those that are not in `kept`
-        and were begun before a time.
-    """
-
-    commit: Callable[[Any, str | None, Callable[[Any], Mapping[str, Any]], Limits], None]
-    refer: Callable[[Any, str | None, str, Mapping[str, Any]], None]
-    sweep: Callable[[Any, str | None, Collection[str], Collection[str], float], None]
-
-
+LONGEST_SECONDS = 7 * 24 * 60 * 60.0  # that the write of a part may take; after twice that, it is removed
 _PART = re.compile("part_([0-9a-f]{8})[0-9a-f]{8}")
 
 
@@ -70,7 +55,9 @@ class Container:
     others: others(path): the rest of the file, which a new tensor at its root would replace.
     neighbours: neighbours(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this
         tensor.
-    growth: for tensors of several parts.
+    grow: grow(path, group, new, change, limits) replaces the header of a tensor by change(header, first), atomically.
+        new: the group of a part of the tensor in its group, which is removed if `change` fails. first: a group with the
+        arrays of the tensor, if its header lists no parts. Parts that the new header no longer lists are removed.
     """
 
     reading: Reading
@@ -80,7 +67,7 @@ class Container:
     mark: Mark | None = None
     others: Others | None = None
     neighbours: Callable[[Any, str | None], Mapping[str, Mapping[str, int]]] | None = None
-    growth: Growth | None = None
+    grow: Grow | None = None
 
 
 def claim_itself(group: Any) -> list[str]:

@@ -23,7 +23,7 @@ from ..arrays import Pieces
 from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
 from ..thresholds import THRESHOLDS
-from .base import CHUNKED, Storage, is_url, names_in, wrap_errors
+from .base import CHUNKED, Storage, is_url, names_in, parts_in, wrap_errors
 from .checksums import of_header
 from .direct import open_zip
 from .interface import Container, begun_at, in_folder
@@ -32,7 +32,7 @@ from .objects.chunks import write as write_array
 from .objects.codecs import CODECS
 from .replacing import Others, Overwrite, hold_lock, keeps, real_path, remove, replacing, replacing_folder
 from .zarr_internals import awaiting_writes, default_buffer_prototype, sync
-from .zarr_parts import GROWTH
+from .zarr_parts import grow
 from .zarr_reading import (
     ARRAYS,
     AT,
@@ -40,6 +40,7 @@ from .zarr_reading import (
     COMPLETE,
     ROOT,
     ZarrReader,
+    arrays_above,
     list_groups,
     mark,
     neighbours,
@@ -59,6 +60,7 @@ from .zarr_stores import (
     objects_in,
     opened,
     place_of,
+    refresh,
     stored,
     zip_folder,
 )
@@ -203,12 +205,10 @@ def writing(
     """
     if isinstance(path, zarr.Group):
         check_store(path.store)
-        with writing(path.store_path, "", overwrite, limits, storage, zarr_format=path.metadata.zarr_format) as writer:
+        its = path.metadata.zarr_format
+        with writing(path.store_path, group, overwrite, limits, storage, zarr_format=its) as writer:
             yield writer
-        fresh = zarr.open_group(path.store_path, mode="r", use_consolidated=False).attrs.asdict()
-        path.metadata.attributes.clear()  # else the next attribute set through this group would remove the header
-        path.metadata.attributes.update(fresh)
-        object.__setattr__(path.metadata, "consolidated_metadata", None)
+        refresh(path)
         return
     if NAMES & set((group or "").split("/")):
         raise ContainerError(Problem(str(group), "no group has the name of a metadata file of Zarr"))
@@ -304,7 +304,8 @@ def _names(place: StorePath, node: Mapping[str, Any] | None, limits: Limits) -> 
     """The names of the arrays and orders of the tensor in a group, if it has one, and of the prefix of its arrays."""
     if node is None or ATTRIBUTE not in node.get("attributes", {}):
         return []
-    return sorted({*names_in(ZarrReader(place, node, limits).read_header()), prefix_in(node["attributes"])} - {""})
+    header = ZarrReader(place, node, limits).read_header()
+    return sorted({*names_in(header), *arrays_above(place, parts_in(header)), prefix_in(node["attributes"])} - {""})
 
 
 def _clear(place: StorePath, node: Mapping[str, Any], limits: Limits) -> None:
@@ -439,5 +440,5 @@ FUNCTIONS = Container(
     mark=mark,
     others=others,
     neighbours=neighbours,
-    growth=GROWTH,
+    grow=grow,
 )

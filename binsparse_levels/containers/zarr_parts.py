@@ -7,79 +7,102 @@ from __future__ import annotations
 
 import contextlib
 import json
+import time
 from collections.abc import Callable, Collection, Mapping
 from typing import Any
 
+import zarr
 from zarr.storage import LocalStore, StorePath
 
-from ..errors import ContainerError, Problem
+from ..errors import ContainerError, Problem, warn
 from ..formats.json import load_json
 from ..limits import Limits
-from .base import names_in, wrap_errors
-from .interface import Growth, begun_at
+from .base import parts_in
+from .interface import LONGEST_SECONDS, begun_at, part_name
 from .replacing import hold_lock
 from .zarr_internals import sync
-from .zarr_reading import ABOVE, ARRAYS, AT, ATTRIBUTE, METADATA_LIMITS, ROOT, ZarrReader, names_at, node_at
-from .zarr_stores import check_store, edit, objects_in, place_of
+from .zarr_reading import (
+    ABOVE,
+    ARRAYS,
+    AT,
+    ATTRIBUTE,
+    METADATA_LIMITS,
+    ROOT,
+    ZarrReader,
+    arrays_above,
+    arrays_at,
+    names_at,
+    node_at,
+)
+from .zarr_stores import check_store, edit, objects_in, place_of, refresh
 
 
-def commit(path: Any, group: str | None, change: Callable[[Any], Mapping[str, Any]], limits: Limits) -> None:
-    """Replace the header of a tensor by change(header), which is called again if another program was faster.
+def grow(
+    path: Any, group: str | None, new: str, change: Callable[[Any, str], Mapping[str, Any]], limits: Limits
+) -> None:
+    """`Container.grow`. A local folder is locked. `change` is called again if another program was faster.
 
-    A local folder is locked. Raises ContainerError, and the errors of `change`.
+    Raises ContainerError, and the errors of `change`.
     """
-    place = _writable(path, group)
+    place = place_of(path) / (group or "")
+    check_store(place.store)
+    first, replaced, before, after = "", False, set[str](), set[str]()
 
     def changed(text: bytes | None) -> bytes:
+        nonlocal replaced, before, after
+        replaced = False
         if text is None:
             raise ContainerError(Problem(f"{path}:{group or '/'}", "another program has removed it; write it again"))
         node: Any = load_json(text, METADATA_LIMITS, constants=True)
-        node["attributes"] |= {ATTRIBUTE: dict(change(ZarrReader(place, node, limits).read_header()))}
+        old = ZarrReader(place, node, limits).read_header()
+        header = dict(change(old, first))
+        before, after = parts_in(old), parts_in(header)
+        node["attributes"][ATTRIBUTE] = header
         node["attributes"].pop(ARRAYS, None)  # the metadata of the arrays of the former header
         node.pop("consolidated_metadata", None)
+        replaced = True  # or unknown, after an error of the store
         return json.dumps(node).encode()
 
     local = isinstance(place.store, LocalStore)
     with hold_lock(str(place.store.root)) if local else contextlib.nullcontext():  # type: ignore[attr-defined]
-        edit(place, ROOT, changed)
+        try:
+            first = _first(place, limits)
+            edit(place, ROOT, changed)
+        except BaseException:
+            if not replaced:
+                for name in filter(None, (new, first)):
+                    sync((place / name).delete_dir())
+            raise
+        if isinstance(path, zarr.Group):
+            refresh(path)
+        try:
+            _sweep(place, after, {*before, first})
+        except Exception as error:  # the tensor is sound
+            warn(f"{path}: old parts could not be removed: {error}")
 
 
-def _writable(path: Any, group: str | None) -> StorePath:
-    """The place of a tensor in a store that can be changed. Raises ContainerError."""
-    place = place_of(path) / (group or "")
-    check_store(place.store)
-    return place
+def _first(place: StorePath, limits: Limits) -> str:
+    """Make a group in that of a tensor whose arrays are those of the tensor. Returns "" if the tensor has parts."""
+    node = node_at(place)
+    if node is None or parts_in(ZarrReader(place, node, limits).read_header()):
+        return ""
+    name, known = part_name(), node["attributes"]
+    kept = {key: known[key] for key in (ATTRIBUTE, ARRAYS) if key in known}
+    kept[AT] = f"{ABOVE}/{known.get(AT, '')}".rstrip("/")
+    made = json.dumps({"zarr_format": 3, "node_type": "group", "attributes": kept})
+    objects_in(place.store).create((place / name / ROOT).path, made.encode())
+    return name
 
 
-def refer(path: Any, group: str | None, name: str, header: Mapping[str, Any]) -> None:
-    """Make a group in that of a tensor, with a header whose arrays are those of the tensor."""
-    place = _writable(path, group)
-    node = node_at(place) or {}
-    prefix = node.get("attributes", {}).get(AT)
-    at = f"{ABOVE}/{prefix}" if isinstance(prefix, str) else ABOVE
-    attributes = {ATTRIBUTE: dict(header), AT: at}
-    if (listed := node.get("attributes", {}).get(ARRAYS)) is not None:
-        attributes[ARRAYS] = listed
-    made = {"zarr_format": 3, "node_type": "group", "attributes": attributes}
-    objects_in(place.store).create((place / name / ROOT).path, json.dumps(made).encode())
-
-
-def sweep(path: Any, group: str | None, kept: Collection[str], removed: Collection[str], before: float) -> None:
-    """Remove parts: those in `removed`, and those not in `kept` whose write began before a time."""
-    place = _writable(path, group)
-    with wrap_errors(str(place)):
-        if not place.store.supports_listing:
-            return
-        for name in names_at(place):
-            begun = begun_at(name)
-            if begun is None or name in kept or not (name in removed or begun < before):
-                continue
-            node = node_at(place / name) or {}
-            attributes = node.get("attributes", {})
-            if str(attributes.get(AT, "")).startswith(ABOVE):  # its arrays are those of the first tensor
-                for array in names_in(attributes.get(ATTRIBUTE)):
-                    sync(place.store.delete_dir((place / attributes[AT].removeprefix(ABOVE) / array).path))
-            sync(place.store.delete_dir((place / name).path))
-
-
-GROWTH = Growth(commit=commit, refer=refer, sweep=sweep)
+def _sweep(place: StorePath, kept: Collection[str], removed: Collection[str]) -> None:
+    """Remove parts that are not in `kept`: those in `removed`, and those of killed writers."""
+    for name in names_at(place) if place.store.supports_listing else ():
+        begun = begun_at(name)
+        if begun is None or name in kept or (name not in removed and time.time() - begun < 2 * LONGEST_SECONDS):
+            continue
+        above = arrays_above(place, [name])
+        if above and not arrays_above(place, kept):  # else a later program has made a part of the same arrays
+            arrays = arrays_at(place, (node_at(place) or {}).get("attributes", {}))
+            for array in above:
+                sync((arrays / array).delete_dir())
+        sync((place / name).delete_dir())

@@ -40,6 +40,7 @@ from .base import (
     grown_chunk,
     is_url,
     named_by,
+    names_in,
     parts_in,
     sizes_in,
     wrap_errors,
@@ -301,6 +302,12 @@ def arrays_at(place: StorePath, attributes: Mapping[str, Any]) -> StorePath:
     return StorePath(place.store, place.path.rpartition("/")[0]) / prefix_in({AT: rest.strip("/")})
 
 
+def arrays_above(place: StorePath, parts: Iterable[str]) -> set[str]:
+    """The names of the arrays of a group that belong to one of its parts: those of the tensor before it grew."""
+    known = [(node_at(place / name) or {}).get("attributes", {}) for name in parts]
+    return {name for x in known if str(x.get(AT)).startswith(ABOVE) for name in names_in(x.get(ATTRIBUTE))}
+
+
 def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
     """The first of these names that an attribute of a group has; None for a group that is damaged.
 
@@ -331,7 +338,8 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
             nodes = members(reader.group.store_path)
             tensors = {name for name, x in nodes.items() if ATTRIBUTE in x.get("attributes", {})}
             ours = named_by(reader.read_header, tensors.union(x for x in nodes if nodes[x]["node_type"] == "array"))
-    ours |= {name for name in names if begun_at(name) is not None}  # parts that are not in the list yet, or no longer
+        parts = [name for name in names if begun_at(name) is not None]  # also those that are not in the list
+        ours |= {*parts, *arrays_above(root, parts)}
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 

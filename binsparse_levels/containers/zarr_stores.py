@@ -162,6 +162,14 @@ def zip_folder(folder: str, target: str) -> None:
                 shutil.copyfileobj(source, out)
 
 
+def refresh(group: zarr.Group) -> None:
+    """Read the attributes of a group again, or the next one that is set through it would remove the header."""
+    fresh = zarr.open_group(group.store_path, mode="r", use_consolidated=False).attrs.asdict()
+    group.metadata.attributes.clear()
+    group.metadata.attributes.update(fresh)
+    object.__setattr__(group.metadata, "consolidated_metadata", None)
+
+
 def is_local(store: Store) -> bool:
     """Return True for stores on this machine, whose requests are fast."""
     return isinstance(store, LocalStore | MemoryStore | ZipStore)

@@ -12,9 +12,9 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from ..arrays import Array, Pieces, in_pieces
-from ..containers.base import DEFAULT_STORAGE, Storage, is_url
-from ..containers.interface import Container
+from ..arrays import Array, Pieces, in_pieces, one_piece
+from ..containers.base import DEFAULT_STORAGE, is_url
+from ..containers.interface import Container, part_name
 from ..containers.replacing import Overwrite, hold_lock, real_path
 from ..engine.joining import joined_trees
 from ..engine.tree import Tree, shared_dtype
@@ -25,18 +25,19 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress, reporter
 from ..tensors.backing import packed
 from ..tensors.contents import Dimension, dimension_of
-from ..tensors.encoding import encode_pieces
+from ..tensors.encoding import encode_pieces, encode_tensor
 from ..tensors.foreign import as_tensor
+from ..tensors.inside import Metadata
 from ..tensors.labels import repeated
-from ..tensors.tensor import Tensor, inside
+from ..tensors.tensor import Tensor, inside, tensor_of
 from ..thresholds import THRESHOLDS
 from . import reading
 from .file_tensors import Loading
 from .fitting import check_alike, joined_labels
-from .growing import check_can_grow, commit, growth_of, write_part
+from .growing import check_can_grow, commit
 from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place, target_at
 from .orders import within
-from .parts import Parts, entry_of, parse_parts
+from .parts import Parts, part_of
 from .reading import check_lazy, read
 from .writing import write, write_pieces
 
@@ -209,41 +210,40 @@ def _append_part(
     options: Mapping[str, Any],
 ) -> None:
     """`append` as a further part, which is written before the lock of the file is requested."""
-    name, header = name_of(location), loading.reader.read_header()
-    known = parse_parts(loading.descriptor).entries if PARTS in loading.descriptor.extra else ()
-    growth = growth_of(location, name)
-    first = reading.opened(within(location, known[0].group), limits)[1] if known else loading
-    stored = storage_of(first, location)
-    check_can_grow(there, stored.options["kind"], stored.wrappers, name)
+    name, known, group = name_of(location), {box.group for box in there.parts}, part_name()
+    first = reading.opened(within(location, there.parts[0].group), limits)[1] if known else loading
+    assert first is not None
+    check_can_grow(location, there, first)
     k = dimension_of(there, axis)
     check_alike(there, tensor, (name, "tensor"), k)
     _refuse_dataset(location, there, k, name)
     tensor = _unrepeated(there, tensor, k, existing, name)
     if existing == "skip" and not tensor.shape[k]:
         return
-    labels = joined_labels([there, tensor], (name, "tensor"), k)
-
-    def storage(names: Collection[str]) -> Storage:
-        kept = {option: _of_names(x, names) for option, x in stored.options.items() if option != "kind"}
-        return Storage(**{**kept, **options})
-
-    part, group = write_part(location, there, tensor, k, storage, limits)
+    if (labels := joined_labels([there, tensor], (name, "tensor"), k)) is not None:
+        its = inside(tensor).metadata.labels
+        columns = {} if its is None else {dim: x.loaded() for dim, x in its.columns.items() if dim == labels.dims[k]}
+        labels = replace(labels, columns=columns)
+    plain = inside(tensor.without_map(there.format, limits=limits)).backing
+    part = tensor_of(plain, Metadata(there.fill_value, labels=labels))
+    header, arrays = encode_tensor(part)
+    kept = {option: _of_names(x, arrays) for option, x in storage_of(first, location).options.items()}
+    kept = {**kept, "kind": None, **options}
+    pieces = {array: one_piece(x) for array, x in arrays.items()}
+    write_pieces(within(location, group), header, pieces, limits=limits, **kept)
 
     def change(parts: Parts, shape: tuple[int, ...]) -> tuple[Parts, tuple[int, ...]]:
         if [*shape[:k], *shape[k + 1 :]] != [*part.shape[:k], *part.shape[k + 1 :]]:
             raise FormatError(Problem(name, f"has the shape {shape} now, as another program appended; append again"))
-        later = [entry for entry in parts.entries[len(known) or 1 :] if labels is not None and str(k) in entry.labels]
-        for entry in later:  # another program was faster
-            _unrepeated(reading.opened(within(location, entry.group), limits)[0], part, k, existing and "skip", name)
-        new = entry_of(part, group, [size if d == k else 0 for d, size in enumerate(shape)])
+        for box in parts.boxes if known else parts.boxes[1:]:
+            if box.group not in known and str(k) in box.labels:  # another program was faster
+                later = reading.opened(within(location, box.group), limits)[0]
+                _unrepeated(later, part, k, existing and "skip", name)
+        new = part_of(part, group, [size if d == k else 0 for d, size in enumerate(shape)])
         grown = tuple(size + part.shape[d] * (d == k) for d, size in enumerate(shape))
-        return replace(parts, entries=(*parts.entries, new)), grown
+        return parts._replace(boxes=(*parts.boxes, new)), grown
 
-    try:
-        commit(location, there, header, change, limits)
-    except BaseException:
-        growth.sweep(location.path, location.group, (), (group,), 0)
-        raise
+    commit(location, there, loading.reader.read_header(), group, change, limits)
 
 
 def _of_names(option: Any, names: Collection[str]) -> Any:

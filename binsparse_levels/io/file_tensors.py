@@ -151,8 +151,9 @@ class Loading:
         self.reader = reader
         self._limits = limits
         self._lenient = lenient
-        header, self._sums = checksums.unsealed(reader.read_header())
-        self.sealed = bool(self._sums)
+        stored = reader.read_header()
+        header, self._sums = checksums.unsealed(stored)
+        self.sealed = header is not stored
         if check == "none":
             self._sums = {}
         self.descriptor = parse_descriptor(header, limits, lenient=lenient)

@@ -101,7 +101,7 @@ def _gathered(places: Sequence[StoreLike], axis: Dimension, limits: Limits) -> T
         for k, place in enumerate(places):
             tensor = first if k == 0 else opened(place, limits)[0]
             check_alike(first, tensor, (names[0], names[k]), along)
-            origin = inside(tensor).backing.origin
+            origin = inside(tensor).backing.plan.origin
             again = partial(itself, tensor) if origin is None else partial(reopened, origin, limits)
             corner = tuple(start * (d == along) for d in range(tensor.ndim))
             boxes.append(Box(corner, tensor.shape, tensor.notation, None, again))

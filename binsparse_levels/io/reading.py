@@ -6,7 +6,7 @@ import contextlib
 import os
 import zlib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, NamedTuple
 
@@ -30,7 +30,7 @@ from .file_tensors import Loading, loaded_tensor, named, opened_tensor
 from .interface import Foreign, Stream
 from .kinds import Location, StoreLike, claims_in, refuse, resolved
 from .orders import check_order, order_names, within
-from .parts import joined_tensor, parse_parts
+from .parts import joined_tensor
 
 
 @within_memory
@@ -138,35 +138,44 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
 
 def _joined(location: Location, loading: Loading, limits: Limits) -> Tensor:
     """The tensor whose parts a header lists. They are opened when they are needed."""
-    origin = _origin(location, loading.descriptor)
-    return joined_tensor(loading.descriptor, lambda name: _Part(location, name, limits), limits, origin)
+    origin, path = _origin(location, loading.descriptor), location.path
+    path = os.path.abspath(path) if isinstance(path, str) and not is_url(path) else path  # the folder may change
+    opener = partial(_Part, replace(location, path=path), limits)
+    return joined_tensor(loading.descriptor, opener, limits, origin)
 
 
 @dataclass(frozen=True)
 class _Part:
-    """A function that opens a part of the tensor at a location, also in another process."""
+    """A function that opens a part of the tensor at a location, also in another process, and compares it with a header.
+
+    expected: its shape, data type, fill value and number of entries.
+    """
 
     location: Location
-    group: str
     limits: Limits
+    group: str
+    expected: tuple[str, ...]
 
     def __call__(self) -> Tensor:
-        return opened(within(self.location, self.group), self.limits)[0]
+        tensor = opened(within(self.location, self.group), self.limits)[0]
+        held, count = inside(tensor).backing, self.expected[3]
+        if isinstance(held, TreeBacking) and not held.tree.gaps and not held.tree.shares:  # else it takes reading
+            count = str(held.positions())
+        there = str(tensor.shape), str(tensor.dtype), str(tensor.fill_value), count  # NaN does not equal NaN
+        if there != self.expected or tensor.structure is not None:
+            what = f"expected a part with {', '.join(self.expected)}, got {', '.join(there)}; read it alone"
+            raise ArrayError(Problem(self.group, what))
+        return tensor
 
     def __reduce__(self) -> tuple[Any, ...]:
-        place = within(self.location, self.group)
-        if not isinstance(place.path, str):
+        if not isinstance(self.location.path, str):
             return partial, (itself, self().load())
-        return partial, (_opened_again, f"{place.path}:{place.group}", self.limits)
+        return _Part, (replace(self.location, handle=self.location.path), self.limits, self.group, self.expected)
 
 
 def itself(tensor: Tensor) -> Tensor:
     """The tensor: a function that opens what is in memory."""
     return tensor
-
-
-def _opened_again(place: str, limits: Limits) -> Tensor:
-    return opened(place, limits)[0]
 
 
 def _opened_order(
@@ -314,7 +323,7 @@ def describe(path: StoreLike, *, lenient: bool = False, limits: Limits = DEFAULT
         with _reading(location, limits) as reader:
             loading = Loading(reader, limits, lenient)
             if PARTS in loading.descriptor.extra:
-                return Description(loading.descriptor, {}, fill_value=parse_parts(loading.descriptor).fill_value)
+                return Description(loading.descriptor, {}, fill_value=_joined(location, loading, limits).fill_value)
             return Description(loading.descriptor, loading.described(), loading.repairs, loading.fill_value())
 
 

@@ -73,7 +73,7 @@ def faults_of(tensor: Tensor) -> tuple[Problem, ...]:
     found: list[Problem] = []
     held = inside(tensor).backing
     if isinstance(held, Joined) and held.lazy:
-        for k, box in enumerate(tensor.parts):
+        for k, box in enumerate(held.boxes.boxes):
             with _noting(found), named({}, f"part {k}, from {box.origin}"):
                 raise_if(ArrayError, list(faults_of(box.open())))
         return tuple(dict.fromkeys(found))

@@ -58,19 +58,14 @@ class Backing(ABC):
     viewed = False  # True if the arrays are those of a larger tensor
 
     @property
+    def plan(self) -> TreeBacking:
+        """The stored tree, or an empty one with its data type, limits and origin. Nothing is read."""
+        return self.stored
+
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The numpy dtype of the values."""
-        return self.stored.tree.values.dtype
-
-    @property
-    def limits(self) -> Limits:
-        """The limits of the call that made or opened the entries."""
-        return self.stored.limits
-
-    @property
-    def origin(self) -> Origin | None:
-        """The file that was opened."""
-        return self.stored.origin
+        return self.plan.tree.values.dtype
 
     @property
     def lazy(self) -> bool:
@@ -79,7 +74,7 @@ class Backing(ABC):
 
     def iso(self, pad: Any) -> bool:
         """True if one value is stored for all entries."""
-        return self.stored.tree.iso and self.perhaps_lazy(pad).iso
+        return self.plan.tree.iso and self.perhaps_lazy(pad).iso
 
     def nbytes(self, pad: Any) -> int:
         """The number of bytes of all arrays and values in memory."""

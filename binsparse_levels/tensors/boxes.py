@@ -5,8 +5,8 @@ Cells in no box are not stored. The tensor of a box is opened when it is needed.
 
 from __future__ import annotations
 
-from collections import OrderedDict
-from collections.abc import Callable, Sequence
+import functools
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -19,7 +19,6 @@ from ..errors import ContainerError
 from ..formats.format import Format
 from ..levels.positions import Array
 from ..limits import Limits
-from ..parallel import Lock
 from .backing import TreeBacking
 from .late_imports import Origin
 
@@ -31,14 +30,17 @@ class Box:
     """A part of a tensor.
 
     origin: the coordinates of its first cell. notation: of its format. count: of its entries, if it is known. open:
-    returns its tensor, which has the data type and the fill value of the whole, and no structure.
+    returns its tensor, which has the data type and the fill value of the whole, and no structure. group: in a store
+    that grew. labels: the numbers of labels and of their items, by dimension.
     """
 
     origin: tuple[int, ...]
     shape: tuple[int, ...]
     notation: str
     count: int | None
-    open: Callable[[], Any] = field(repr=False)
+    open: Callable[[], Any] = field(repr=False, compare=False)
+    group: str = ""
+    labels: Mapping[str, tuple[int, int]] = field(default_factory=dict, repr=False)
 
 
 class Whole:
@@ -57,49 +59,34 @@ class Whole:
         limits: Limits,
         origin: Origin | None = None,
     ) -> None:
-        self.boxes = tuple(boxes)
+        self.boxes = boxes = tuple(boxes)
         self.shape = shape
         self.pad = pad
-        self.limits = limits
-        self.origin = origin
         dims = tuple(shape[k] for k in format.order)
-        #: An empty tree of the format, which plans views.
-        self.plans = TreeBacking(format, Tree(format.levels, dims, {}, np.empty(0, pad.dtype), lazy=True), limits)
+        #: An empty tree of the format, which plans views, and has the limits and the origin.
+        self.plans = TreeBacking(
+            format, Tree(format.levels, dims, {}, np.empty(0, pad.dtype), lazy=True), limits, origin=origin
+        )
         self._starts = np.array([box.origin for box in boxes], np.int64).reshape(-1, len(shape))
         self._stops = self._starts + np.array([box.shape for box in boxes], np.int64).reshape(-1, len(shape))
         self.file: File | None = None  # the store of the boxes
-        self._opened: OrderedDict[int, Any] | None = OrderedDict()  # None after `close`
-        self._lock = Lock()
+        self._closed = False
+        self._opened = functools.lru_cache(_MAX_OPEN)(lambda number: boxes[number].open())
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Whole, (self.boxes, self.shape, self.plans.format, self.pad, self.limits, self.origin)
+        plans = self.plans
+        return Whole, (self.boxes, self.shape, plans.format, self.pad, plans.limits, plans.origin)
 
     def tensor(self, number: int) -> Any:
         """The tensor of a box. Raises ContainerError after `close`."""
-        with self._lock:
-            tensor = self._still_open().get(number)
-        if tensor is None:
-            tensor = self.boxes[number].open()
-        with self._lock:
-            opened = self._still_open()
-            opened[number] = tensor
-            opened.move_to_end(number)
-            if len(opened) > _MAX_OPEN:
-                opened.popitem(last=False)
-        return tensor
-
-    def _still_open(self) -> OrderedDict[int, Any]:
-        if self._opened is None:
+        if self._closed:
             raise ContainerError("the file is closed; open it again, or load() the tensor before")
-        return self._opened
+        return self._opened(number)
 
     def close(self) -> None:
-        """Close the files of all boxes."""
-        with self._lock:
-            opened, self._opened = self._opened or OrderedDict(), None
-        for tensor in opened.values():
-            with tensor:  # which closes its file
-                pass
+        """Close the files of all boxes, except those that a view reads."""
+        self._closed = True
+        self._opened.cache_clear()
         if self.file is not None:
             self.file.close()
 
@@ -120,27 +107,20 @@ class Whole:
         return found
 
 
-def within(item: Item, start: int, size: int) -> tuple[int | slice | Array | None, range | Array]:
+def within(item: Item, start: int, size: int) -> tuple[range | Array, range | Array]:
     """The part of the index of a dimension within a box from coordinate `start` on.
 
-    The first result is the index in the box, or None for all of it. The second is where these coordinates are in the
-    index: ascending numbers.
+    The first result is in coordinates of the box. The second is where these are in the index: ascending numbers.
 
     >>> within(range(8, 0, -2), 3, 4)
-    (slice(3, None, -2), range(1, 3))
+    (range(3, 0, -2), range(1, 3))
     """
     if isinstance(item, int):
-        return item - start, range(start <= item < start + size)
+        item = range(item, item + 1)
     if isinstance(item, np.ndarray):
         places = np.flatnonzero((item >= start) & (item < start + size))
         return item[places] - start, places
-    if item.step > 0:
-        before, beyond = start - item.start, start + size - item.start
-    else:
-        before, beyond = item.start - (start + size - 1), item.start - (start - 1)
-    first, last = (min(max(-(-x // abs(item.step)), 0), len(item)) for x in (before, beyond))
+    nearest, farthest = (start, start + size) if item.step > 0 else (start + size - 1, start - 1)
+    first, last = (min(max((x - item.start) // -item.step * -1, 0), len(item)) for x in (nearest, farthest))
     here = item[first:last]
-    if len(here) == size and item.step == 1:
-        return None, range(first, last)
-    stop = here.stop - start
-    return slice(here.start - start, stop if stop >= 0 else None, item.step), range(first, max(first, last))
+    return range(here.start - start, here.stop - start, here.step), range(first, max(first, last))

@@ -130,7 +130,7 @@ class Contents:
     @property
     def limits(self) -> Limits:
         """The limits of the call that made or opened the tensor. Tensors made from it have the same limits."""
-        return self._inside.backing.limits
+        return self._inside.backing.plan.limits
 
     @property
     def dims(self) -> tuple[str, ...] | None:
@@ -232,7 +232,7 @@ class Contents:
     def parts(self) -> tuple[Box, ...]:
         """The parts of a tensor that was opened from a store that grew, or from several files; else none.
 
-        Each has an `origin`, a `shape` and a `notation`.
+        Each has an `origin`, a `shape` and a `notation`; in a store that grew, also a `group`, which can be opened.
 
         >>> from binsparse_levels import open, pack_dense, write
         >>> one, other = {}, {}
@@ -242,7 +242,7 @@ class Contents:
         [((0, 0), (1, 2), 'CSR'), ((1, 0), (1, 2), 'CSC')]
         """
         backing = self._inside.backing
-        return backing.boxes.boxes if isinstance(backing, Joined) and not backing.selection.cut else ()
+        return backing.boxes.boxes if isinstance(backing, Joined) and backing.whole else ()
 
     @property
     def nbytes(self) -> int:

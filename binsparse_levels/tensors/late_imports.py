@@ -45,7 +45,7 @@ class Origin:
 def reopened(origin: Origin, limits: Limits) -> Any:
     """The tensor, opened again. Raises ContainerError if the file has changed."""
     tensor = late_import("open")(origin.place, limits=limits)
-    if tensor._inside.backing.origin != origin:
+    if tensor._inside.backing.plan.origin != origin:
         raise ContainerError(Problem(origin.place, "the file has changed since the tensor was opened; open it again"))
     return tensor
 

@@ -18,10 +18,8 @@ from ..formats.format import Format, coordinates
 from ..formats.index_map import DimensionMap, IndexMap
 from ..levels import listing
 from ..levels.positions import Array, narrowest
-from ..limits import Limits
 from .backing import Backing, Listed, TreeBacking, packed
 from .boxes import Whole, within
-from .late_imports import Origin
 
 
 class Mapped(Backing):
@@ -234,26 +232,20 @@ class Joined(Backing):
         return self.boxes.plans.view(self.selection).format
 
     @property
-    def dtype(self) -> np.dtype[Any]:
-        return self.boxes.pad.dtype  # type: ignore[no-any-return]
+    def whole(self) -> bool:
+        """True if no cell was left out, and no dimension moved."""
+        return self.selection[1:] == all_of(self.boxes.shape)[1:]
 
     @property
-    def limits(self) -> Limits:
-        return self.boxes.limits
-
-    @property
-    def origin(self) -> Origin | None:
-        return self.boxes.origin
+    def plan(self) -> TreeBacking:
+        return self.boxes.plans
 
     @property
     def lazy(self) -> bool:
         return self._own is None
 
-    def iso(self, pad: Any) -> bool:
-        return False
-
     def positions(self) -> int:
-        return self.count(None)
+        return self.count(self.boxes.pad)
 
     def nbytes(self, pad: Any) -> int:
         return sum(part.backing.nbytes(pad) for part in self.parts())
@@ -261,21 +253,16 @@ class Joined(Backing):
     def parts(self) -> Iterator[Part]:
         """The parts with a selected cell. Each is opened when it is reached."""
         items, dimensions, _ = self.selection
-        kept = sorted(dimensions)
-        order = [kept.index(k) for k in dimensions]
+        single = [0 if isinstance(item, int) else slice(None) for item in items]
+        order = [sorted(dimensions).index(k) for k in dimensions]
         for number in self.boxes.touched(items):
             box = self.boxes.boxes[number]
-            there = list(map(within, items, box.origin, box.shape))
-            places = tuple([there[k][1] for k in dimensions])
-            if not all(map(len, places)):
-                continue
-            backing = self.boxes.tensor(number)._inside.backing
-            for k in reversed(range(len(there))):  # from the last, as an integer removes its dimension
-                if (index := there[k][0]) is not None:
-                    key: list[Any] = [slice(None)] * len(backing.shape)
-                    key[k] = index
-                    backing = selected(backing, key, False)  # an index has one array at most
-            yield Part(backing if order == sorted(order) else backing.permuted(order), places)
+            windows, places = zip(*map(within, items, box.origin, box.shape), strict=True)
+            if all(map(len, places)):
+                backing = windowed(self.boxes.tensor(number)._inside.backing, windows)
+                backing = selected(backing, single, False) if 0 in single else backing
+                backing = backing if order == sorted(order) else backing.permuted(order)
+                yield Part(backing, tuple([places[k] for k in dimensions]))
 
     def own(self, pad: Any) -> TreeBacking:
         if self._own is None:
@@ -286,7 +273,7 @@ class Joined(Backing):
                 coords.append(part.placed(columns))
                 values.append(more)
             every = [np.concatenate(x) for x in zip(*coords, strict=True)]
-            self._own = packed(self.format, self.shape, every, np.concatenate(values), False, pad, self.limits)
+            self._own = packed(self.format, self.shape, every, np.concatenate(values), False, pad, self.plan.limits)
         return self._own
 
     def entries(self, pad: Any, dtype: npt.DTypeLike | None = np.int64) -> Listed:
@@ -349,6 +336,9 @@ def windowed(backing: Backing, windows: Sequence[range | Array]) -> Backing:
     for k, (window, size) in enumerate(zip(windows, backing.shape, strict=True)):
         if not (isinstance(window, range) and window == range(size)):
             key: list[Any] = [slice(None)] * len(windows)
-            key[k] = slice(window.start, window.stop, window.step) if isinstance(window, range) else window
+            if isinstance(window, range):
+                key[k] = slice(window.start, window.stop if window.stop >= 0 else None, window.step)
+            else:
+                key[k] = window
             backing = selected(backing, key, False)  # an index has one array at most
     return backing
