@@ -125,7 +125,8 @@ class Sparse(Lists):
 
     def part(self, arrays: Arrays, dims: Sequence[int], positions: Positions, window: Window) -> Built:
         column = arrays["idx0"]
-        if isinstance(positions, range) and positions.step == 1 and "ptr" in arrays and is_everything(window, dims):
+        whole = "ptr" in arrays and is_everything(window, dims)
+        if whole and isinstance(positions, range) and positions and positions.step == 1:
             bounds = arrays["ptr"][positions.start : positions.stop + 1]
             first, last, total = int(bounds[0]), int(bounds[-1]), column.shape[0]
             least = total if positions.stop == len(arrays["ptr"]) - 1 else first

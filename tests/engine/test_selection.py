@@ -189,6 +189,13 @@ def test_steps_that_numpy_cannot_count(format):
         np.testing.assert_array_equal(tensor[key].to_dense(), dense[key])
 
 
+def test_an_empty_view_of_damaged_pointers_reads_no_fiber():
+    file = {}
+    write(file, pack(np.zeros((3, 0), int), [], (1, 1, 1), "dense, sparse, sparse"))
+    file["pointers_to_1"] = np.array([1, 0], np.int32)
+    assert binsparse_levels.open(file)[:0].to_dense().shape == (0, 1, 1)
+
+
 def test_an_empty_view_of_a_negative_step_has_no_negative_coordinate():
     assert pack_dense(np.ones((1, 20)), "CSC")[:, -21 :: -(2**66)].load().shape == (1, 0)
 
