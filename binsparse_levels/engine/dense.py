@@ -50,7 +50,7 @@ def gather_tree(
     direct = here == order and codes == [DENSE] * (array.ndim - 1) + [SPARSE]
     own = levels if direct else full(array.ndim - 1) + listing(1)
     *_, last = places(own, array.shape)
-    arrays = {name: pointers if dimension is None else columns for name, _, dimension in last.arrays.values()}
+    arrays = {name: pointers if dimension is None else columns for name, _, dimension, _ in last.arrays.values()}
     tree = Tree(own, array.shape, arrays, values)
     turned = [here.index(k) for k in order]
     return tree if direct else packing.convert_tree(tree, levels, turned, pad, limits)

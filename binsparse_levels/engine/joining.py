@@ -131,7 +131,7 @@ def _joined_arrays(
         ends = np.cumsum(counts - shared)
         total = int(ends[-1]) if len(ends) else 0
         below = _Positions(ends - counts, np.zeros_like(counts), counts - 1)
-        for name, _, dimension in place.arrays.values():
+        for name, _, dimension, _ in place.arrays.values():
             if dimension is None:
                 starts = np.append(below.base, total)
                 arrays[name] = _with_gaps(parts.read, name, at, n + 1, starts, starts, dtype)

@@ -16,10 +16,10 @@ import numpy as np
 
 from .. import kernels
 from ..arrays import repeat_one
-from ..errors import ArrayError, Problem
+from ..errors import ArrayError, FormatError, Problem
 from ..formats.shapes import range_problems
 from ..levels import Level, Place, filled, full, listing, places
-from ..levels.base import CONTINUED, INTEGERS, SPARSE
+from ..levels.base import CONTINUED, INTEGERS, SPARSE, ArraySpec
 from ..levels.positions import (
     Array,
     Positions,
@@ -99,9 +99,9 @@ def _pack_by_kernels(
     chain = emission.emit(tuple(code for fused in codes for code in fused or ()), emitted, pad, duplicates, limits)
     arrays = {}
     for place in places(levels, entries.dims):
-        for name, _, dimension in place.arrays.values():
-            depth = place.depth + (dimension or 0)
-            arrays[name] = (chain.pointers if dimension is None else chain.indices)[depth]
+        for spec in place.arrays.values():
+            depth = place.depth + (spec.dimension or 0)
+            arrays[spec.name] = (chain.pointers if spec.dimension is None else chain.indices)[depth]
     if entries.iso and (chain.values is None or chain.positions == chain.entries):
         return Tree(levels, entries.dims, arrays, repeat_one(entries.values, chain.positions), True)
     assert chain.values is not None
@@ -177,13 +177,22 @@ def build(levels: tuple[Level, ...], entries: Entries, pad: Any, limits: Limits,
 
 
 def narrowed(place: Place, made: Mapping[str, Array], dtype: np.dtype[Any]) -> dict[str, Array]:
-    """The arrays of a level by role; integer arrays in type `dtype` if their values fit."""
+    """The arrays of a level by role; integer arrays in the type that the level declares, else `dtype` if they fit.
 
-    def narrow(array: Array, holds: str) -> Array:
-        wide = array.dtype != dtype and holds in INTEGERS and array.max(initial=0) <= np.iinfo(dtype).max
-        return array.astype(dtype) if wide else array
+    Raises FormatError for integers that do not fit the declared type.
+    """
 
-    return {role: narrow(made[role], spec.holds) for role, spec in place.arrays.items()}
+    def narrow(array: Array, spec: ArraySpec) -> Array:
+        target = np.dtype(spec.dtype or dtype)
+        if array.dtype == target or spec.holds not in INTEGERS:
+            return array
+        limits, least, most = np.iinfo(target), array.min(initial=0), array.max(initial=0)
+        if spec.dtype and not limits.min <= least <= most <= limits.max:
+            what = f"{spec.name} has {most if most > limits.max else least}, which {target} cannot store"
+            raise FormatError(Problem(str(place.level), f"{what}; choose another kind, or smaller blocks"))
+        return array.astype(target) if most <= limits.max else array
+
+    return {role: narrow(made[role], spec) for role, spec in place.arrays.items()}
 
 
 def _split(

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property, lru_cache
 from typing import Any, Literal, Protocol, TypeAlias
 
@@ -11,7 +11,7 @@ import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Level, Place, places
-from ..levels.base import Counted, wrong_type
+from ..levels.base import INTEGERS, Counted, wrong_type
 from ..levels.positions import Array, Positions, as_array, as_pointers
 from ..limits import INT32_MAX, Limits
 from ..thresholds import THRESHOLDS
@@ -124,6 +124,12 @@ class Tree:
         """The same levels and arrays, with other values."""
         return Tree(self.levels, self.dims, self.arrays, values, iso)
 
+    def narrowed(self) -> Tree:
+        """The same tree with integers in the smallest unsigned types, but for those of a type that a level declares."""
+        specs = [spec for place in self.places for spec in place.arrays.values()]
+        narrow = {x.name: smallest(self.arrays[x.name]) for x in specs if x.holds in INTEGERS and x.dtype is None}
+        return replace(self, arrays={**self.arrays, **narrow})
+
     def loaded(self) -> Tree:
         """The same tree in memory."""
         arrays = {name: array[:] for name, array in self.arrays.items()}
@@ -234,14 +240,15 @@ def length_problems(
     n: int | None = 1
     for place in places(levels, dims):
         problems, lengths = [], []
-        for role, (name, holds, _) in place.arrays.items():
+        for role, spec in place.arrays.items():
+            name = spec.name
             if name not in arrays:
                 problems.append(Problem(name, "missing"))
                 continue
             array = arrays[name]
             if len(array.shape) != 1:
                 problems.append(Problem(name, f"expected one dimension, got shape {array.shape}"))
-            elif expected := wrong_type(holds, array.dtype):
+            elif expected := wrong_type(spec, array.dtype):
                 problems.append(Problem(name, f"expected {expected}, got {array.dtype}"))
             else:
                 lengths.append((role, array.shape[0]))
@@ -283,6 +290,13 @@ def at_name(problem: Problem, place: Place, dimensions: Sequence[int] = ()) -> P
 def same(a: Any, b: Any) -> bool:
     """Return True if two scalars are equal; NaN equals NaN."""
     return bool(a == b or (a != a and b != b))
+
+
+def smallest(array: Array) -> Array:
+    """The same integers in the smallest unsigned type that fits. Negative ones keep their type."""
+    if array.size and array.min() < 0:
+        return array
+    return array.astype(np.min_scalar_type(array.max(initial=0)).str, copy=False)
 
 
 def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:

@@ -78,12 +78,18 @@ class ArraySpec(NamedTuple):
     """One array of a level: its stored name, its class, and the dimension of the level to which an index belongs.
 
     holds: `index` (coordinates), `pointer` (the first child of each fiber, and the end of the last), `integer` (other
-    integers of any type), `bool`, `byte`, or `word` (uint64).
+    integers), `bool`, `byte`, or `word` (uint64). dtype: the type of integers, such as "uint16", in memory and in
+    files; by default any. Then `nbytes` takes it instead of `itemsize`, `fused` returns None, and the kind `refuses`
+    tensors: numbers that do not fit are a FormatError.
+
+    >>> ArraySpec("offsets_2", "index", 0, "uint8").dtype
+    'uint8'
     """
 
     name: str
     holds: Literal["index", "pointer", "integer", "bool", "byte", "word"]
     dimension: int | None = None
+    dtype: str | None = None
 
     @classmethod
     def pointers(cls, depth: int) -> ArraySpec:
@@ -352,13 +358,12 @@ class Level(ABC):
         return None if whole is None else dims[k] * whole
 
 
-def wrong_type(holds: str, dtype: np.dtype[Any]) -> str | None:
-    """The required type for a class of arrays, or None if `dtype` matches. Booleans may be bytes of 0 and 1."""
-    if holds == "bool":
+def wrong_type(spec: ArraySpec, dtype: np.dtype[Any]) -> str | None:
+    """The required type of an array, or None if `dtype` matches. Booleans may be bytes of 0 and 1."""
+    if spec.holds == "bool":
         return None if dtype.kind in "biu" and dtype.itemsize == 1 else "booleans"
-    if holds in ("byte", "word"):
-        expected = np.dtype("u1" if holds == "byte" else "u8")
-        return None if dtype.newbyteorder("=") == expected else str(expected)
+    if expected := spec.dtype or {"byte": "uint8", "word": "uint64"}.get(spec.holds):
+        return None if dtype.newbyteorder("=") == expected else expected
     return None if dtype.kind in "iu" else "an integer type"
 
 

@@ -44,6 +44,7 @@ class Setup:
     sizes: Mapping[str, int]
     operands: Mapping[str, FormatLike]
     dtype: np.dtype[Any] | None
+    narrow: bool
 
 
 @dataclass(frozen=True)
@@ -132,7 +133,7 @@ def measure(name: str, source: Source, made: Any, format: FormatLike | Build, pa
         return None if (nbytes := nbytes_of(made)) is None else nbytes / entries
     same = (lambda: (tensor, None)) if isinstance(made, Tensor) else None
     if what == "convert":
-        return Timed(partial(stored, tensor, format, source.limits), same)
+        return Timed(partial(stored, source, format), same)
     if not isinstance(made, Tensor):
         return None
     if what == "padding":
@@ -148,9 +149,10 @@ def measure(name: str, source: Source, made: Any, format: FormatLike | Build, pa
     return Timed(partial(pack, *tensor.unpack(), tensor.shape, format, **options), same)
 
 
-def stored(tensor: Tensor, format: FormatLike | Build, limits: Limits) -> Any:
+def stored(source: Source, format: FormatLike | Build) -> Any:
     """The tensor in a format, or what a function makes of it."""
-    return format(tensor) if callable(format) else tensor.convert(format, limits=limits)
+    tensor, narrow = source.tensor, source.setup.narrow
+    return format(tensor) if callable(format) else tensor.convert(format, narrow=narrow, limits=source.limits)
 
 
 def nbytes_of(thing: Any) -> int | None:

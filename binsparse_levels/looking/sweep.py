@@ -46,6 +46,7 @@ def sweep(
     sizes: Mapping[str, int] | None = None,
     operands: Mapping[str, FormatLike] | None = None,
     dtype: npt.DTypeLike | None = None,
+    narrow: bool = False,
     cache: _Cache = "warm",
     repeat: int = 5,
     threads: int | Sequence[int] | None = None,
@@ -80,6 +81,7 @@ def sweep(
     operands : the formats of stored operands by their indices, such as ``{"jk": "CSR"}``; the result is then stored.
         By default, operands are arrays.
     dtype : of the values, the operands and the results; by default those of the tensor, random float64, and the sums.
+    narrow : convert to formats with the smallest sufficient integers, as `Tensor.convert` does.
     cache : of the processor. "warm": a call is repeated, first without being timed; "cold": other data fill the caches
         before each call. Files stay in the memory of the system.
     repeat : the number of rounds.
@@ -115,8 +117,9 @@ def sweep(
     (rounds,) = _positive("repeat", [repeat])
     counts = _positive("threads", counts if isinstance(counts, Sequence) else [counts])
     free = dict(zip(sizes, _positive("sizes", [*sizes.values()]), strict=True)) if sizes else {}
-    values, named = None if dtype is None else checked_type(dtype), dict(named_formats(formats))
-    setup = Setup(_measures(measure), named, baselines or {}, counts, rounds, cache, seed, free, operands or {}, values)
+    named, values = dict(named_formats(formats)), None if dtype is None else checked_type(dtype)
+    options = counts, rounds, cache, seed, free, operands or {}, values, narrow
+    setup = Setup(_measures(measure), named, baselines or {}, *options)
     record = {**machine(), "load": [system.load()], **{name: _plain(value) for name, value in vars(setup).items()}}
     finished = [] if store is None else runs.begin(os.fspath(store), record)
     record |= {"tensors": [], "bandwidth": bandwidth() if any(map(_is_product, setup.measures.values())) else None}
@@ -206,7 +209,7 @@ def _rows(name: str, source: Source) -> list[Row]:
     with tempfile.TemporaryDirectory() as folder:
         for number, (made, (_, format, labels)) in enumerate(zip(found, every, strict=True)):
             with made.recording():
-                tensor = stored(source.tensor, format, source.limits)
+                tensor = stored(source, format)
                 for label in labels:
                     call = partial(measured, label, source, tensor, format, f"{folder}/{number}.h5")
                     made.begin(label, setup.threads, call, (source.tensor, tensor))

@@ -41,7 +41,9 @@ Self = TypeVar("Self", bound=Contents)
 # Methods of Tensor, which lists them
 
 
-def convert(self: Self, format: FormatLike, *, map: MapLike | None = None, limits: Limits | None = None) -> Self:
+def convert(
+    self: Self, format: FormatLike, *, map: MapLike | None = None, narrow: bool = False, limits: Limits | None = None
+) -> Self:
     """The same entries in another format.
 
     Formats with the same order of dimensions share the values, and the indices that list every entry. A format that
@@ -53,6 +55,8 @@ def convert(self: Self, format: FormatLike, *, map: MapLike | None = None, limit
     format : of the stored tensor. `LEVELS through MAP` has a map: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
     map : an index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map
         expands the structure.
+    narrow : store each index and pointer array as the smallest sufficient unsigned integers. A later conversion stores
+        the arrays that it makes as int32 or int64.
     limits : by default those of this tensor.
 
     Returns
@@ -68,7 +72,13 @@ def convert(self: Self, format: FormatLike, *, map: MapLike | None = None, limit
     >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
     >>> tensor.convert("CSC").values.tolist(), tensor.convert("sparse", map="(1 0)").values.tolist()
     ([3, 2], [3, 2])
+    >>> tensor.convert("CSR", narrow=True).arrays["indices_1"].dtype.name
+    'uint8'
     """
+    if narrow:
+        made = convert(self, format, map=map, limits=limits)
+        stored = made._inside.own.stored
+        return with_tree(made, stored.format, stored.tree.narrowed())
     (format, map), limits = with_map(format, map), self.limits if limits is None else limits
     if map is None:
         return _of_stored(self, format, limits)

@@ -45,10 +45,8 @@ def encode_tensor(
         i, j = stored.entries(None)[0]
         kept = {**metadata.descriptor_attributes, "number_of_diagonal_elements": int(np.count_nonzero(i == j))}
         metadata = replace(metadata, descriptor_attributes=kept)
-    tree = stored.tree
-    words = {spec.name for place in tree.places for spec in place.arrays.values() if spec.holds == "word"}
-    arrays = {name: narrowed(array) if narrow and name not in words else array for name, array in tree.arrays.items()}
-    arrays["values"] = tree.blanked().values
+    tree = stored.tree.narrowed() if narrow else stored.tree
+    arrays = {**tree.arrays, "values": tree.blanked().values}
     wrappers = {}
     iso_value = arrays["values"][:1] if tree.iso else arrays["values"][:0]  # without entries, the value is unknown
     for name in _to_pack(bitpacked, arrays, len(iso_value) > 0):
@@ -134,13 +132,6 @@ def _encoded(pieces: Pieces, data_type: DataType) -> Pieces:
         return pieces.mapped(partial(encode, data_type=data_type), data_type.parts, data_type.stored)
     native = pieces.mapped(partial(np.asarray, dtype=data_type.dtype), 1, data_type.dtype)
     return one_piece(bitpack_pieces(native, data_type.wrapper))
-
-
-def narrowed(array: Array) -> Array:
-    """The same numbers in the smallest unsigned type that fits. Negative numbers keep their type."""
-    if array.dtype.kind not in "iu" or (array.size and array.min() < 0):
-        return array
-    return array.astype(np.min_scalar_type(array.max(initial=0)).str, copy=False)
 
 
 def _repeats(pieces: Pieces) -> bool:

@@ -19,7 +19,7 @@ from ..formats.format import Format, FormatLike, parse_format
 from ..formats.json import RESERVED, load_json
 from ..formats.shapes import checked_shape, range_problems
 from ..formats.structure import STRUCTURES
-from ..levels.base import Array, wrong_type
+from ..levels.base import Array, ArraySpec, wrong_type
 from ..limits import Limits, as_integer
 
 
@@ -263,7 +263,7 @@ def tree_of(format: Format, shape: Sequence[int], arrays: Mapping[str, npt.Array
     )
     named = {name: checked_array(arrays[name], name) for name in classes if name in arrays}
     for name, x in named.items():
-        if classes[name] == "bool" and wrong_type("bool", x.dtype) is None:
+        if classes[name] == "bool" and wrong_type(ArraySpec(name, "bool"), x.dtype) is None:
             named[name] = x.view(bool)
     checked = checked_values(values)
     iso = checked.ndim == 0

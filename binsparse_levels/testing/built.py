@@ -6,7 +6,9 @@ from functools import cached_property
 
 import numpy as np
 
+from ..engine.packing import narrowed
 from ..errors import FormatError, needing
+from ..levels import Place
 from ..levels.base import Expanded
 from ..levels.positions import Array, Positions, as_array, as_pointers, cells, firsts
 from .cases import MOST, LevelCase, distinct
@@ -21,17 +23,17 @@ class BuiltCase:
     def __init__(self, case: LevelCase) -> None:
         self.case, self.level, self.dims, self.n = case, case.level, case.dims, case.n
         many = case.n * cells(case.dims) > MOST
+        self.specs = self.level.arrays(1, root=False)
         try:
-            self.whole, child = case.build()
+            whole, child = case.build()
+            if missing := set(self.specs) - set(whole):
+                raise AssertionError(f"build makes no array for the role {min(missing)!r}, which arrays() names")
+            self.arrays = narrowed(Place(self.level, tuple(self.dims), 1, self.specs), whole, np.dtype(np.int64))
         except (FormatError, MemoryError) as error:  # a kind may refuse entries, or store something for each cell
             if many or isinstance(error, FormatError):
                 assume(False)
             raise
-        self.children = as_array(child)
-        self.specs = self.level.arrays(1, root=False)
-        if missing := set(self.specs) - set(self.whole):
-            raise AssertionError(f"build makes no array for the role {min(missing)!r}, which arrays() names")
-        self.arrays = {role: self.whole[role] for role in self.specs}
+        self.whole, self.children = {**whole, **self.arrays}, as_array(child)
         if many and max(self.size, sum(x.nbytes for x in self.arrays.values()) // 8) > 2 * MOST:
             assume(False)
 

@@ -23,7 +23,7 @@ from ..engine.tree import Tree
 from ..errors import FormatError, needing, raise_if
 from ..formats.format import Format
 from ..levels import Dense, Level, Sparse, places, register
-from ..levels.base import INTEGERS
+from ..levels.base import INTEGERS, Arrays, wrong_type
 from ..levels.positions import Array, Positions, as_array, cells, coordinates_at, count_owners
 from ..system import bounded_memory
 from ..tensors.tensor import Tensor
@@ -41,6 +41,9 @@ _SHRINKING = 2  # seconds to find a small case for which a law fails
 
 def check_built(made: BuiltCase) -> None:
     """The arrays of `build` pass `check`, and `size` and `lengths` agree."""
+    _check_types(made, made.arrays, "build")
+    own = any(spec.dtype for spec in made.specs.values())
+    assert not own or made.level.fused() is None, "the fused pass makes arrays of one type: return None from fused()"
     for problem in made.level.check(made.arrays, made.dims, made.n):
         raise AssertionError(f"check refuses the arrays of build: {problem}")
     lengths = {role: len(array) for role, array in made.arrays.items()}
@@ -49,6 +52,12 @@ def check_built(made: BuiltCase) -> None:
     assert counted in (None, made.size), f"lengths returns {counted} children, size {made.size}"
     if len(made.children):
         assert 0 <= made.children.min() <= made.children.max() < made.size, "build returns a child outside of size"
+
+
+def _check_types(made: BuiltCase, arrays: Arrays, what: str) -> None:
+    for role, x in arrays.items():
+        expected = wrong_type(made.specs[role], x.dtype)
+        assert not expected, f"{what} returns {x.dtype} for the role {role!r}, not {expected}: cast it"
 
 
 def check_listed(made: BuiltCase) -> None:
@@ -94,7 +103,7 @@ def check_located(made: BuiltCase) -> None:
 def check_sizes(made: BuiltCase) -> None:
     """`nbytes` is exact, and the numbers of `children` and `sliced` are correct."""
     level, dims, n, size = made.level, made.dims, made.n, made.size
-    numbers = {role for role, spec in made.specs.items() if spec.holds in INTEGERS}
+    numbers = {role for role, spec in made.specs.items() if spec.holds in INTEGERS and not spec.dtype}
     real = sum(len(array) * 4 if role in numbers else array.nbytes for role, array in made.arrays.items())
     nbytes = level.nbytes(dims, n, size, root=False, itemsize=4)
     assert nbytes in (None, real), f"nbytes returns {nbytes}, and the arrays take {real}"
@@ -168,6 +177,7 @@ def check_selection(case: LevelCase, positions: Positions, window: Sequence[Posi
     first = np.sort(np.unique(selected[-1], return_index=True)[1])
     assert np.array_equal(reached, selected[-1][first]), "reached differs from expand"
     if (cut := level.cut(arrays, dims, window)) is not None:
+        _check_types(made, cut[0], "cut")
         lengths = [len(w) for w in window]
         fiber, *coords, child = listing(level.expand(cut[0], lengths, fibers, [range(x) for x in lengths]), fibers)
         named = [coordinates_at(w, x) for w, x in zip(window, coords, strict=True)]
@@ -183,6 +193,7 @@ def check_parts(case: LevelCase, positions: Positions, window: Sequence[Position
     assert list(level.check_in_parts(arrays, dims, n, size)) == [], "check_in_parts refuses the arrays of build"
     part = level.part(arrays, dims, positions, window)
     if part is not None:
+        _check_types(made, part[0], "part")
         fibers = range(len(positions))
         assert list(level.check(part[0], dims, len(fibers))) == [], "check refuses the result of part"
         fiber, *coords, child = listing(level.expand(part[0], dims, fibers, window), fibers)

@@ -229,6 +229,8 @@ def cases(draw, folder, *, max_rank=4):
     features |= {f"rank {rank}", f"map {mapping}", f"fill {fill_name}", f"type {dtype.kind}", f"from {origin}"}
     features |= {f"structure {structure}"} if structure else set()
     features |= {name for name, there in (("labels", model.labels), ("attributes", attributes), ("iso", iso)) if there}
+    if draw(st.integers(0, 3)) == 3:
+        tensor, features = tensor.convert(tensor.format, narrow=True), features | {"narrow"}
     features |= {"order"} if format.order != tuple(range(ranks)) else set()
     if origin != "memory":
         place, chosen = draw_place(draw, folder)

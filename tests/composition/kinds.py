@@ -11,7 +11,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import ClassVar
 
-from helpers.kinds import Columns
+from helpers.kinds import Columns, Short
 
 from binsparse_levels import Level
 from binsparse_levels.levels import LEVELS
@@ -52,7 +52,7 @@ def of_gallery():
 
 
 OF_GALLERY = tuple(of_gallery())
-PLUGINS = (*of_notebooks(), EllColumns, *OF_GALLERY)
+PLUGINS = (*of_notebooks(), EllColumns, Short, *OF_GALLERY)
 
 
 @contextlib.contextmanager

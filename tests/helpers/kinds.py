@@ -1,4 +1,4 @@
-"""Level kinds for tests: unordered, of rank two or more, with children that do not ascend."""
+"""Level kinds for tests: unordered, of rank two or more, with children that do not ascend, with bytes for indices."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import ClassVar
 import numpy as np
 
 from binsparse_levels.errors import FormatError, Problem
-from binsparse_levels.levels import ArraySpec, Level, register
+from binsparse_levels.levels import ArraySpec, Level, Sparse, register
 from binsparse_levels.levels.base import Arrays, Built, Expanded
 from binsparse_levels.levels.positions import Array, Positions, Window, as_array, inside
 
@@ -151,3 +151,26 @@ class Columns(Level):
         q = f"slot * (children // {self.width}) + p"
         taken = "    if slots[q] < size0:\n        i0 = slots[q]\n        yield"
         return f"for slot in range({self.width}):\n    q = {q}\n{taken}"
+
+
+@dataclass(frozen=True)
+class Short(Sparse):
+    """Sparse with coordinates of 8 bits, as inside of the blocks of HiCOO. Not registered: `advise` would find it."""
+
+    kind: ClassVar[str] = "short"
+    specified: ClassVar[bool] = False
+    refuses: ClassVar[bool] = True
+
+    def fused(self):
+        return None
+
+    def arrays(self, depth: int, root: bool) -> dict[str, ArraySpec]:
+        own = {"index": "uint8"}
+        specs = super().arrays(depth, root)
+        return {role: x._replace(name=f"short_{x.name}", dtype=own.get(x.holds)) for role, x in specs.items()}
+
+    def nbytes(self, dims: Sequence[int], n: int, children: int, *, root: bool, itemsize: int) -> int:
+        return (0 if root else n + 1) * itemsize + self.rank * children
+
+    def sliced(self, dims, n, children, k, *, root, itemsize):
+        return Level.sliced(self, dims, n, children, k, root=root, itemsize=itemsize)

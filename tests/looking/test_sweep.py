@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 from composition.kinds import registered
 from hypothesis import given
+from hypothesis import strategies as st
 
 import binsparse_levels as bl
 from binsparse_levels import FormatError, OptionError, pack, sweep, testing, write
@@ -32,13 +33,13 @@ def few_calls():
         yield
 
 
-@given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), testing.formats(max_rank=3))
-def test_bits_are_those_of_the_arrays(tensor, format):
+@given(testing.tensors(max_rank=3, kinds=tuple(LEVELS.values())), testing.formats(max_rank=3), st.booleans())
+def test_bits_are_those_of_the_arrays(tensor, format, narrow):
     """In any format, or the format says why not."""
-    (row,) = sweep(tensor, [format], ["bits", "narrow", "padding", "limit"]).rows
+    (row,) = sweep(tensor, [format], ["bits", "narrow", "padding", "limit"], narrow=narrow).rows
     whole = tensor.expand_structure().without_map() if tensor.map is not None else tensor.expand_structure()
     try:
-        stored = whole.convert(format)
+        stored = whole.convert(format, narrow=narrow)
     except bl.BinsparseError:
         assert row.refused
         assert not row.measures
