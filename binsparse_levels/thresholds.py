@@ -51,6 +51,7 @@ class Thresholds:
     copy_cost: int = 8  # entries of a part in the time of a copied and merged item
     reserved_bytes: int = 2**30  # of copies of which only a row is used
     map_digits: int = 256  # of an index map, at most, if each is a statement in the text of a nest
+    counted_values: int = 2**14  # of a product whose accesses Python counts in less time than its loops are compiled
     row_entries: int = 2**14  # of a part of a product of two tensors, at least
     sizes_per_entry: int = 8  # rows and columns of a factor for each entry, above which it has only those with entries
     extra_sizes: int = 2**16  # rows and columns beyond these

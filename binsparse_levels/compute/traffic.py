@@ -1,20 +1,20 @@
-"""The memory traffic of a product in a model of a cache: `einsum` interpreted over arrays that count accesses.
+"""The memory traffic of a product in a model of caches: the loops of `einsum` over arrays that count accesses.
 
-The cache keeps the lines that were used last; every other line is fetched. The result does not depend on the machine.
-The model has one cache, no prefetching, and no registers except the variables of the nest.
+A cache keeps the lines that were used last; every other line is fetched. The result does not depend on the machine.
+Caches are independent, and there is no prefetching, and no registers except the variables of the nest.
 """
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any, NamedTuple, TypeAlias, overload
 
 import numpy as np
 
 from ..errors import OptionError, Problem, within_memory
-from ..levels.positions import Array
-from ..limits import as_integer
+from ..limits import as_integers
 from ..tensors.tensor import Tensor
-from .listing import made_again
+from ..thresholds import THRESHOLDS
 from .nest import helpers_of, nest_text
 from .products import planned
 from .seeing import walk_of, without_unused_levels
@@ -34,57 +34,33 @@ class Reads(NamedTuple):
     bytes: int
 
 
-class _Counted:
-    """An array that counts accesses to its items. It begins at the start of a line.
-
-    cache: the lines that were used last, the latest at the end. most: the number of lines that it keeps.
-    """
-
-    def __init__(self, array: Array, cache: dict[tuple[int, int], None], most: int, line: int) -> None:
-        self.array, self.cache, self.most, self.line = array, cache, most, line
-        self.items = self.lines = 0
-
-    def _used(self, key: Any) -> Any:
-        key = key if isinstance(key, tuple) else (key,)
-        offset = sum(int(k) * step for k, step in zip(key, self.array.strides, strict=True))
-        place = id(self), offset // self.line
-        self.items += 1
-        if place in self.cache:
-            del self.cache[place]
-        else:
-            self.lines += 1
-            if len(self.cache) == self.most:
-                del self.cache[next(iter(self.cache))]
-        self.cache[place] = None
-        return key
-
-    def __getitem__(self, key: Any) -> Any:
-        return self.array[self._used(key)]
-
-    def __setitem__(self, key: Any, value: Any) -> None:
-        self.array[self._used(key)] = value
-
-    def __len__(self) -> int:
-        return len(self.array)
+_Traffic: TypeAlias = dict[str, Reads]
 
 
+@overload
+def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = ..., line: int = ...) -> _Traffic: ...
+@overload
+def traffic(tensor: Tensor, spec: str, *operands: Any, cache: Sequence[int], line: int = ...) -> list[_Traffic]: ...
 @within_memory
-def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line: int = 64) -> dict[str, Reads]:
+def traffic(
+    tensor: Tensor, spec: str, *operands: Any, cache: int | Sequence[int] = 2**15, line: int = 64
+) -> _Traffic | list[_Traffic]:
     """Count the accesses of `einsum(spec, tensor, *operands)` to each array, in one thread.
 
-    The loops run in Python, at some microseconds for each access, so tensors should be small.
+    Traffic says little about the time of a product whose arrays the last cache of a processor holds.
 
     Parameters
     ----------
     tensor : the stored tensor.
     spec, operands : as for `einsum`; the operands are dense arrays.
-    cache : size of the cache in bytes. The cache keeps the lines that were used last.
+    cache : size of the cache in bytes, or sizes of several caches, each of which sees all accesses. A cache keeps the
+        lines that were used last.
     line : size of a line in bytes.
 
     Returns
     -------
     dict of `Reads` by array: the names in a file of the arrays of the levels and of the values, then "operands[1]" and
-    so on, and "result".
+    so on, and "result". For several caches, a list of these.
 
     Raises
     ------
@@ -95,9 +71,14 @@ def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line:
     Reads(items=100, lines=7, bytes=448)
     >>> sum(reads.bytes for reads in counted.values()) / 100
     33.92
+    >>> tall = pack_dense(np.tile(np.eye(100), (3, 1)), "CSR")
+    >>> [reads["operands[1]"].lines for reads in traffic(tall, "ij,j->i", np.ones(100), cache=(2**9, 2**15))]
+    [39, 13]
     """
-    sizes = as_integer(cache), as_integer(line)
-    if sizes[0] is None or sizes[1] is None or not 0 < sizes[1] <= sizes[0]:
+    from ..kernels.caches import Counted, use
+
+    size, *caches = as_integers([line, *(cache if isinstance(cache, Sequence) else [cache])])
+    if type(size) is not int or size < 1 or not caches or any(type(x) is not int or x < size for x in caches):
         what = f"expected a cache of at least one line, got {cache!r:.40} bytes and lines of {line!r:.40}"
         raise OptionError(Problem("cache", what))
     plan, inputs = planned(spec, tensor, operands)
@@ -109,11 +90,24 @@ def traffic(tensor: Tensor, spec: str, *operands: Any, cache: int = 2**15, line:
     out = np.zeros(len(tree.values) if plan.is_tensor else plan.shape or 1, plan.work)
     labels = [names[id(array)] for _, here, _ in tree.walk() for array in here.values()]
     labels += ["values", *(f"operands[{k}]" for k in range(1, 1 + len(operands))), "result"]
-    kept: dict[tuple[int, int], None] = {}
-    read = [_Counted(x, kept, sizes[0] // sizes[1], sizes[1]) for x in (*arrays, values, *inputs[: len(operands)], out)]
-    text, split = nest_text(tree.levels, walk.seen, leaf, tree.iso), 1 + len(arrays)
-    helpers = tuple([(name, made_again(x, compiled=False)) for name, x in helpers_of(tree.levels).items()])
-    nest, extent = (function_of(name, text, helpers, compiled=False) for name in ("nest", "extent"))
+    every = [*arrays, values, *map(np.atleast_1d, inputs[: len(operands)]), out]
+    *firsts, lines = np.cumsum([0, *(-(-x.nbytes // size) for x in every)]).tolist()
+    links = np.full((len(caches), lines + 1, 2), -1)
+    links[:, lines] = lines
+    counts = np.zeros((len(every), 1 + len(caches)), np.int64)
+    state = links, np.array(caches) // size, counts
+    own = [np.array([row, first, size]) for row, first in enumerate(firsts)]
+    read = [Counted(x, mine, *state) for x, mine in zip(every, own, strict=True)]  # type: ignore[no-untyped-call]
+    text, helpers = nest_text(tree.levels, walk.seen, leaf, tree.iso), helpers_of(tree.levels)
+    text = text.replace("[()]", "[0]")  # an operand without dimensions
+    extent = function_of("extent", text, tuple(helpers.items()), compiled=False)
+    compiled = len(tree.values) > THRESHOLDS.counted_values
+    nest = function_of("nest", text, (*helpers.items(), ("use", use)), compiled)
+    split = 1 + len(arrays)
     more = (*walk.arguments, *read[split:-1], *inputs[len(operands) :], read[-1])
     nest(*extent(numbers, *arrays), numbers, *read[:split], *more)
-    return {name: Reads(x.items, x.lines, x.lines * x.line) for name, x in zip(labels, read, strict=True)}
+    made = [
+        {name: Reads(items, n, n * size) for name, items, n in zip(labels, *counts[:, [0, k]].T.tolist(), strict=True)}
+        for k in range(1, 1 + len(caches))
+    ]
+    return made if isinstance(cache, Sequence) else made[0]
