@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import heapq
+import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,7 +16,7 @@ import numpy.typing as npt
 
 from ..engine.tree import index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
-from ..formats.format import Format, FormatLike, coordinates, notation, parse_format, with_map
+from ..formats.format import Format, FormatLike, coordinates, in_order, notation, parse_format, with_map
 from ..formats.index_map import IndexMap, parse_map
 from ..io import read
 from ..levels import LEVELS, full, listing, places
@@ -30,6 +31,9 @@ from .sizes import Choices, Sizes, bits, cheapest, mapped_sizes, sizes_of
 from .tables import as_html, as_text, escaped
 
 _OWN = 3  # formats that are listed though only this package reads them
+_SUBSTITUTED = 10  # formats in which a kind that is measured takes the place of another
+_SLICED = "counts do not determine what a slice reads; leave out slices_by"
+_UNRANKED = "its formats cost more than these, or exceed the limits"
 
 
 @dataclass(frozen=True)
@@ -76,6 +80,7 @@ class Advice:
     candidates : the ranked formats, best first.
     own : the formats that only this package reads, and that cost less than the best candidate.
     compared : the usual formats, or those that were passed.
+    omitted : why no candidate has a kind that was named, by kind.
     shape, entries, dtype : the sizes of the dimensions, the number of entries, and the type of the values.
     slices_by : the dimension of the slices, or None.
 
@@ -95,6 +100,7 @@ class Advice:
         self.candidates: tuple[Candidate, ...] = ()
         self.own: tuple[Candidate, ...] = ()
         self.compared: tuple[Candidate, ...] = ()
+        self.omitted: dict[str, str] = {}
 
     @property
     def counts(self) -> Mapping[tuple[int, ...], int]:
@@ -200,7 +206,7 @@ class Advice:
         iso = ", iso" if self._sizes.iso else ""
         bound = limit(math.prod(self.shape), self.entries) / max(self.entries, 1)
         entries = f"{self.entries:,} entries, at least {bound:.3g} bits of coordinates each"
-        return f"{shape} {self.dtype}{iso}, {entries}", table
+        return "\n".join([f"{shape} {self.dtype}{iso}, {entries}", *map(": ".join, self.omitted.items())]), table
 
     def __str__(self) -> str:
         title, (head, *rows) = self._table()
@@ -250,9 +256,10 @@ def advise(
     shape, dtype : for coordinates: the sizes of the dimensions, and the type of the values.
     slices_by : rank by the bytes that a slice along this dimension, a number or a name, reads, then by size.
     count : the number of candidates.
-    kinds : the level kinds to rank, such as ("dense", "sparse", "mask"), whether other programs read them or not. Kinds
-        with parameters, and those whose size depends on more than counts, such as "run", are compared if `formats`
-        names them.
+    kinds : the level kinds to rank, such as ("dense", "sparse", "mask"), whether other programs read them or not. A
+        kind whose size depends on more than counts, such as "run", is measured: the tensor is converted to the kind
+        alone, and to up to ten of the best formats of the other kinds with it in place of one level. `Advice.omitted`
+        says why a kind is in no candidate. Kinds with other parameters are compared if `formats` names them.
     formats : one or several formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2)
         through 0/4, 1/4, 0%4, 1%4". The tensor is converted where counts do not determine the size. A format that
         refuses the tensor is listed with its reason.
@@ -269,6 +276,8 @@ def advise(
     >>> from binsparse_levels import advise
     >>> str(advise([[0, 2], [1, 3]], (50, 40)).best)
     'COOR'
+    >>> str(advise(pack_dense(np.ones((50, 40)), "CSR"), kinds=["sparse", "run"]).best)
+    'run, run'
     """
     has_values = isinstance(source, Tensor) or (shape is None and not isinstance(source, list | tuple | np.ndarray))
     if has_values:
@@ -286,17 +295,25 @@ def advise(
         raise OptionError(Problem("count", f"expected an integer, got {count!r:.40}; it is the number of formats"))
     named = [kinds] if isinstance(kinds, str) else kinds
     standard = [name for name, kind in LEVELS.items() if kind.specified]
-    choices = _choices(tensor.ndim, standard if named is None else named)
     advice = Advice(sizes_of(tensor, has_values, by, limits), tensor.dtype)
-    advice.candidates = _ranked(advice, tensor, advice._sizes, choices, most)
+    chosen = list(standard if named is None else named)
+    choices = _choices(tensor.ndim, chosen, advice.omitted)
+    found = _ranked(advice, tensor, advice._sizes, choices, most)
+    if named is not None:
+        found += _measured(tensor, choices, [c.format for c in found[:_SUBSTITUTED]], by is not None)
+    advice.candidates = tuple(heapq.nsmallest(most, (c for c in found if not c.refused), key=lambda c: c.cost))
+    for name in chosen if named is not None else ():
+        having = [c for c in found if LEVELS[name] in map(type, c.format.levels)]
+        if not {*having} & {*advice.candidates}:
+            advice.omitted.setdefault(name, next((c.refused for c in having if c.refused), _UNRANKED))
     if named is None and advice.candidates:
         for mapped in mapped_sizes(tensor, advice._sizes) if by is None else ():
             advice._mapped[parse_map(str(mapped.map), tensor.shape)] = mapped
         best = advice.candidates[0].cost
-        found = [*_ranked(advice, tensor, advice._sizes, _choices(tensor.ndim, LEVELS), _OWN)]
+        found = _ranked(advice, tensor, advice._sizes, _choices(tensor.ndim, LEVELS), _OWN)
         for mapped in advice._mapped.values():
             found += _ranked(advice, tensor, mapped, _choices(len(mapped.shape), LEVELS), 1)
-        found = heapq.nsmallest(min(most, _OWN), found, key=lambda c: c.cost)
+        found = heapq.nsmallest(min(most, _OWN), (c for c in found if not c.refused), key=lambda c: c.cost)
         advice.own = tuple(c for c in found if c.cost < best)
     if formats is not None:
         advice.compared = tuple(_compared(advice, tensor, format) for _, format in named_formats(formats))
@@ -353,18 +370,30 @@ def name_of(thing: Any) -> str:
     return getattr(thing, "__name__", type(thing).__name__) if callable(thing) else str(parse_format(thing))
 
 
-def _ranked(advice: Advice, tensor: Tensor, sizes: Sizes, choices: Choices, count: int) -> tuple[Candidate, ...]:
-    """The cheapest formats, without those whose kinds refuse the entries."""
+def _ranked(advice: Advice, tensor: Tensor, sizes: Sizes, choices: Choices, count: int) -> list[Candidate]:
+    """The cheapest formats by counts, among them those whose kinds refuse the entries."""
     found = []
     for format in cheapest(sizes, choices, count):
-        text = notation(format, sizes.map)
-        try:
-            if any(level.refuses for level in format.levels):
-                tensor.convert(text)
-        except FormatError:
+        refuses = any(level.refuses for level in format.levels)
+        made = _measure(tensor, format, sizes.map) if refuses else None
+        found.append(made if made and made.refused else advice.candidate(notation(format, sizes.map)))
+    return found
+
+
+def _measured(tensor: Tensor, choices: Choices, ranked: Sequence[Format], sliced: bool) -> list[Candidate]:
+    """Formats with kinds whose size depends on more than counts: alone, and in place of one level of ranked formats."""
+    rank, order = tensor.ndim, tensor.format.order
+    tried: list[Format] = []
+    for level in itertools.chain.from_iterable(choices.values()):
+        dims = (4,) * level.rank
+        if None not in (level.children(dims, 2, 3), level.nbytes(dims, 2, 3, root=False, itemsize=4)):
             continue
-        found.append(advice.candidate(text))
-    return tuple(found)
+        tried += [in_order((level,) * (rank // level.rank), order)] if rank % level.rank == 0 else []
+        for format in ranked:
+            places = [k for k, x in enumerate(format.levels) if x.rank == level.rank]
+            tried += [replace(format, levels=(*format.levels[:k], level, *format.levels[k + 1 :])) for k in places]
+    measured = [_measure(tensor, format.canonical(), None) for format in dict.fromkeys(tried)]
+    return [replace(c, refused=c.refused or _SLICED) for c in measured] if sliced else measured
 
 
 def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:
@@ -374,12 +403,17 @@ def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:
     with contextlib.suppress(FormatError, LimitError):
         if not any(level.refuses for level in parsed.levels):
             return advice.candidate(format)
+    return _measure(tensor, parsed, map)
+
+
+def _measure(tensor: Tensor, format: Format, map: str | None) -> Candidate:
+    """The size of a format by converting the tensor."""
     try:
-        stored = tensor.convert(parsed, map=map).stored
+        stored = tensor.convert(format, map=map).stored
     except (FormatError, LimitError) as error:
-        return Candidate(parsed, 0, 0, None, map, str(error.problems[0]))
+        return Candidate(format, 0, 0, None, map, str(error.problems[0]))
     indices = sum(array.nbytes for array in stored.arrays.values())
-    return Candidate(parsed, stored.nbytes, stored.nbytes - indices, None, map)
+    return Candidate(format, stored.nbytes, stored.nbytes - indices, None, map)
 
 
 def _usual(tensor: Tensor) -> list[Format]:
@@ -392,15 +426,20 @@ def _usual(tensor: Tensor) -> list[Format]:
     return list(dict.fromkeys(usual))
 
 
-def _choices(rank: int, kinds: Iterable[str]) -> Choices:
-    """The levels of each rank, for every kind without further parameters."""
+def _choices(rank: int, kinds: Iterable[str], omitted: dict[str, str] | None = None) -> Choices:
+    """The levels of each rank, for every kind without further parameters. omitted: gets reasons of kinds without."""
     names = list(kinds)
     unknown, known = [name for name in names if name not in LEVELS], ", ".join(LEVELS)
     raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind; known are {known}") for name in unknown])
     choices: Choices = {r: [] for r in range(1, rank + 1)}
     for name in names:
+        reasons = [f"has no level of at most {rank} dimensions"]
         for r in choices:
-            with contextlib.suppress(FormatError, TypeError):
+            try:
                 level = LEVELS[name](r)
                 choices[level.rank].append(level)
+            except (FormatError, TypeError) as error:
+                reasons.append(str(error))
+        if omitted is not None and len(reasons) > len(choices):
+            omitted[name] = reasons[-1]
     return choices

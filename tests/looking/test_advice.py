@@ -80,14 +80,14 @@ def test_every_size_is_that_of_the_packed_tensor(tensor):
         assert advice.candidate(format).nbytes == packed.nbytes, format
 
 
-def tells(kind):
-    """Whether counts tell the sizes of this kind and of what lies below it."""
-    level = kind(1)
-    return None not in (level.nbytes((4,), 3, 5, root=False, itemsize=4), level.children((4,), 3, 5))
+def tells(level):
+    """Whether counts tell the sizes of this level and of what lies below it."""
+    dims = (4,) * level.rank
+    return None not in (level.nbytes(dims, 3, 5, root=False, itemsize=4), level.children(dims, 3, 5))
 
 
 KINDS = (*testing.OURS, kinds.Backwards)
-TELLING = tuple(filter(tells, KINDS))
+TELLING = tuple(kind for kind in KINDS if tells(kind(1)))
 
 
 @pytest.mark.slow
@@ -315,7 +315,38 @@ def test_kinds():
         advise(tensor, kinds=["bogus"])
 
 
-def test_kinds_that_counts_do_not_determine_are_left_out(monkeypatch):
+def test_a_block_of_ones_is_stored_as_runs():
+    dense = np.zeros((400, 400))
+    dense[100:300, 50:170] = 1
+    tensor = pack_dense(dense, "CSR")
+    advice = advise(tensor, kinds=["sparse", "run"])
+    assert [str(advice.best), advice.candidates[0].nbytes] == ["run, run", 32]
+    found = {str(c): c.nbytes for c in advice.candidates}
+    assert found["sparse, run"] == tensor.convert("sparse, run").nbytes == 4804
+    assert found["COOR"] == 384_000
+    assert [*found.values()] == sorted(found.values())
+    assert advice.omitted == {}
+
+
+@given(testing.tensors(max_rank=3), st.sets(st.sampled_from(sorted(LEVELS)), min_size=1), st.booleans())
+def test_every_kind_is_ranked_or_has_a_reason(tensor, names, sliced):
+    advice = advise(tensor, kinds=sorted(names), slices_by=0 if sliced and tensor.ndim else None)
+    ranked = {type(level) for c in advice.candidates for level in c.format.levels}
+    assert {LEVELS[name] for name in names} - ranked == {LEVELS[name] for name in advice.omitted}
+    assert all(f"{name}: {reason}" in str(advice) for name, reason in advice.omitted.items())
+    if not sliced:
+        for candidate in advice.candidates:
+            assert candidate.nbytes == tensor.without_map().convert(candidate.format).nbytes
+    assert [c.cost for c in advice.candidates] == sorted(c.cost for c in advice.candidates)
+
+
+def test_a_kind_that_refuses_the_tensor_has_its_reason():
+    advice = advise(skewed((30, 40), 600), kinds=["sparse", "n_of_m"])
+    assert "choose a larger n" in advice.omitted["n_of_m"]
+    assert advise(testing.n_of_m(30, 40), kinds=["dense", "n_of_m"]).omitted == {}
+
+
+def test_slices_and_kinds_that_counts_do_not_determine(monkeypatch):
     class Silent(kinds.Backwards):
         kind = "silent"
 
@@ -332,6 +363,8 @@ def test_kinds_that_counts_do_not_determine_are_left_out(monkeypatch):
     monkeypatch.setitem(LEVELS, "fussy", Fussy)
     advice = advise(skewed((4, 5), 10), count=1000, slices_by=0, kinds=list(LEVELS))
     assert not any("silent" in str(c.format) or "fussy" in str(c.format) for c in advice.candidates)
+    assert "leave out slices_by" in advice.omitted["silent"]
+    assert advice.omitted["fussy"] == "needs more"
     with pytest.raises(FormatError, match="do not determine the size of silent"):
         advice.candidate(Format((Silent(2),)))
 
@@ -417,6 +450,7 @@ def test_formats_that_others_read_come_first(tensor, sliced):
     best = advice.candidates[0].cost
     mapped = [c for c in advice.own if c.map is not None]
     assert not (sliced and mapped)
+    everything = [c for c in everything if all(map(tells, c.format.levels))]
     plain = [c for c in everything[: 3 - len(mapped)] if c.cost < best]
     assert [c for c in advice.own if c.map is None] == plain
     costs = [c.cost for c in advice.own]

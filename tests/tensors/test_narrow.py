@@ -118,4 +118,4 @@ def test_the_laws_report_types_that_are_not_as_declared():
 
     for kind, problem in ((Fused, "return None from fused"), (Cut, "part returns int64 for the role 'idx0'")):
         with pytest.raises(AssertionError, match=problem):
-            testing.check_kind(kind, examples=5)
+            testing.check_kind(kind, examples=5, sizes=(4,))
