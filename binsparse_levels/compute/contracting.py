@@ -75,7 +75,7 @@ class Mask(NamedTuple):
 
 
 class Rules(NamedTuple):
-    """How two tensors are multiplied. kept: the indices of the result. work: its type. memory: for parts of files."""
+    """The rules of a product. kept: the indices of the result. work: its type. memory: for parts of files."""
 
     kept: set[str]
     work: np.dtype[Any]
