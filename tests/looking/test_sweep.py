@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
-from binsparse_levels import FormatError, OptionError, pack, sweep, testing, write
+from binsparse_levels import FormatError, OptionError, pack, sweep, system, testing, write
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.levels.base import Level
 from binsparse_levels.looking import machine, timing
@@ -187,7 +187,7 @@ def test_what_precedes_a_sample(cold):
 
 
 def test_evicting_reads_more_than_the_caches_keep():
-    caches = [size for name, size in machine._reported().items() if "CACHE" in name]
+    caches = [size for name, size in system.reported_sizes().items() if "CACHE" in name]
     assert machine._buffer().nbytes >= 2 * max(caches, default=1)
     machine.evict()
     assert machine.bandwidth() > 1e6
