@@ -113,7 +113,7 @@ def within(item: Item, start: int, size: int) -> tuple[range | Array, range | Ar
     The first result is in coordinates of the box. The second is where these are in the index: ascending numbers.
 
     >>> within(range(8, 0, -2), 3, 4)
-    (range(3, 0, -2), range(1, 3))
+    (range(3, -1, -2), range(1, 3))
     """
     if isinstance(item, int):
         item = range(item, item + 1)
