@@ -70,6 +70,7 @@ def compact(
         convert(location, inner, format, memory=memory, progress=progress, limits=limits, **options)
         made, whole = opened(inner, limits)
         assert whole is not None
+        check_can_grow(inner, made, whole)  # options of the call may make a tensor that cannot
 
         def change(parts: Parts, shape: tuple[int, ...]) -> tuple[Parts, tuple[int, ...]]:
             joined = [x for x in parts.boxes if all(map(le, map(add, x.origin, x.shape), made.shape))]

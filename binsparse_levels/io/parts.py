@@ -79,6 +79,8 @@ def parse_parts(descriptor: Descriptor, opener: Opener) -> Parts:
         raise DescriptorError(Problem(PARTS, f"is no list of parts: {error!r:.80}")) from None
     for k, box in enumerate(boxes):
         problems += [Problem(f"{PARTS}.parts[{k}]", x) for x in _problems(box, descriptor.shape)]
+    if descriptor.structure is not None:
+        problems.append(Problem("structure", "a tensor with parts has none; store both triangles"))
     if len({str(box.group) for box in boxes}) < len(boxes):
         problems.append(Problem(PARTS, "a group occurs twice"))
     if not problems and _overlap(boxes):

@@ -289,6 +289,11 @@ def test_a_damaged_list_of_parts_is_an_error(tmp_path):
     (tmp_path / "a.zarr/zarr.json").write_text(json.dumps(node))
     with pytest.raises(bl.ArrayError, match="expected a part"):
         bl.open(tmp_path / "a.zarr")[2].load()
+    node = json.loads(text)
+    node["attributes"]["binsparse"]["binsparse"]["structure"] = "symmetric_lower"
+    (tmp_path / "a.zarr/zarr.json").write_text(json.dumps(node))
+    with pytest.raises(bl.DescriptorError, match="a tensor with parts has none"):
+        bl.open(tmp_path / "a.zarr")
     (tmp_path / "a.zarr/zarr.json").write_text(text)
     part = bl.open(tmp_path / "a.zarr").parts[1].group
     bl.write(tmp_path / f"a.zarr:{part}", bl.pack_dense(np.eye(2), "CSR"), overwrite=True)
@@ -327,3 +332,11 @@ def test_a_closed_tensor_is_not_read(tmp_path):
         opened[2].load()
     with pytest.raises(bl.ContainerError, match="closed"):
         row.load()
+
+
+@pytest.mark.parametrize("option", [{"bitpacked": True}, {"map": "(0 1)"}])
+def test_a_tree_that_cannot_grow_does_not_replace_parts(tmp_path, option):
+    grown(tmp_path / "a.zarr", 2)
+    with pytest.raises(bl.FormatError, match="has no parts; write it again without"):
+        bl.compact(tmp_path / "a.zarr", **option)
+    assert bl.open(tmp_path / "a.zarr").to_dense().tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 2]]
