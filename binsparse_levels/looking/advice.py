@@ -258,8 +258,9 @@ def advise(
     count : the number of candidates.
     kinds : the level kinds to rank, such as ("dense", "sparse", "mask"), whether other programs read them or not. A
         kind whose size depends on more than counts, such as "run", is measured: the tensor is converted to the kind
-        alone, and to up to ten of the best formats of the other kinds with it in place of one level. `Advice.omitted`
-        says why a kind is in no candidate. Kinds with other parameters are compared if `formats` names them.
+        alone, and to up to ten of the best formats of the other kinds with it in place of one level. The result lists
+        kinds that are in no candidate as omitted, with the reason. Kinds with other parameters are compared if
+        `formats` names them.
     formats : one or several formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2)
         through 0/4, 1/4, 0%4, 1%4". The tensor is converted where counts do not determine the size. A format that
         refuses the tensor is listed with its reason.
