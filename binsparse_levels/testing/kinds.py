@@ -268,7 +268,7 @@ _LAWS = (
     _of_tensor("merges as numpy does", check_merged, 0.5),
     _of_tensor("an index selects", check_read, 0.5),
     _of_tensor("append and concatenate", check_joined, 1),
-    _of_tensor("damage is found", check_damage, 0.3),
+    _of_tensor("damage is found", check_damage, 0.2),
 )
 
 

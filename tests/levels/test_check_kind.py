@@ -147,7 +147,10 @@ FAULTS_OF_MANY = {
         of_many(List, "    i0 =", "    i0 = after(idx0, q)\n    i0 =", helpers=lambda self: {"after": after}),
         "reads outside",
     ),
-    "an endless loop": (variant(List, loop=loop("q = 0\ni0 = 0\nwhile n > 0:\n    yield")), "lists more than expand"),
+    "an endless loop": (
+        variant(List, loop=loop("q = 0\ni0 = 0\nwhile children > 0:\n    yield")),
+        "lists more than expand",
+    ),
     "expand of large coordinates": (ShortChunk, "expand lacks an entry"),
     "a look-up of many children": (ShortSearch, "locate"),
     "a slice of long fibers": (ShortPart, "part has other entries"),
