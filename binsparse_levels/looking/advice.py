@@ -325,6 +325,7 @@ def advise(
     return advice
 
 
+@within_memory
 def size_of(format: FormatLike, shape: int | Sequence[int], counts: Any, dtype: npt.DTypeLike = np.float64) -> int:
     """Compute the bytes of all arrays of a tensor that does not exist.
 
