@@ -11,7 +11,7 @@ import numpy as np
 
 from ..arrays import Array
 from ..containers.base import is_url, wrap_errors
-from ..containers.interface import begun_at
+from ..containers.interface import is_part
 from ..containers.objects.bucket import Bucket
 from ..containers.replacing import hold_lock
 from ..engine.blocks import Block, blocks_of
@@ -65,8 +65,7 @@ def unchanged(target: StoreLike, origins: Iterable[Origin | None], limits: Limit
     Then the lock of the target is held. Raises ContainerError if it has changed since it was opened. A new part changes
     none of its sources.
     """
-    part = begun_at((split_place(target)[1] or "").rpartition("/")[2]) is not None
-    place = None if part else local_path(target)
+    place = None if is_part(split_place(target)[1]) else local_path(target)
     own = {origin for origin in origins if origin is not None and place and local_path(origin.place) == place}
     with hold_lock(str(place)) if own else contextlib.nullcontext():
         for origin in own:

@@ -33,6 +33,11 @@ def part_name() -> str:
     return f"part_{int(time.time()):08x}{secrets.token_hex(4)}"
 
 
+def is_part(group: str | None) -> bool:
+    """Return True for the path of a group with a part, which one program writes, and no other changes."""
+    return begun_at((group or "").rpartition("/")[2]) is not None
+
+
 def begun_at(name: str) -> float | None:
     """The time when the write of a part began, from its name; None for another name."""
     found = _PART.fullmatch(name)

@@ -26,7 +26,7 @@ from ..thresholds import THRESHOLDS
 from .base import CHUNKED, Storage, is_url, names_in, parts_in, wrap_errors
 from .checksums import of_header
 from .direct import open_zip
-from .interface import Container, begun_at, in_folder
+from .interface import Container, in_folder, is_part
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
 from .objects.codecs import CODECS
@@ -224,7 +224,7 @@ def writing(
             yield writer
         return
     list_others = list_others or others
-    alone = begun_at((group or "").rpartition("/")[2]) is not None  # a part, which no other program writes
+    alone = is_part(group)
     keep = not alone and keeps(path, group, overwrite, list_others)
     if not path.lower().endswith(".zip"):
         store = real_path(path)

@@ -47,9 +47,10 @@ from .base import (
 )
 from .checksums import of_header
 from .direct import refuse_links
-from .interface import Claims, begun_at, claimed
+from .interface import Claims, claimed, is_part
 from .objects.chunks import Chunks, chunks_in
 from .objects.codecs import CODECS
+from .objects.folder import is_being_written
 from .objects.reading import CachedArray, ObjectArray, Objects
 from .replacing import real_path
 from .zarr_internals import sync
@@ -338,7 +339,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
             nodes = members(reader.group.store_path)
             tensors = {name for name, x in nodes.items() if ATTRIBUTE in x.get("attributes", {})}
             ours = named_by(reader.read_header, tensors.union(x for x in nodes if nodes[x]["node_type"] == "array"))
-        parts = [name for name in names if begun_at(name) is not None]  # also those that are not in the list
+        parts = [name for name in names if is_part(name)]  # also those that are not in the list
         ours |= {*parts, *arrays_above(root, parts)}
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
@@ -391,9 +392,9 @@ def members(place: StorePath) -> dict[str, dict[str, Any]]:
 
 
 def names_at(place: StorePath) -> list[str]:
-    """The names directly below a place."""
+    """The names directly below a place, without temporary ones."""
 
     async def listed() -> list[str]:
-        return [name async for name in place.store.list_dir(place.path)]
+        return [name async for name in place.store.list_dir(place.path) if not is_being_written(name)]
 
     return sync(listed())

@@ -340,3 +340,13 @@ def test_a_tree_that_cannot_grow_does_not_replace_parts(tmp_path, option):
     with pytest.raises(bl.FormatError, match="has no parts; write it again without"):
         bl.compact(tmp_path / "a.zarr", **option)
     assert bl.open(tmp_path / "a.zarr").to_dense().tolist() == [[0, 0, 0], [0, 1, 0], [0, 0, 2]]
+
+
+def test_a_header_that_another_program_writes_is_no_other_content(tmp_path):
+    bl.write(tmp_path / "a.zarr", ROWS)
+    (tmp_path / "a.zarr/zarr.json.8ab8b3711e3d.part").write_bytes(b"half")
+    bl.convert(tmp_path / "a.zarr", tmp_path / "b.h5")
+    bl.write(tmp_path / "a.zarr", ROWS, overwrite=True)
+    (tmp_path / "a.zarr/mine.part").write_bytes(b"of the user")
+    with pytest.raises(bl.errors.PathExistsError, match=r"mine\.part"):
+        bl.write(tmp_path / "a.zarr", ROWS, overwrite=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import uuid
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
@@ -18,6 +19,13 @@ from ..direct import open_file, read_into, refuse_links
 from ..replacing import remove
 from .codecs import Bytes
 from .stores import Object, Part, Range, Use, shorter, wrap_object_errors
+
+_BEING_WRITTEN = re.compile(r".+\.[0-9a-f]{12}\.part")
+
+
+def is_being_written(name: str) -> bool:
+    """Return True for the temporary name of an object."""
+    return _BEING_WRITTEN.fullmatch(name) is not None
 
 
 class Folder:
@@ -108,7 +116,7 @@ class Folder:
     def names(self, prefix: str) -> set[str]:
         path = f"{self._root}/{prefix}"
         with wrap_errors(path), contextlib.suppress(FileNotFoundError):
-            return {name for name in os.listdir(path) if not name.endswith(".part")}
+            return {name for name in os.listdir(path) if not is_being_written(name)}
         return set()
 
     def delete(self, prefix: str) -> None:
