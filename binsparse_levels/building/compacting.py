@@ -73,11 +73,11 @@ def compact(
         check_can_grow(inner, made, whole)  # options of the call may make a tensor that cannot
 
         def change(parts: Parts, shape: tuple[int, ...]) -> tuple[Parts, tuple[int, ...]]:
-            joined = [x for x in parts.boxes if all(map(le, map(add, x.origin, x.shape), made.shape))]
-            groups = [x.group for x in joined]  # also of parts that were appended before `convert` opened it
-            if not {*old} <= {*groups}:
+            # Also those of parts that were appended before `convert` opened the tensor.
+            groups = {x.group for x in parts.boxes if all(map(le, map(add, x.origin, x.shape), made.shape))}
+            if not groups.issuperset(old):
                 raise ContainerError(Problem(name_of(path), "another program has compacted it in the meantime"))
-            boxes = part_of(made, new, [0] * made.ndim), *(x for x in parts.boxes if x not in joined)
+            boxes = part_of(made, new, [0] * made.ndim), *(x for x in parts.boxes if x.group not in groups)
             return Parts(boxes, {**parts.removed, **dict.fromkeys(groups, time.time())}, parts.fill_value), shape
 
         header = loading.reader.read_header()

@@ -102,17 +102,16 @@ def convert(
     own = tensor.format if map is None else coordinates(len(shape))
     parsed = fitting_format(own if format is None else format, shape, limits, mapped=through is not None)
     origins, labels = {inside(opened).backing.plan.origin}, inside(opened).metadata.labels
-    if opened.parts and memory is not None:
+    request = None
+    if memory is not None:
         request = Request(parsed, through, dtype=opened.dtype, limits=limits, memory=memory)
+    if opened.parts and request is not None:
         joined = request.plan(opened.shape).like(opened)
         written.take(Entries(joined, entries_in_parts(opened, joined.rows), labels, origins))
         return
     tree, order = inside(tensor).source, tensor.format.order
     blank = drops_zeros(source, opened, parsed)
-    plan = None
-    if memory is not None:
-        request = Request(parsed, through, dtype=tensor.dtype, limits=limits, memory=memory)
-        plan = request.plan(opened.shape, pointers=_pointers(tree))
+    plan = None if request is None else request.plan(opened.shape, pointers=_pointers(tree))
     if plan is None or not tree.lazy or in_memory(source) or _entries(tree, plan.rows) <= plan.rows:
         known = opened if map is None or through is not None else opened.without_map()
         made = known.convert(parsed, map=None if map is None else through, limits=limits)

@@ -348,8 +348,9 @@ def _seen(order: tuple[int, ...], structure: str | None, steps: tuple[_Step, ...
     for n, step in enumerate(steps):
         if isinstance(step, IndexMap):
             after = steps[n + 1] if n + 1 < len(steps) else None
-            cuts = isinstance(after, _Kinds) and after.dimensions is not None  # a view skips padding itself
-            kinds = after.kinds if isinstance(after, _Kinds) and cuts else ("all",) * len(step.shape)
+            kinds: Sequence[str] = ("all",) * len(step.shape)
+            if isinstance(after, _Kinds) and after.dimensions is not None:  # a view skips padding itself
+                kinds = after.kinds
             differences = dict(step.differences)
             known = [
                 _followed(wraps, n, k, summands, known, k not in differences and step.pads(k) and kinds[k] == "all")

@@ -20,6 +20,7 @@ from ..errors import (
     Problem,
     refuse_memory,
 )
+from ..formats.extensions import PARTS
 from ..formats.json import RESERVED
 from ..limits import Limits, as_integers
 from ..parallel import Lock
@@ -134,7 +135,6 @@ CHUNKED = ("compression", "chunks", "checksum", "chunk_checksum")  # the options
 DEFAULT_STORAGE = Storage()
 in_turn = Lock()  # to change an open object: the second of two threads finds what the first has written
 ORDERS = f"{RESERVED}orders"  # the key of a header that lists the groups with other orders of the tensor
-PARTS = f"{RESERVED}parts"  # the key of a header that lists the groups with the parts of the tensor
 
 
 def names_in(header: Any) -> set[str]:

@@ -26,14 +26,14 @@ def encode(x, ptr, ctl, start):
     """Write the bytes of all fibers, if `ctl` has room for them, and where they begin."""
     at, numbers = 0, np.empty(2, np.int64)
     for p in range(len(ptr) - 1):
-        q, behind, start[p] = ptr[p], 0, at
+        q, previous, start[p] = ptr[p], 0, at
         while q < ptr[p + 1]:
             stop = q + 1
             while stop < ptr[p + 1] and x[stop] == x[stop - 1] + 1:
                 stop += 1
             run = stop - q >= 4
             stop = stop if run else q + 1
-            numbers[0], numbers[1] = 2 * (x[q] - behind) + run, stop - q - 4
+            numbers[0], numbers[1] = 2 * (x[q] - previous) + run, stop - q - 4
             for number in numbers[: 1 + run]:
                 while True:
                     if at < len(ctl):
@@ -41,7 +41,7 @@ def encode(x, ptr, ctl, start):
                     at, number = at + 1, number >> 7
                     if number == 0:
                         break
-            q, behind = stop, x[stop - 1] + 1
+            q, previous = stop, x[stop - 1] + 1
     start[len(ptr) - 1] = at
 
 

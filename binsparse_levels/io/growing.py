@@ -67,15 +67,16 @@ def commit(
     tensor. grace: seconds in which removed parts can be read. Raises ContainerError if another tensor is there, and the
     errors of `change`.
     """
-    name, known = str(location.path), _metadata(header, limits)
+    name, known = name_of(location), _metadata(parse_descriptor(unsealed(header)[0], limits))
 
     def changed(now: Any, first: str) -> Mapping[str, Any]:
-        new = parse_descriptor(unsealed(now)[0], limits)
+        plain, _ = unsealed(now)
+        new = parse_descriptor(plain, limits)
         if PARTS in new.extra:
             parts = parse_parts(new, lambda *_: there.load)
         else:  # the arrays of the tensor become the first part, where they are
             parts = Parts((part_of(there, first, [0] * there.ndim),), {}, there.fill_value)
-        if (PARTS not in new.extra and now != header) or _metadata(now, limits) != known:
+        if (PARTS not in new.extra and now != header) or _metadata(new) != known:
             raise ContainerError(Problem(name, "another program has replaced the tensor; try again"))
         if time.time() - (begun_at(part) or 0) > LONGEST_SECONDS:  # another program may be removing it
             raise ContainerError(Problem(name, "the new part was written for more than a week; try again"))
@@ -89,7 +90,7 @@ def commit(
         parse_parts(parse_descriptor(after, limits), lambda *_: there.load)
         if len(parts.boxes) > _MANY_PARTS and len(parts.boxes) % _MANY_PARTS == 1:
             warn(f"{name}: has {len(parts.boxes)} parts; compact it, which makes reading faster")
-        return sealed(after, {}) if unsealed(now)[0] is not now else after
+        return after if plain is now else sealed(after, {})
 
     functions = location.kind.functions
     assert isinstance(functions, Container)
@@ -97,7 +98,6 @@ def commit(
     functions.grow(location.path, location.group, part, changed, limits)
 
 
-def _metadata(header: Any, limits: Limits) -> tuple[Any, ...]:
+def _metadata(known: Descriptor) -> tuple[Any, ...]:
     """The facts of a tensor that are the same whatever parts it has."""
-    known = parse_descriptor(unsealed(header)[0], limits)
     return len(known.shape), known.data_types["values"].dtype, known.fill, known.extra.get(KEY)

@@ -138,8 +138,9 @@ def _stored_labels(whole: Whole, name: str, dtype: np.dtype[Any]) -> LazyArray:
     _, dim, *offsets = name.split("_")
     numbers: dict[int, int] = {}  # of the parts with the labels from a coordinate on
     for number, box in enumerate(whole.boxes):
-        known, origin = numbers.get(box.origin[int(dim)]), box.origin[int(dim)]
-        if dim in box.labels and (known is None or whole.boxes[known].labels[dim] == (0, 0)):  # of a part without cells
+        origin = box.origin[int(dim)]
+        empty = origin in numbers and whole.boxes[numbers[origin]].labels[dim] == (0, 0)  # a part without cells
+        if dim in box.labels and (empty or origin not in numbers):
             numbers[origin] = number
     pieces: list[tuple[int, Callable[[], Sliceable]]] = []
     before = 0

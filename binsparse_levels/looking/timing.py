@@ -165,8 +165,8 @@ def error_of(made: Any, wanted: Any, terms: Any = None) -> float:
         if same.all():
             return 0.0
         work = np.result_type(first.dtype, second.dtype, np.float64)
-        apart = np.abs(np.subtract(first, second, dtype=work))
-        relative = np.where(same, 0, apart / (sums[0] if sums else np.abs(second.astype(work)).max()))
+        difference = np.abs(np.subtract(first, second, dtype=work))
+        relative = np.where(same, 0, difference / (sums[0] if sums else np.abs(second.astype(work)).max()))
     return float(np.where(np.isnan(relative), np.inf, relative).max())
 
 
