@@ -48,6 +48,15 @@ def pytest_collection():
         gc.enable()
 
 
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_teardown(item):
+    """A test that leaves the collector of garbage disabled is red: the process would grow by gigabytes."""
+    yield
+    if not gc.isenabled():
+        gc.enable()
+        pytest.fail(f"the collector of garbage is disabled after {item.nodeid}")
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)  # before pytest-randomly gives them a random order
 def pytest_collection_modifyitems(items):
     """The marker `sampled(n)`: all but every n-th of the parameters of a test are slow."""

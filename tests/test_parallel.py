@@ -68,6 +68,25 @@ def test_a_failure_keeps_nothing():
         gc.enable()
 
 
+def test_blocks_without_collection_overlap():
+    """The second thread begins between the ends of the first: the collector is on when both have ended."""
+    entered, may_end = threading.Event(), threading.Event()
+
+    def other():
+        with parallel.uncollected:
+            entered.set()
+            may_end.wait()
+
+    thread = threading.Thread(target=other)
+    with parallel.uncollected:
+        thread.start()
+        entered.wait()
+    assert not gc.isenabled()
+    may_end.set()
+    thread.join()
+    assert gc.isenabled()
+
+
 def test_work_within_work_is_done():
     def call(k):
         return sum(parallel.each(lambda j: k * j, range(10)))

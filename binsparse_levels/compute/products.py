@@ -220,11 +220,11 @@ def _types(parsed: Spec, operands: Sequence[Any], at: Sequence[int], dtype: Any)
     kinds = [x.dtype for x in operands]
     for k in at:
         path, fill = f"operands[{k}]." if len(at) > 1 else "", operands[k].fill_value
+        kinds[k] = number_type(kinds[k], f"{path}values")
         end = 0 if kinds[k].kind == "b" else parsed.semiring.identity(kinds[k])
         if fill is not None and fill not in (0, end):
             what = f"cells that are not stored have the value {fill}, not 0; use to_dense() and numpy"
             raise FormatError(Problem(f"{path}fill_value", what))
-        kinds[k] = number_type(kinds[k], f"{path}values")
     return _typed(parsed, tuple(kinds), None if dtype is None else checked_result(dtype))
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import io
 import os
 from collections.abc import Iterator
@@ -12,6 +11,7 @@ from typing import IO, Any
 import h5py
 
 from ..errors import ContainerError, PathMissingError, Problem, UnsafeError
+from ..parallel import uncollected
 from .base import wrap_errors
 from .replacing import Others, Overwrite, replacing
 
@@ -31,13 +31,8 @@ class _Stream:
         self._stream: Any = stream
 
     def readinto(self, buffer: Any) -> int:
-        collects = gc.isenabled()
-        gc.disable()
-        try:
+        with uncollected:
             count: int = self._stream.readinto(buffer)
-        finally:
-            if collects:
-                gc.enable()
         return count
 
 

@@ -258,8 +258,8 @@ def _replaced_by(path: str, group: str, zarr_format: int) -> tuple[str, str, int
     It is the folder of the group, or the first one above it that is no group yet. Raises PathExistsError for an array.
     """
     root = StorePath(LinklessStore(path))
-    place = root / group
     with wrap_errors(path):
+        place = root / group
         first = next((at for at in _down_to(place) if not _is_group(at)), place).path
         if not first:
             return path, place.path, zarr_format
@@ -286,9 +286,9 @@ def _filling(
     made: list[StorePath],
 ) -> Iterator[ZarrWriter]:
     """A group below a place, after its old tensor was removed. made: receives the groups that are new."""
-    target = place / group
     with awaiting_writes():
         with wrap_errors(called):
+            target = place / group
             version = _version(place, called, zarr_format)
             made.extend(at for at in _down_to(target) if new_group(at, version))
             node = node_at(target) or {}

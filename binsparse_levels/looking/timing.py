@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import gc
 import time
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -14,7 +13,7 @@ import numpy as np
 from ..errors import ArrayError, BinsparseError, Problem
 from ..formats.format import coordinates
 from ..levels.base import Array
-from ..parallel import using_threads
+from ..parallel import uncollected, using_threads
 from ..tensors.changing import in_order
 from ..tensors.foreign import as_operand
 from ..tensors.packing import pack
@@ -109,9 +108,7 @@ def sample(call: Callable[[], Any], cold: bool) -> tuple[float, float]:
     Cold, other data fill the caches before a single call. Warm, calls that are not timed fill them, so that a time does
     not depend on what ran before: SpMV of 600,000 entries is 1.5 times slower at first, and settles after six calls.
     """
-    collects = gc.isenabled()
-    gc.disable()  # the collector would visit what other formats have left
-    try:
+    with uncollected:  # the collector would visit what other formats have left
         if cold:
             evict()
         else:
@@ -119,9 +116,6 @@ def sample(call: Callable[[], Any], cold: bool) -> tuple[float, float]:
         clock = time.perf_counter()
         done, processor = _repeated(call, 0 if cold else _SECONDS)
         return 1e3 * processor / done, 1e3 * (time.perf_counter() - clock) / done
-    finally:
-        if collects:
-            gc.enable()
 
 
 def _repeated(call: Callable[[], Any], seconds: float) -> tuple[int, float]:
