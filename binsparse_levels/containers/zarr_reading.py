@@ -81,7 +81,8 @@ def node_at(place: StorePath) -> dict[str, Any] | None:
         for kind in ("group", "array"):
             older = _json(place, f".z{kind}")
             if older is not None and node is not None:
-                raise ContainerError(Problem(str(place), "has metadata of two versions of Zarr"))
+                what = f"has metadata of two versions of Zarr; remove {ROOT}, or .z{kind} and .zattrs, of one version"
+                raise ContainerError(Problem(str(place), what))
             if older is not None:
                 return {**older, "node_type": kind, "attributes": _json(place, ".zattrs") or {}}
     return node
