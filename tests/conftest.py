@@ -39,13 +39,14 @@ def pytest_configure(config):
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection():
-    """The collector of garbage visits nothing that is imported and collected, because it stays."""
-    gc.disable()
+    """The collector of garbage visits nothing that is imported and collected, because it stays.
+
+    It is not disabled: Dask asks at its import whether it is enabled, and would disable it in each selection of cells.
+    """
     try:
         return (yield)
     finally:
         gc.freeze()
-        gc.enable()
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

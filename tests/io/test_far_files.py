@@ -238,7 +238,6 @@ def test_garbage_of_another_thread(tmp_path, monkeypatch):
     with serving(tmp_path, Littered) as (port, _):
         tensor = bl.open(f"http://127.0.0.1:{port}/big.h5")
         thresholds = gc.get_threshold()
-        gc.enable()
         gc.set_threshold(100_000)
         try:
             litter = [h5py.File(path)]
