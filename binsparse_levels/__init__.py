@@ -37,6 +37,7 @@ def __dir__() -> list[str]:
 _INTERNAL = {
     "draw": "looking.drawing", "html_of": "looking.drawing", "report_on": "looking.report",
     "product": "compute", "calculate": "compute", "data_array": "interop.xarray",
+    "numpy_function": "compute.numpy_functions",
 }  # fmt: skip
 
 

@@ -9,6 +9,9 @@ from .compute import einsum as einsum
 from .compute import foreach as foreach
 from .compute import reduce as reduce
 from .compute import statistics as statistics
+from .compute.grouping import Groups as Groups
+from .compute.grouping import groupby as groupby
+from .compute.grouping import resample as resample
 from .compute.traffic import Reads as Reads
 from .compute.traffic import traffic as traffic
 from .errors import ArrayError as ArrayError

@@ -3,7 +3,7 @@
 from .arithmetic import calculate as calculate
 from .products import einsum as einsum
 from .products import product as product
-from .reductions import Statistics as Statistics
-from .reductions import reduce as reduce
-from .reductions import statistics as statistics
+from .reducing import Statistics as Statistics
+from .reducing import reduce as reduce
+from .reducing import statistics as statistics
 from .walk import foreach as foreach

@@ -3,29 +3,34 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Mapping, Sequence
-from typing import Any
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, TypeAlias
 
 import numpy as np
 
 from ..arrays import repeat_one
 from ..errors import ArrayError, OptionError, Problem, within_memory
+from ..formats.format import coordinates
 from ..formats.structure import structure_problems
 from ..levels.positions import Array
 from ..tensors.changing import expanded, with_tree
 from ..tensors.foreign import as_tensor
+from ..tensors.labels import Labels
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor, inside, remade, tensor_of
 from ..tensors.validation import check_value_type, checked_array, with_memory
 from .merging import INLINE, merged
 from .nest import Leaf
-from .operands import aligned, fill_or_none, in_parts, is_large, of_tree, outermost, shared_metadata
+from .operands import DEFAULT_NAME, aligned, fill_or_none, in_parts, is_large, of_tree, outermost, shared_metadata
 from .seeing import in_memory, walk_of
 from .types import DENSE, as_words, number_type
 from .walk import MEMORY, run
 
+_Function: TypeAlias = Callable[..., Any]  # a ufunc, or a function of numpy with the attribute __name__
+
 # Functions of two operands. True for an operand: where it is 0 and not stored, the result is 0 for any other operand.
-_ZERO: dict[np.ufunc, tuple[bool, bool]] = {
+_ZERO: dict[_Function, tuple[bool, bool]] = {
     np.multiply: (True, True), np.logical_and: (True, True), np.bitwise_and: (True, True),
     np.true_divide: (True, False), np.floor_divide: (True, False),
 }  # fmt: skip
@@ -54,12 +59,18 @@ def calculate(function: np.ufunc, method: str, inputs: Sequence[Any], options: M
         given = f" with {', '.join(unknown)}" if unknown else ""
         what = f"numpy.{name}{given} does not support a Tensor; call reduce, einsum or to_dense()"
         raise OptionError(Problem("operands", what))
+    return of_cells(function, *inputs, **options)
+
+
+def of_cells(function: _Function, *inputs: Any, **options: Any) -> Tensor:
+    """A function of numpy of each cell of one tensor, numbers and dense arrays, or of two tensors; see `calculate`."""
     operands = [_operand(x, k) for k, x in enumerate(inputs)]
     stored = [k for k, x in enumerate(operands) if isinstance(x, Tensor)]
     if len(stored) == 1:
         return _of_one(function, operands, stored[0], options)
     if len(operands) != 2:
-        raise OptionError(Problem("operands", f"numpy.{name} supports one Tensor only; call to_dense() on the others"))
+        what = f"numpy.{function.__name__} supports one Tensor only; call to_dense() on the others"
+        raise OptionError(Problem("operands", what))
     return combined(function, operands[0], operands[1], options)
 
 
@@ -75,7 +86,7 @@ def _operand(thing: Any, k: int) -> Any:
     return checked_array(thing, f"operands[{k}]")
 
 
-def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str, Any]) -> Array:
+def _of_fills(function: _Function, operands: Sequence[Any], options: Mapping[str, Any]) -> Array:
     """The function of cells that no operand stores. Its type is that of the result."""
     with np.errstate(all="ignore"):
         pads = [np.full(1, inside(x).pad) if isinstance(x, Tensor) else x for x in operands]
@@ -84,14 +95,19 @@ def _of_fills(function: np.ufunc, operands: Sequence[Any], options: Mapping[str,
     return np.zeros(made.shape, made.dtype) if True in _stays_zero(function, operands) else made
 
 
-def _stays_zero(function: np.ufunc, operands: Sequence[Any]) -> list[bool]:
+def _stays_zero(function: _Function, operands: Sequence[Any]) -> list[bool]:
     """For each operand, True if it makes the result 0 where it does not store a cell."""
     zero = zip(operands, _ZERO.get(function, ()), strict=False)
     return [isinstance(x, Tensor) and stays and not inside(x).pad for x, stays in zero]
 
 
 def _applied(
-    function: np.ufunc, arrays: Sequence[Any], options: Mapping[str, Any], dtype: np.dtype[Any], *, quiet: bool = False
+    function: _Function,
+    arrays: Sequence[Any],
+    options: Mapping[str, Any],
+    dtype: np.dtype[Any],
+    *,
+    quiet: bool = False,
 ) -> Array:
     """The function of values. quiet: no warnings, because some values belong to no cell."""
     with np.errstate(all="ignore") if quiet else contextlib.nullcontext():
@@ -101,7 +117,7 @@ def _applied(
 # One tensor
 
 
-def _of_one(function: np.ufunc, operands: list[Any], at: int, options: Mapping[str, Any]) -> Tensor:
+def _of_one(function: _Function, operands: list[Any], at: int, options: Mapping[str, Any]) -> Tensor:
     tensor: Tensor = operands[at]
     dense = [k for k, x in enumerate(operands) if k != at and np.ndim(x)]
     made = _of_fills(function, operands, options)
@@ -119,7 +135,7 @@ def _of_one(function: np.ufunc, operands: list[Any], at: int, options: Mapping[s
     return with_tree(tensor, tensor.format, tree.with_values(values, iso), fill_value=fill_or_none([tensor], fill))
 
 
-def _keeps(function: np.ufunc, operands: Sequence[Any], structure: str, dtype: np.dtype[Any]) -> bool:
+def _keeps(function: _Function, operands: Sequence[Any], structure: str, dtype: np.dtype[Any]) -> bool:
     """Return True if the function of a matrix and scalars has the structure of the matrix."""
     if [*structure_problems(structure, (1, 1), dtype)]:
         return False
@@ -128,7 +144,7 @@ def _keeps(function: np.ufunc, operands: Sequence[Any], structure: str, dtype: n
     return structure.startswith("symmetric") or (function in _LINEAR and real and first)
 
 
-def _fill_with(function: np.ufunc, made: Array) -> Any:
+def _fill_with(function: _Function, made: Array) -> Any:
     """The fill value of a result. made: the function of the fill value, and of the numbers or arrays."""
     if not made.size:
         return np.zeros((), made.dtype)[()]
@@ -159,11 +175,17 @@ def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
 # Two tensors
 
 
-def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any] = {}, memory: int = MEMORY) -> Tensor:
+def combined(
+    function: _Function, a: Tensor, b: Tensor, options: Mapping[str, Any] = {}, memory: int = MEMORY
+) -> Tensor:
     """A function of two tensors of the same shape. Large files are read in parts. Raises ArrayError, LabelError."""
     if a.shape != b.shape:
-        what = f"tensors of the shapes {a.shape} and {b.shape} cannot be combined; call einsum, or to_dense()"
-        raise ArrayError(Problem("operands", what))
+        try:
+            shape = np.broadcast_shapes(a.shape, b.shape)
+        except ValueError:
+            what = f"tensors of the shapes {a.shape} and {b.shape} do not broadcast to one shape; call einsum"
+            raise ArrayError(Problem("operands", what)) from None
+        a, b = _broadcast(a, shape), _broadcast(b, shape)
     made = _of_fills(function, (a, b), options)
     dtype = made.dtype
     metadata = shared_metadata([(x, range(x.ndim)) for x in (a, b)], range(a.ndim), made[0])
@@ -199,7 +221,36 @@ def combined(function: np.ufunc, a: Tensor, b: Tensor, options: Mapping[str, Any
     return of_tree(tree, one.format.order, metadata, (a, b))
 
 
-def _same_places(function: np.ufunc, a: Tensor, b: Tensor, dtype: np.dtype[Any], options: Mapping[str, Any]) -> Any:
+def _broadcast(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """The entries of a tensor, repeated along new dimensions and along those of size 1. Raises LimitError."""
+    if tensor.shape == shape:
+        return tensor
+    whole, missing = expanded(tensor.load()), len(shape) - tensor.ndim
+    coords, values = whole.unpack()
+    grown = [d for d, n in enumerate(shape) if d < missing or n != tensor.shape[d - missing]]
+    copies = math.prod(shape[d] for d in grown)
+    what = "the size in bytes of an operand after broadcasting"
+    tensor.limits.hold("dense_bytes", copies * len(values) * (8 * len(shape) + tensor.dtype.itemsize), "operands", what)
+    numbers = dict(zip(grown, np.indices([shape[d] for d in grown]).reshape(len(grown), -1), strict=True))
+    columns = [
+        np.repeat(numbers[d], len(values)) if d in numbers else np.tile(coords[d - missing], copies)
+        for d in range(len(shape))
+    ]
+    made = pack(columns, np.tile(values, copies), shape, coordinates(len(shape)), fill_value=tensor.fill_value)
+    labels = inside(tensor).metadata.labels
+    if labels is not None:
+        own = [f"dim_{d}" if DEFAULT_NAME.fullmatch(x) else x for d, x in enumerate(labels.dims, missing)]
+        dims = (*(f"dim_{d}" for d in range(missing)), *own)
+        kept = {
+            name: labels.columns[x]
+            for d, (name, x) in enumerate(zip(own, labels.dims, strict=True), missing)
+            if x in labels.columns and d not in numbers
+        }
+        labels = Labels(dims, kept, labels.values)
+    return remade(tensor, inside(made).backing, labels=labels)
+
+
+def _same_places(function: _Function, a: Tensor, b: Tensor, dtype: np.dtype[Any], options: Mapping[str, Any]) -> Any:
     """The result for tensors that share index arrays, such as `a / a.astype(float)`; None for others."""
     if a.map is not None or b.map is not None or a.structure is not None or b.structure is not None:
         return None

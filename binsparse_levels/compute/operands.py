@@ -22,7 +22,7 @@ from ..tensors.labels import Column, Labels, same_labels
 from ..tensors.tensor import Tensor, inside, tensor_of
 from .cursors import is_walked
 
-_DEFAULT_NAME = re.compile(r"dim_\d+")  # of a dimension without a name
+DEFAULT_NAME = re.compile(r"dim_\d+")  # of a dimension without a name
 _COPIES = 3  # copies of a tensor in memory while it is read, checked and converted
 
 
@@ -148,7 +148,7 @@ def _shared_labels(operands: Sequence[tuple[Tensor, Sequence[Any]]], kept: Seque
     columns: dict[Any, Column] = {}
     for labels, indices in labelled:
         for name, index in zip(labels.dims, indices, strict=True):
-            if not _DEFAULT_NAME.fullmatch(name):
+            if not DEFAULT_NAME.fullmatch(name):
                 names.setdefault(index, set()).add(name)
             column = labels.columns.get(name)
             if column is not None and not same_labels(columns.setdefault(index, column), column):

@@ -32,17 +32,18 @@ from .semirings import FIRST, PLUS_TIMES, semiring_of
 from .types import DENSE, checked_result, number_type
 from .walk import checked_memory, innermost, native, run
 
-_LETTERS = string.ascii_letters
+LETTERS = string.ascii_letters
 _Types: TypeAlias = "tuple[np.dtype[Any], np.dtype[Any]]"  # see `product_types`
 
 
 class _Options(NamedTuple):
-    """The options of `einsum`."""
+    """The options of `einsum`. format: of a Tensor; None for a dense array if there is one stored tensor."""
 
     dtype: Any = None
     memory: int | None = None
     limits: Limits | None = None
     mask: Any = None
+    format: Any = None
 
 
 _NO_OPTIONS = _Options()
@@ -84,14 +85,15 @@ def einsum(
     dtype : type of the result, to which the operands are cast first; by default the type of the sums, or numpy's type
         if nothing is summed.
     format : format of a Tensor result; by default dense and sparse levels, or the format of the only stored tensor.
+        Sums of one tensor are a Tensor with it, and a dense array without.
     memory : bytes for the result and the blocks that are read from a file; by default 2**28.
     limits : `dense_bytes` bounds the size of the result; by default the limits of the tensor.
 
     Returns
     -------
-    Tensor for several stored tensors and no dense array, or a numpy scalar if the result has no dimensions. Otherwise,
-    a Tensor with the index arrays of the stored tensor if the result has exactly its indices (row scaling, masks,
-    sampled products), else a numpy.ndarray or scalar.
+    Tensor for several stored tensors and no dense array, or for one with a `format`; a numpy scalar if the result has
+    no dimensions. Otherwise, a Tensor with the index arrays of the stored tensor if the result has exactly its indices
+    (row scaling, masks, sampled products), else a numpy.ndarray or scalar.
 
     Raises
     ------
@@ -123,7 +125,7 @@ def einsum(
         what = f"a semiring and a mask take two operands, got {len(operands)}; multiply two at a time"
         raise OptionError(Problem("operands", what))
     checked: list[Any] = [x if k in at else _checked_operand(x, k) for k, x in enumerate(operands)]
-    made = _computed(parsed, checked, at, _Options(dtype, memory, limits, mask))
+    made = _computed(parsed, checked, at, _Options(dtype, memory, limits, mask, format))
     if format is None or isinstance(made, Tensor):
         return made if format is None else made.convert(format)
     raise OptionError(Problem("format", "the result is a dense array; leave format out, or pack it by from_numpy"))
@@ -137,8 +139,8 @@ def product(tensor: Any, other: Any) -> Any:
         return product_from_left(tensor, other)
     if not tensor.ndim:
         raise OptionError(Problem("operands", "a scalar has no dimension; call einsum for other products"))
-    if tensor.ndim > len(_LETTERS):
-        what = f"has {tensor.ndim} dimensions, but einsum has {len(_LETTERS)} letters; use reduce or foreach"
+    if tensor.ndim > len(LETTERS):
+        what = f"has {tensor.ndim} dimensions, but einsum has {len(LETTERS)} letters; use reduce or foreach"
         raise FormatError(Problem("operands[0]", what))
     stored = isinstance(other, Tensor)
     other = other if stored else _checked_operand(other, 1)
@@ -159,7 +161,7 @@ def product_from_left(other: Any, tensor: Tensor) -> Array:
 
 @functools.lru_cache(256)
 def _product_spec(ndim: int, dense: int) -> Spec:
-    letters, more = _LETTERS[:ndim], "_" * (dense - 1)
+    letters, more = LETTERS[:ndim], "_" * (dense - 1)
     return Spec((letters, letters[-1] + more), 0, letters[:-1] + more)
 
 
@@ -169,11 +171,13 @@ def _computed(parsed: Spec, operands: list[Any], at: list[int], options: _Option
     if parsed.is_masked:
         sizes = _sizes(parsed.operands, [x.shape for x in operands])
         options = options._replace(mask=_mask_of(options.mask, parsed.out, tuple([sizes[x] for x in parsed.out])))
-    if len(at) > 1 or inside(operands[at[0]]).metadata.labels is not None:
+    to_sum = options.format is not None and len(operands) == 1 and parsed.out and parsed.semiring is PLUS_TIMES
+    several = len(at) > 1 or (to_sum and not parsed.is_masked)
+    if several or inside(operands[at[0]]).metadata.labels is not None:
         _sizes(parsed.operands, [x.shape for x in operands])
         both = [(operands[k], parsed.operands[k]) for k in at]
         metadata = shared_metadata(both, parsed.out, parsed.semiring.identity(types[1]))
-    if len(at) == 1:  # the result keeps the names of its only tensor
+    if not several:  # the result keeps the names of its only tensor
         return _einsum(parsed, operands.pop(at[0]), operands, types, options)
     made = _of_several(parsed, operands, at, types, options)
     return tensor_of(inside(made).backing, metadata) if isinstance(made, Tensor) else made

@@ -1,4 +1,4 @@
-"""Reductions along dimensions: sums, extremes, means and variances of the stored entries and the fill value.
+"""The reductions, and the totals of stored entries and of the fill value from which they are computed.
 
 Each cell of a result has a few totals, such as a sum and a count. The totals of the parts of a tree, of the blocks of a
 file, and of the cells that are not stored are all joined in the same way.
@@ -13,21 +13,16 @@ from collections.abc import Callable, Sequence
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
-import numpy.typing as npt
 
-from ..errors import ArrayError, LimitError, OptionError, Problem, check_choice, within_memory
+from ..errors import ArrayError, LimitError, Problem
 from ..levels.positions import Array
-from ..limits import INT64_MAX, Limits
-from ..tensors.contents import Dimension, dimension_of
-from ..tensors.foreign import as_tensor
-from ..tensors.late_imports import late_import
+from ..limits import INT64_MAX
 from ..tensors.tensor import Tensor
 from .nest import Leaf
 from .seeing import walks
-from .types import checked_result, common_type, number_type, sum_type
-from .walk import checked_memory, run
+from .types import common_type, sum_type
+from .walk import run
 
-Axis: TypeAlias = Dimension | Sequence[Dimension] | None
 Cells: TypeAlias = Literal["all", "stored"]
 
 
@@ -118,115 +113,7 @@ REDUCTIONS = {
         end=lambda total, number: np.sqrt(total),
     ),
 }  # fmt: skip
-_CASTING = ("sum", "prod", "mean")  # as in numpy, these cast each value to the type of the result
-
-
-class Statistics(NamedTuple):
-    """The result of `statistics`: an array, or a scalar, for each reduction.
-
-    >>> statistics(pack_dense(np.eye(2), "CSR"), 0).mean.tolist()
-    [0.5, 0.5]
-    """
-
-    count: Any
-    sum: Any
-    mean: Any
-    var: Any
-    std: Any
-    min: Any
-    max: Any
-    norm: Any
-
-
-@within_memory
-def reduce(
-    tensor: Tensor,
-    axis: Axis = None,
-    how: str = "sum",
-    *,
-    cells: Cells = "all",
-    dtype: npt.DTypeLike | None = None,
-    labelled: bool = False,
-    memory: int | None = None,
-    limits: Limits | None = None,
-) -> Any:
-    """Reduce dimensions, as numpy's functions of the same names reduce the dense array.
-
-    Cells that are not stored have the fill value, or zero if there is none. Both triangles of a structure take part. A
-    tensor in a file is read in blocks.
-
-    Sums of integers and booleans have 64 bits. Sums of floats have at least the precision of float64. Results do not
-    depend on the number of threads.
-
-    Parameters
-    ----------
-    tensor : Tensor, or any object that `as_tensor` accepts.
-    axis : dimensions to reduce, by number or by name: one, several, or None for all.
-    how : "sum", "prod", "count" (of stored entries), "min", "max", "any", "all", "mean", "var", "std" or "norm". The
-        variance divides by the number of cells; the norm is the root of the sum of squares.
-    cells : "all", or "stored" for the stored entries only, without the fill value. The mean and variance of no entries
-        are NaN, and so are the minimum and maximum of floats.
-    dtype : type of the result, and the least precise type of the computation. As in numpy, "sum", "prod" and "mean"
-        cast each value first: a cast of floats to integers drops fractions.
-    labelled : return an xarray.DataArray with the names and labels of the remaining dimensions.
-    memory : bytes for the result and the blocks that are read from a file; by default 2**28.
-    limits : `dense_bytes` bounds the size of the result; by default the limits of the tensor.
-
-    Returns
-    -------
-    numpy.ndarray of the remaining dimensions, numpy scalar if none remain, or xarray.DataArray if `labelled`.
-
-    Raises
-    ------
-    OptionError, IndexError : the reduction or the dimension is unknown, or the type drops imaginary parts.
-    ArrayError : arithmetic does not support the type of the values, or a cell has no minimum or maximum.
-    LimitError : the result exceeds `limits` or `memory`.
-
-    >>> tensor = pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR")
-    >>> reduce(tensor, 0, "sum").tolist(), float(reduce(tensor, None, "mean"))
-    ([4.0, 6.0, 3.0], 2.1666666666666665)
-    >>> reduce(tensor, 1, "min").tolist(), reduce(tensor, 1, "min", cells="stored").tolist()
-    ([0.0, 0.0], [3.0, 4.0])
-    """
-    if not isinstance(how, str) or how not in REDUCTIONS:
-        raise OptionError(Problem("how", f"unknown reduction {how!r:.40}; choose one of {', '.join(REDUCTIONS)}"))
-    tensor = as_tensor(tensor, copy=False)
-    made = _reduced(tensor, axis, (how,), cells, dtype, memory, limits)[0]
-    if not labelled:
-        return made
-    reduced = _checked_axes(axis, tensor)
-    return late_import("data_array")(tensor, made, [k for k in range(tensor.ndim) if k not in reduced])
-
-
-@within_memory
-def statistics(
-    tensor: Tensor,
-    axis: Axis = None,
-    *,
-    cells: Cells = "all",
-    memory: int | None = None,
-    limits: Limits | None = None,
-) -> Statistics:
-    """Count, sum, mean, variance, standard deviation, extremes and norm along dimensions. A file is read once.
-
-    Parameters
-    ----------
-    tensor, axis, cells, memory : as for `reduce`. `count` is always the number of stored entries.
-    limits : `dense_bytes` bounds the size of all results together; by default the limits of the tensor.
-
-    Returns
-    -------
-    Statistics with an array, or a scalar, for each reduction.
-
-    Raises
-    ------
-    OptionError, IndexError, ArrayError, LimitError : see `reduce`.
-
-    >>> by_row = statistics(pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR"), 1)
-    >>> by_row.max.tolist(), by_row.count.tolist()
-    ([3.0, 6.0], [1, 2])
-    """
-    return Statistics(*_reduced(as_tensor(tensor, copy=False), axis, Statistics._fields, cells, None, memory, limits))
+CASTING = ("sum", "prod", "mean")  # as in numpy, these cast each value to the type of the result
 
 
 class _Total(NamedTuple):
@@ -248,7 +135,7 @@ class _Total(NamedTuple):
 
 _Types: TypeAlias = "tuple[np.dtype[Any], np.dtype[Any]]"
 Totals: TypeAlias = dict[str, Array]  # by the names of `_Plan`
-_SPREAD = "spread"
+SPREAD = "spread"
 
 
 class _Plan(NamedTuple):
@@ -265,7 +152,7 @@ class _Plan(NamedTuple):
 
     def empty(self, shape: tuple[int, ...]) -> Totals:
         totals = {name: total.empty(shape or 1) for name, total in self.totals.items()}
-        return totals | ({} if self.mean is None else {_SPREAD: np.zeros(shape or 1)})
+        return totals | ({} if self.mean is None else {SPREAD: np.zeros(shape or 1)})
 
     def merged(self, a: Sequence[Array], b: Sequence[Array]) -> tuple[Array, ...]:
         with np.errstate(all="ignore"):
@@ -283,63 +170,11 @@ class _Plan(NamedTuple):
             difference = b[self.mean] / theirs - a[self.mean] / ours
             between = _squared(difference) * (ours * (theirs / (ours + theirs)))
         between = np.where((ours > 0) & (theirs > 0), between, 0)
-        return totals | {_SPREAD: a[_SPREAD] + b[_SPREAD] + between}
-
-
-def _reduced(
-    tensor: Tensor,
-    axis: Axis,
-    hows: tuple[str, ...],
-    cells: Cells,
-    dtype: Any,
-    memory: int | None,
-    limits: Limits | None,
-) -> list[Any]:
-    check_choice("cells", cells, Cells)
-    reduced = _checked_axes(axis, tensor)
-    own, stored_type = tensor.shape, number_type(tensor.dtype, "values")
-    axes = tuple([k for k in range(len(own)) if k not in reduced])
-    shape = tuple([own[k] for k in axes])
-    size = math.prod([own[k] for k in reduced])
-    result = stored_type if dtype is None else checked_result(dtype)
-    values = np.dtype(np.float32) if stored_type == np.float16 else stored_type
-    fill = values.type(0 if tensor.fill_value is None else tensor.fill_value) if cells == "all" else None
-    casts = dtype is not None and hows[0] in _CASTING and values.kind + result.kind in ("fi", "fu", "fb", "ib", "ub")
-    taken = result if casts else values
-    plan, names = _planned(hows, taken, result, fill if fill is None else fill.astype(taken))
-    limits = tensor.limits if limits is None else limits
-    limits.hold("dense_bytes", 8 * math.prod(shape) * plan.number, "axis", "the size in bytes of the result")
-    stored = everything = _totals_of_stored(tensor, plan, axes, shape, (values, taken), checked_memory(memory))
-    if fill is not None and plan.counts is not None:
-        everything = plan.joined(stored, _totals_of_unstored(plan, fill.astype(taken), size, stored[plan.counts]))
-    results = []
-    for how in hows:
-        record = REDUCTIONS[how]
-        totals = stored if record.stored else everything
-        number = size if plan.counts is None else totals[plan.counts]
-        with np.errstate(all="ignore"):
-            made = record.end(totals[_SPREAD if record.spread else names[how]], number)
-            if record.chosen:
-                made = _checked_chosen(how, made.astype(stored_type), number, cells).astype(tensor.dtype, copy=False)
-            if dtype is not None and made.dtype.kind == "c" != result.kind:
-                raise OptionError(Problem("dtype", f"the {how} is complex, but {result} is not; pass a complex type"))
-            made = made.reshape(shape).astype(made.dtype if dtype is None else result, copy=False)
-        results.append(made if shape else made[()])
-    return results
-
-
-def _checked_axes(axis: Axis, tensor: Tensor) -> set[int]:
-    if axis is None:
-        return set(range(tensor.ndim))
-    given: list[Any] = list(axis) if isinstance(axis, tuple | list) or np.ndim(axis) else [axis]  # type: ignore[arg-type]
-    axes = [dimension_of(tensor, k) for k in given]
-    if len(set(axes)) != len(axes):
-        raise OptionError(Problem("axis", f"{given!r:.60} has a dimension twice; name each once"))
-    return set(axes)
+        return totals | {SPREAD: a[SPREAD] + b[SPREAD] + between}
 
 
 @functools.lru_cache(1024)
-def _planned(
+def planned(
     hows: tuple[str, ...], values: np.dtype[Any], result: np.dtype[Any], fill: Any
 ) -> tuple[_Plan, dict[str, str]]:
     """The plan of some reductions, and the name of the total of each. fill: None if only stored cells take part."""
@@ -364,7 +199,7 @@ def _planned(
     return _Plan(totals, count, name_of("mean") if spread else None), names
 
 
-def _totals_of_unstored(plan: _Plan, fill: Any, size: int, count: Array) -> Totals:
+def totals_of_unstored(plan: _Plan, fill: Any, size: int, count: Array) -> Totals:
     """The totals of the cells that are not stored. size, count: the number of cells and of stored cells of a total."""
     wide = size > INT64_MAX
     added = [total for total in plan.totals.values() if not (total.reduction.chosen or total.reduction.stored)]
@@ -376,11 +211,11 @@ def _totals_of_unstored(plan: _Plan, fill: Any, size: int, count: Array) -> Tota
     if plan.counts is not None:
         rest[plan.counts] = number
     if plan.mean is not None:
-        rest[_SPREAD] = np.where((number > 0) & ~np.isfinite(fill), np.nan, 0.0)  # the distance of infinities is NaN
+        rest[SPREAD] = np.where((number > 0) & ~np.isfinite(fill), np.nan, 0.0)  # the distance of infinities is NaN
     return rest
 
 
-def _totals_of_stored(
+def totals_of_stored(
     tensor: Tensor, plan: _Plan, axes: tuple[int, ...], shape: tuple[int, ...], types: _Types, memory: int
 ) -> Totals:
     """The totals of the stored entries. types: of the values, and the type to which they are cast."""
@@ -395,7 +230,7 @@ def _totals_of_stored(
         if plan.mean is not None and plan.counts is not None:
             with np.errstate(all="ignore"):
                 mean = made[plan.mean] / made[plan.counts]
-            (made[_SPREAD],) = run(walk, _distances(axes, mean.dtype.kind), (mean,), (here[_SPREAD],), _added)
+            (made[SPREAD],) = run(walk, _distances(axes, mean.dtype.kind), (mean,), (here[SPREAD],), _added)
             made = made if walk.whole else plan.joined(summed, made)
         summed = made
     return summed
@@ -439,7 +274,7 @@ def _distances(axes: tuple[int, ...], kind: str) -> Leaf:
     return Leaf(("mean", "out"), entry, kept, kept, around, rows=min(axes, default=-1))
 
 
-def _checked_chosen(how: str, extremes: Array, number: Any, cells: Cells) -> Array:
+def checked_chosen(how: str, extremes: Array, number: Any, cells: Cells) -> Array:
     """Set the extremes of no stored floats to NaN. Raises ArrayError for other types, and if all cells take part."""
     (empty,) = np.nonzero(np.broadcast_to(number == 0, extremes.shape).ravel())
     if len(empty):

@@ -137,6 +137,16 @@ class Contents:
         """The names of the dimensions, as a table, a file or `with_labels` gave them, or None."""
         return None if self._inside.metadata.labels is None else self._inside.metadata.labels.dims
 
+    @property
+    def sizes(self) -> Mapping[str, int]:
+        """The sizes of the dimensions by name, as of xarray; without names, by `dim_0` and so on.
+
+        >>> from binsparse_levels import pack_dense
+        >>> dict(pack_dense([[0, 2, 0]], "CSR", dims=["user", "day"]).sizes)
+        {'user': 1, 'day': 3}
+        """
+        return dict(zip(self.dims or [f"dim_{k}" for k in range(self.ndim)], self.shape, strict=True))
+
     def labels(self, dimension: Dimension) -> Array | None:
         """The labels of a dimension by coordinate, as a numpy array; None if it has no labels.
 

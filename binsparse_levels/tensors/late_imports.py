@@ -8,9 +8,11 @@ from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol, TypeAlias
 
+import numpy as np
 import numpy.typing as npt
 
-from ..errors import ContainerError, Problem
+from ..errors import ContainerError, OptionError, Problem
+from ..formats.format import FormatLike
 from ..limits import Limits
 
 Axis: TypeAlias = int | str | Sequence[int | str] | None
@@ -71,20 +73,36 @@ class Report(Protocol):
 def reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
     """A method that reduces dimensions. shown: the result of the example."""
 
-    def method(self: Any, axis: Axis = None, *, dtype: npt.DTypeLike | None = None, labelled: bool = False) -> Any:
-        return late_import("reduce")(self, axis, how, dtype=dtype, labelled=labelled)
+    def method(
+        self: Any,
+        axis: Axis = None,
+        *,
+        dim: Axis = None,
+        dtype: npt.DTypeLike | None = None,
+        keepdims: bool = False,
+        ddof: float = 0,
+        format: FormatLike | None = None,
+        labelled: bool = False,
+    ) -> Any:
+        if axis is not None and dim is not None:
+            raise OptionError(Problem("dim", "is another name of axis; pass one of them"))
+        options = {"dtype": dtype, "keepdims": keepdims, "ddof": ddof, "format": format, "labelled": labelled}
+        return late_import("reduce")(self, dim if axis is None else axis, how, **options)
 
     method.__doc__ = f"""The {what} of all cells along dimensions, stored or not; see `reduce`.
 
         Parameters
         ----------
-        axis : the dimensions to reduce, by number or by name: one, several, or None for all.
+        axis, dim : the dimensions to reduce, by number or by name: one, several, or None for all.
         dtype : the type of the result.
+        keepdims : keep the reduced dimensions, with size 1.
+        ddof : variances divide by the number of cells less `ddof`.
+        format : return a sum as a Tensor in this format.
         labelled : return an xarray.DataArray with the names and labels of the remaining dimensions.
 
         Returns
         -------
-        an array of the remaining dimensions, or a scalar.
+        an array of the remaining dimensions, or a scalar; a Tensor if there is a `format`.
 
         Raises
         ------
@@ -95,6 +113,34 @@ def reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
         {shown}
         """
     method.__name__ = how
+    return method
+
+
+def numpy_method(name: str, call: str, shown: str) -> Callable[..., Any]:
+    """A method that is a function of numpy. call, shown: an example, and its result."""
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return getattr(np, name)(self, *args, **kwargs)
+
+    method.__doc__ = f"""`numpy.{name}` of the tensor.
+
+        Parameters
+        ----------
+        args, kwargs : those of `numpy.{name}` after the array.
+
+        Returns
+        -------
+        as of `numpy.{name}`; a Tensor if the result is neither a scalar nor an array of reduced dimensions.
+
+        Raises
+        ------
+        BinsparseError, IndexError : the arguments do not fit, or an option of numpy is not supported.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "CSR").{call}
+        {shown}
+        """
+    method.__name__ = name
     return method
 
 

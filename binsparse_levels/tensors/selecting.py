@@ -16,7 +16,7 @@ from ..formats.shapes import checked_axes
 from ..levels.positions import Array, match
 from ..limits import as_integer
 from .backing import packed
-from .changing import expanded, with_entries, without_map
+from .changing import expanded, in_order, to_dense, with_entries, without_map
 from .contents import Contents, Dimension, dimension_of, labels_of, remade
 from .lookup import FAILURES, plain
 from .views import selected
@@ -36,9 +36,10 @@ def select(self: Contents, key: Any) -> Any:
     """Select by integers, slices, an ellipsis, arrays of integers and masks, with numpy's rules.
 
     An integer for every dimension returns a numpy scalar. Integers and arrays of one dimension for all dimensions
-    return an array of values. Several arrays together with a slice, or an array of several dimensions, return a
-    list of coordinates in memory. Every other key, also `numpy.ix_`, returns a view, which reads nothing until it
-    is used. A view has no structure. It keeps the attributes, and the names and labels of its dimensions.
+    return an array of values, and so does a mask that is a Tensor of the same shape, as `tensor[tensor > 1]`. Several
+    arrays together with a slice, or an array of several dimensions, return a list of coordinates in memory. Every other
+    key, also `numpy.ix_`, returns a view, which reads nothing until it is used. A view has no structure. It keeps the
+    attributes, and the names and labels of its dimensions.
 
     Raises
     ------
@@ -53,6 +54,8 @@ def select(self: Contents, key: Any) -> Any:
     shape = self._inside.backing.shape
     if type(key) is tuple and len(key) == len(shape) and list(map(type, key)) == [int] * len(key):
         return _cell(self, key)
+    if isinstance(key, Contents):
+        return _masked(self, key)
     indices, array_first = parse_key(key, shape)
     kinds = list(map(type, indices))
     arrays = [index for index in indices if isinstance(index, np.ndarray)]
@@ -83,6 +86,20 @@ def view(tensor: Self, indices: Sequence[Any], array_first: bool = False) -> Sel
     backing, labels = tensor._inside.backing, tensor._inside.metadata.labels
     kept = {} if labels is None else {"labels": labels.selected(indices, array_first, backing.shape)}
     return remade(tensor, selected(backing, indices, array_first), **kept)
+
+
+def _masked(tensor: Contents, mask: Contents) -> Array:
+    """The values of the cells at which a tensor of booleans is true, in row-major order."""
+    if mask.dtype.kind != "b" or mask.shape != tensor.shape or not mask.ndim:
+        what = f"a Tensor as a mask has booleans and the shape {tensor.shape}, got {mask.dtype} and {mask.shape}"
+        raise IndexError(f"{what}; pass arrays of coordinates for other selections")
+    if mask._inside.pad:
+        cells: Sequence[Array] = np.nonzero(to_dense(mask, limits=tensor.limits))
+    else:
+        coords, values = in_order(mask)
+        cells = [x[values] for x in coords]
+    _hold(tensor, len(cells[0]) * tensor.dtype.itemsize)
+    return tensor._inside.backing.values_at(cells, tensor._inside.pad)
 
 
 def _hold(tensor: Contents, size: int) -> None:

@@ -1,4 +1,4 @@
-"""The class Tensor, its names in other libraries, and what it refuses."""
+"""The class Tensor, and what it refuses."""
 
 from __future__ import annotations
 
@@ -22,38 +22,11 @@ from .contents import remade as remade
 from .encoding import encode_tensor
 from .inside import Inside, Metadata
 from .labels import same_labels
-from .late_imports import functions, late_import, reduction
+from .late_imports import functions, late_import, numpy_method, reduction
+from .names import replacement
 from .validation import checked_fill, checked_format, checked_json, tree_of, writable
 
 _REDUCTIONS = "sum", "prod", "mean", "var", "std", "min", "max", "any", "all"
-
-# The call in this package, and its names in other libraries.
-_NAMES = {
-    "arrays['indices_1'], arrays['pointers_to_1'], and so on for each level": "indices indptr",
-    "attributes": "attrs",
-    "binsparse_levels.einsum": "einsum tensordot",
-    "convert(format)": "asformat",
-    "equals(other)": "array_equal allclose",
-    "load()": "compute persist",
-    "number_of_stored_values": "nse",
-    "numpy.minimum and numpy.maximum": "clip",
-    "numpy.rint": "round around",
-    "permute(axes)": "transpose swapaxes moveaxis",
-    "reduce(tensor, axis, 'norm')": "norm",
-    "tensor @ other, or einsum": "dot matmul",
-    "the tensor itself, which is immutable": "copy",
-    "the tensor of open() in a with block": "close",
-    "to_dense()": "toarray todense numpy tolist item",
-    "to_scipy(tensor, format)": "tocoo tocsc tocsr tobsr",
-    "to_sparse(tensor).reshape(shape), or convert(format, map=…)": "reshape",
-    "to_table(tensor), which polars takes": "to_polars to_frame",
-    "tensor[:5]": "head",
-    "unpack()": "coords nonzero",
-    "values": "data",
-    "write(path, tensor)": "save",
-    "write(store, first) and append(store, second), with store = {}": "concatenate vstack hstack",
-}
-_REPLACEMENTS = {name: use for use, names in _NAMES.items() for name in names.split()}
 
 
 @within_memory
@@ -200,7 +173,7 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         """
         return changing.entries(self, dtype)
 
-    def equals(self, other: Tensor) -> bool:
+    def equals(self, other: Tensor, *, rtol: float = 0, atol: float = 0) -> bool:
         """Return True if both have the same shape, entries and fill value. Formats and maps may differ.
 
         NaN equals NaN. Types may differ, as in numpy. No fill value is treated as zero. A stored fill value counts as
@@ -209,6 +182,8 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         Parameters
         ----------
         other : a tensor; any other object is not equal.
+        rtol, atol : the tolerances of `numpy.allclose`, relative to `other` and absolute. The fill values may differ
+            by as much.
 
         Returns
         -------
@@ -223,15 +198,13 @@ class Tensor(Contents, NDArrayOperatorsMixin):
             return False
         try:
             with np.errstate(invalid="ignore"):  # a NaN may be signaling
+                if rtol or atol:
+                    return _labelled_alike(self, other) and bool(np.allclose(self, other, rtol, atol, equal_nan=True))
                 if not same(self._inside.pad, other._inside.pad):
                     return False
                 (mine, values), (others, other_values) = changing.in_order(self), changing.in_order(other)
-                labels = ((labels_of(self, k), labels_of(other, k)) for k in range(self.ndim))
-                return (
-                    all(map(np.array_equal, mine, others))
-                    and _alike(values, other_values)
-                    and all(x is None or y is None or same_labels(x, y) for x, y in labels)
-                )
+                cells = all(map(np.array_equal, mine, others)) and _alike(values, other_values)
+                return cells and _labelled_alike(self, other)
         except TypeError:  # numpy does not compare some types
             return False
 
@@ -277,6 +250,82 @@ class Tensor(Contents, NDArrayOperatorsMixin):
     all = reduction("all", "truth of all", [False, False])
     count = reduction("count", "numbers of stored entries", [1, 1])
 
+    argmax = numpy_method("argmax", "argmax(axis=1).tolist()", "[1, 0]")
+    argmin = numpy_method("argmin", "argmin(axis=1).tolist()", "[0, 1]")
+    count_nonzero = numpy_method("count_nonzero", "count_nonzero(axis=0).tolist()", "[1, 1]")
+    trace = numpy_method("trace", "trace().item()", "0")
+    diagonal = numpy_method("diagonal", "diagonal(1).tolist()", "[2]")
+    dot = numpy_method("dot", "dot([1, 10]).tolist()", "[20, 3]")
+    round = numpy_method("round", "round(1).values.tolist()", "[2, 3]")
+    clip = numpy_method("clip", "clip(0, 2).values.tolist()", "[2, 2]")
+    squeeze = numpy_method("squeeze", "squeeze().shape", "(2, 2)")
+    swapaxes = numpy_method("swapaxes", "swapaxes(0, 1).to_dense().tolist()", "[[0, 3], [2, 0]]")
+    take = numpy_method("take", "take([1], axis=0).to_dense().tolist()", "[[3, 0]]")
+
+    def transpose(self, *axes: Any) -> Tensor:
+        """`numpy.ndarray.transpose`: `permute` of the axes, or of all in reverse.
+
+        Parameters
+        ----------
+        axes : the order of the dimensions, as several integers or one sequence; None or nothing reverses them.
+
+        Returns
+        -------
+        Tensor that shares the arrays.
+
+        Raises
+        ------
+        FormatError : the axes are no permutation.
+
+        >>> from binsparse_levels import pack
+        >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").transpose(2, 0, 1).shape
+        (5, 2, 3)
+        """
+        order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
+        return self.T if order is None else self.permute(order)
+
+    def matvec(self, x: npt.ArrayLike) -> Array:
+        """The product with a dense vector, by the name that `scipy.sparse.linalg.aslinearoperator` calls.
+
+        Parameters
+        ----------
+        x : a vector of length `shape[1]`.
+
+        Returns
+        -------
+        array of length `shape[0]`.
+
+        Raises
+        ------
+        ArrayError : the tensor is no matrix, or the length differs.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "CSR").matvec([1, 10]).tolist()
+        [20, 3]
+        """
+        return late_import("product")(self, np.ravel(x))  # type: ignore[no-any-return]
+
+    def rmatvec(self, x: npt.ArrayLike) -> Array:
+        """The product of the conjugate transpose with a dense vector; see `matvec`.
+
+        Parameters
+        ----------
+        x : a vector of length `shape[0]`.
+
+        Returns
+        -------
+        array of length `shape[1]`.
+
+        Raises
+        ------
+        ArrayError : the tensor is no matrix, or the length differs.
+
+        >>> from binsparse_levels import pack_dense
+        >>> pack_dense([[0, 2], [3, 0]], "CSR").rmatvec([1, 10]).tolist()
+        [30, 2]
+        """
+        return late_import("product")(self.T, np.ravel(x).conj()).conj()  # type: ignore[no-any-return]
+
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor, a dictionary with the key `binsparse`. The protocol is a draft and may change."""
         return encode_tensor(self)[0]
@@ -292,14 +341,17 @@ class Tensor(Contents, NDArrayOperatorsMixin):
     def __array_function__(
         self, function: Callable[..., Any], types: Any, args: Sequence[Any], kwargs: Mapping[str, Any]
     ) -> Any:
-        """Reductions by numpy's functions, such as `numpy.sum(tensor, axis=0)`. Raise TypeError for others."""
+        """Functions of numpy that the tensor has, such as `numpy.sum(tensor, axis=0)`. Raise TypeError for others."""
         name = {"amin": "min", "amax": "max"}.get(function.__name__, function.__name__)
         if name in ("shape", "ndim", "size") and not kwargs and len(args) == 1:
             return getattr(self, name)
-        if name not in _REDUCTIONS or not args or args[0] is not self:
-            use = _REPLACEMENTS.get(name, "reduce, einsum or to_dense()")
+        if name in _REDUCTIONS and args and isinstance(args[0], Tensor):
+            return getattr(args[0], name)(*args[1:], **kwargs)
+        made = late_import("numpy_function")(name, args, kwargs)
+        if made is NotImplemented:
+            use = replacement(name, "reduce, einsum or to_dense()")
             raise TypeError(f"numpy.{name} does not accept a Tensor; use {use}")
-        return getattr(self, name)(*args[1:], **kwargs)
+        return made
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """Apply a numpy function to each cell of one or two tensors; all operators, and products by `@`.
@@ -335,7 +387,7 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         """Raise AttributeError. For names of other libraries, the message says what to call."""
         call = f"{name}(tensor)" if name.startswith("to_") else f"binsparse_levels.{name}"
         public = f"the function {call}" if name in functions() else ""
-        hint = f"; use {use}" if (use := _REPLACEMENTS.get(name, public)) else ""
+        hint = f"; use {use}" if (use := replacement(name, public)) else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
     def __eq__(self, other: object) -> bool:
@@ -350,6 +402,11 @@ class Tensor(Contents, NDArrayOperatorsMixin):
 def _alike(a: Array, b: Array) -> bool:
     """Return True if all items are equal. NaN equals NaN."""
     return len(a) == len(b) and bool(np.all((a == b) | ((a != a) & (b != b))))
+
+
+def _labelled_alike(a: Tensor, b: Tensor) -> bool:
+    labels = ((labels_of(a, k), labels_of(b, k)) for k in range(a.ndim))
+    return all(x is None or y is None or same_labels(x, y) for x, y in labels)
 
 
 def _lines(stored: TreeBacking, names: Sequence[str]) -> list[str]:

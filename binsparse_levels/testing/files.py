@@ -12,7 +12,7 @@ import numpy as np
 from ..building.sources import Tensors
 from ..compute.cursors import is_walked
 from ..compute.merging import merged
-from ..compute.reductions import reduce
+from ..compute.reducing import reduce
 from ..errors import BinsparseError, FormatError, needing
 from ..formats.format import Format, coordinates
 from ..formats.structure import in_triangle

@@ -21,7 +21,7 @@ from binsparse_levels import (
     pack_dense,
     testing,
 )
-from binsparse_levels.tensors.tensor import _REPLACEMENTS
+from binsparse_levels.tensors.names import REPLACEMENTS
 from binsparse_levels.thresholds import THRESHOLDS
 
 pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
@@ -429,11 +429,11 @@ def test_hints_name_what_exists():
     """Of names that other libraries have, and of public functions. Other names have no hint."""
     tensor = pack([[0, 2]], [1.5, 2.5], 3, "CVEC")
     functions = [name for name in bl.__all__ if name.islower() and not hasattr(Tensor, name)]
-    for name in (*_REPLACEMENTS, *functions, "to_list", "to_parquet"):
+    for name in (*REPLACEMENTS, *functions, "to_list", "to_parquet"):
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
             getattr(tensor, name)
         hint = str(caught.value).partition("; use ")[2]
-        assert bool(hint) == (name in _REPLACEMENTS or name in functions)
+        assert bool(hint) == (name in REPLACEMENTS or name in functions)
         for called in re.findall(r"(?<![.\w])(\w+)\(|binsparse_levels\.(\w+)", hint):
             assert hasattr(bl, "".join(called)) or hasattr(Tensor, "".join(called))
 

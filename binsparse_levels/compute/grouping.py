@@ -1,0 +1,184 @@
+"""Sums and means over groups of coordinates: given groups, or periods of labels that are times."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
+from ..formats.format import FormatLike, coordinates
+from ..levels.positions import Array
+from ..tensors.contents import Dimension, dimension_of, labels_of
+from ..tensors.foreign import as_tensor
+from ..tensors.lookup import pandas_module
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor, inside, remade
+from .arithmetic import combined
+from .operands import blocks_of
+from .types import number_type, sum_type
+from .walk import checked_memory
+
+
+@within_memory
+@dataclass(frozen=True, eq=False)
+class Groups:
+    """The groups of the coordinates of a dimension, as `groupby` and `resample` return them.
+
+    dimension: its number. codes: the number of the group of each coordinate, or -1 for none. labels: of the groups.
+
+    >>> from binsparse_levels import groupby, pack_dense
+    >>> groups = groupby(pack_dense([[1, 2], [4, 0], [8, 0]], "CSR"), 0, ["b", "a", "b"])
+    >>> groups.sum("CSR").to_dense().tolist(), groups.mean().to_dense().tolist()
+    ([[4, 0], [9, 2]], [[4.0, 0.0], [4.5, 1.0]])
+    """
+
+    tensor: Tensor
+    dimension: int
+    codes: Array
+    labels: Any
+
+    def sum(self, format: FormatLike | None = None, *, memory: int | None = None) -> Tensor:
+        """The sums of the groups: a Tensor with a coordinate for each group, in order of their labels.
+
+        Parameters
+        ----------
+        format : by default a list of coordinates.
+        memory : bytes for the blocks that are read from a file; by default 2**28.
+
+        Returns
+        -------
+        Tensor, labelled by the groups. Integers and booleans have 64 bits, as sums of numpy.
+
+        Raises
+        ------
+        FormatError : cells that are not stored are not 0.
+        ArrayError : arithmetic does not support the type of the values.
+        """
+        tensor, k = self.tensor, self.dimension
+        if inside(tensor).pad:
+            what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and pandas"
+            raise FormatError(Problem("fill_value", what))
+        shape = [len(self.labels) if d == k else n for d, n in enumerate(tensor.shape)]
+        work = sum_type(number_type(tensor.dtype, "values"))
+
+        def part_of(coords: Sequence[Array], values: Array) -> Tensor:
+            groups = self.codes[coords[k]]
+            kept = groups >= 0
+            columns = [(groups if d == k else x)[kept] for d, x in enumerate(coords)]
+            items, like = values[kept].astype(work), coordinates(len(shape))
+            return pack(columns, items, shape, like, duplicates="sum", fill_value=tensor.fill_value)
+
+        parts = (part_of(*block) for block in blocks_of(tensor, checked_memory(memory)))
+        summed = functools.reduce(functools.partial(combined, np.add), parts)
+        made = remade(tensor, inside(summed).backing)
+        made = made.with_labels({k: None}) if made.dims is not None else made
+        made = made.with_labels({k: self.labels})
+        return made if format is None else made.convert(format)
+
+    def mean(self, format: FormatLike | None = None, *, memory: int | None = None) -> Tensor:
+        """The sums divided by the numbers of coordinates of the groups, stored or not.
+
+        Parameters
+        ----------
+        format, memory : as for `sum`.
+
+        Returns
+        -------
+        Tensor, labelled by the groups.
+
+        Raises
+        ------
+        ArrayError : a group has no coordinates, and so no mean.
+        FormatError : as for `sum`.
+        """
+        counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
+        if not counts.all():
+            which = self.labels[int(np.flatnonzero(counts == 0)[0])]
+            raise ArrayError(Problem("groups", f"{which!s:.40} has no coordinates, so no mean; call sum()"))
+        after = (1,) * (self.tensor.ndim - self.dimension - 1)
+        return np.true_divide(self.sum(format, memory=memory), counts.reshape(-1, *after))  # type: ignore[return-value]
+
+
+@within_memory
+def groupby(tensor: Any, dimension: Dimension, groups: npt.ArrayLike) -> Groups:
+    """Group the coordinates of a dimension, to sum each group or take its mean. A file is read in blocks.
+
+    Parameters
+    ----------
+    tensor : Tensor, or any object that `as_tensor` accepts.
+    dimension : its number or name.
+    groups : the group of each coordinate, such as a column of a table with a row for each. A missing group, as of
+        `pandas.factorize`, leaves the coordinate out. The groups are sorted.
+
+    Returns
+    -------
+    Groups with the methods `sum` and `mean`.
+
+    Raises
+    ------
+    OptionError : the groups are not as many as the coordinates, or pandas is missing.
+    IndexError : there is no such dimension.
+
+    >>> import binsparse_levels as bl
+    >>> sales = bl.pack_dense([[1, 2], [4, 0], [8, 0]], "CSR", dims=["user", "item"])
+    >>> by_country = bl.groupby(sales, "user", ["no", "it", "no"]).sum()
+    >>> by_country.labels("user").tolist(), by_country.to_dense().tolist()
+    (['it', 'no'], [[4, 0], [9, 2]])
+    """
+    tensor = as_tensor(tensor, copy=False)
+    k = dimension_of(tensor, dimension)
+    given = np.asarray(groups) if isinstance(groups, list | tuple) else groups
+    if np.shape(given) != (tensor.shape[k],):
+        what = f"expected {tensor.shape[k]} groups, one for each coordinate, got the shape {np.shape(given)}"
+        raise OptionError(Problem("groups", what))
+    codes, labels = pandas_module().factorize(given, sort=True)
+    return Groups(tensor, k, codes, np.asarray(labels) if getattr(labels, "tz", None) is None else labels)
+
+
+@within_memory
+def resample(tensor: Any, dimension: Dimension, frequency: str) -> Groups:
+    """Group the coordinates of a dimension by periods of their labels, as `pandas.Series.resample`.
+
+    Parameters
+    ----------
+    tensor : Tensor, or any object that `as_tensor` accepts.
+    dimension : its number or name; its labels are times.
+    frequency : of pandas, such as "MS" for months. A period without coordinates is an empty group.
+
+    Returns
+    -------
+    Groups with the methods `sum` and `mean`.
+
+    Raises
+    ------
+    OptionError : the labels are no times, pandas does not know the frequency, or it is missing.
+    IndexError : there is no such dimension.
+
+    >>> import binsparse_levels as bl
+    >>> days = np.array(["2026-01-30", "2026-01-31", "2026-03-01"], "M8[D]")
+    >>> rain = bl.pack_dense([[1, 2], [4, 0], [8, 0]], "CSR", dims=["day", "place"]).with_labels({"day": days})
+    >>> bl.resample(rain, "day", "MS").sum().to_dense().tolist()
+    [[5, 2], [0, 0], [8, 0]]
+    """
+    tensor = as_tensor(tensor, copy=False)
+    k = dimension_of(tensor, dimension)
+    column, pandas = labels_of(tensor, k), pandas_module()
+    index = None if column is None else column.index()
+    if not isinstance(index, pandas.DatetimeIndex) or len(index) != tensor.shape[k]:
+        what = f"the labels of dimension {dimension!r:.40} are no times; add some by with_labels, or call groupby"
+        raise OptionError(Problem("dimension", what))
+    try:
+        periods = pandas.Series(1, index).resample(frequency).count()
+    except ValueError as error:
+        raise OptionError(Problem("frequency", f"pandas refuses {frequency!r:.40}: {error}")) from error
+    codes = np.full(len(index), -1)
+    order = np.argsort(index.asi8, kind="stable")
+    order = order[~index.isna()[order]]
+    codes[order] = np.repeat(np.arange(len(periods)), periods.to_numpy())
+    labels = periods.index
+    return Groups(tensor, k, codes, labels.to_numpy() if labels.tz is None else labels)

@@ -1,0 +1,214 @@
+"""Functions of numpy, applied to a tensor, equal those of the dense array; what they cannot do is refused."""
+
+import warnings
+
+import numpy as np
+import pandas as pd
+import pytest
+import scipy.sparse.linalg
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+import binsparse_levels as bl
+from binsparse_levels import BinsparseError, OptionError, Tensor, testing
+from binsparse_levels.levels import LEVELS
+
+
+def first(x):
+    return x[0] if x.ndim > 1 else x
+
+
+# Each call is made with a tensor, and with its array.
+CALLS = {
+    "keepdims": lambda x: np.sum(x, axis=0, keepdims=True),
+    "keepdims of all": lambda x: x.max(axis=None, keepdims=True),
+    "ddof": lambda x: np.std(x, axis=-1, ddof=1),
+    "ddof beyond": lambda x: x.var(axis=0, ddof=9),
+    "argmax": lambda x: x.argmax(),
+    "argmax of rows": lambda x: np.argmax(x, axis=-1),
+    "argmin, keepdims": lambda x: np.argmin(x, axis=0, keepdims=True),
+    "mask": lambda x: x[x > 0],
+    "mask of the fill value": lambda x: x[np.less(x, 2)],
+    "round": lambda x: np.round(x / 3, 1),
+    "clip": lambda x: x.clip(-1, 2),
+    "real": np.real,
+    "nan_to_num": np.nan_to_num,
+    "where": lambda x: np.where(np.greater(x, 0), x, 0),
+    "where, number first": lambda x: np.where(np.greater(x, 0), -1, x),
+    "where, two numbers": lambda x: np.where(np.greater(x, 0), 3, 5),
+    "isclose": lambda x: np.isclose(x, x * (1 + 1e-9)),
+    "allclose": lambda x: np.allclose(x, x * (1 + 1e-9)),
+    "array_equal": lambda x: np.array_equal(x, x * 1),
+    "count_nonzero": np.count_nonzero,
+    "count_nonzero of columns": lambda x: np.count_nonzero(x, axis=0),
+    "norm": np.linalg.norm,
+    "norm 1": lambda x: np.linalg.norm(x, 1, axis=0),
+    "norm inf": lambda x: np.linalg.norm(x, np.inf, axis=-1),
+    "norm of a matrix": lambda x: np.linalg.norm(x, 1) if x.ndim == 2 else 0,
+    "transpose": np.transpose,
+    "transpose, axes": lambda x: x.transpose(*range(x.ndim)[::-1]),
+    "swapaxes": lambda x: np.swapaxes(x, 0, -1),
+    "moveaxis": lambda x: np.moveaxis(x, 0, -1),
+    "squeeze": lambda x: np.squeeze(x[:1]),
+    "flip": np.flip,
+    "flip, axis": lambda x: np.flip(x, -1),
+    "roll": lambda x: np.roll(x, 2, axis=0),
+    "take": lambda x: np.take(x, [-1, 0, 0], axis=-1),
+    "diff": np.diff,
+    "diff twice": lambda x: np.diff(x, 2, axis=0),
+    "tril": np.tril,
+    "triu": lambda x: np.triu(x, 1),
+    "concatenate": lambda x: np.concatenate([x, x / 2, x[:0]]),
+    "concatenate, axis": lambda x: np.concatenate([x, x], axis=-1),
+    "vstack": lambda x: np.vstack([x, x]),
+    "hstack": lambda x: np.hstack([x, x]),
+    "einsum, ellipsis": lambda x: np.einsum("...i->...", x),
+    "einsum, implicit": lambda x: np.einsum("".join("cab"[: x.ndim]), x),
+    "dot": lambda x: np.dot(x, np.ones(x.shape[-1])),
+    "vdot": lambda x: np.vdot(x, x),
+    "inner": lambda x: np.inner(x, np.ones((2, x.shape[-1]))),
+    "outer": lambda x: np.outer(x, x) if x.ndim == 1 else 0,
+    "tensordot": lambda x: np.tensordot(x, x, axes=(0, 0)),
+    "tensordot of one axis": lambda x: np.tensordot(x, np.ones((x.shape[-1], 2)), 1),
+    "trace": lambda x: np.trace(x) if x.ndim == 2 else 0,
+    "diagonal": lambda x: np.diagonal(x, -1) if x.ndim == 2 else 0,
+    "a row": lambda x: x * first(x),
+    "a row, sum": lambda x: first(x) + x,
+    "a part of size 1": lambda x: x - x[..., :1],
+}
+
+
+def dense(result):
+    return result.to_dense() if isinstance(result, Tensor) else result
+
+
+@pytest.mark.sampled(7)
+@pytest.mark.parametrize("name", CALLS)
+@given(data=st.data())
+def test_a_call_is_that_of_numpy(name, data):
+    """Kinds, structures, fill values and opened tensors; a refusal is an error of ours, or one of numpy's own."""
+    kinds = tuple(LEVELS.values())
+    types = [np.dtype(x) for x in ("int16", "float64", "complex128")]
+    tensor = data.draw(testing.tensors(kinds=kinds, max_rank=3, dtypes=types))
+    array = tensor.to_dense()
+    assume(tensor.ndim and np.isfinite(array).all() and (abs(array) < 100).all())
+    if data.draw(st.booleans()):
+        bl.write(stored := {}, tensor)
+        tensor = bl.open(stored)
+    with warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            expected = CALLS[name](array)
+        except (ValueError, IndexError, TypeError, ArithmeticError):
+            with pytest.raises((BinsparseError, ValueError, IndexError, TypeError, ArithmeticError)):
+                CALLS[name](tensor)
+            return
+        try:
+            found = dense(CALLS[name](tensor))
+        except BinsparseError:  # numbers without an order, sums of fill values
+            assert tensor.fill_value or array.dtype.kind == "c" or 0 in array.shape
+            return
+    assert np.shape(found) == np.shape(expected)
+    np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
+
+
+def test_what_is_refused_says_what_to_call():
+    tensor = bl.pack_dense(np.eye(3), "CSR")
+    for call, remedy in [
+        (lambda: np.where(tensor, tensor, tensor), "numpy.where"),
+        (lambda: np.clip(tensor, tensor, 2), "minimum"),
+        (lambda: np.linalg.norm(tensor, 2), "svds"),
+        (lambda: np.vstack([tensor[0], tensor[1]]), "concatenate"),
+        (lambda: np.diagonal(bl.pack_dense(np.ones((2, 2, 2)), "CSF")), "einsum"),
+        (lambda: np.tril(tensor + 1), "to_dense"),
+        (lambda: np.median(tensor), "to_dense"),
+        (lambda: tensor[bl.pack_dense(np.eye(2) > 0, "CSR")], "coordinates"),
+        (lambda: tensor.sum(0, ddof=1), "var"),
+        (lambda: tensor.mean(0, format="CVEC"), "format"),
+        (lambda: tensor.sum(axis=0, dim=1), "dim"),
+        (lambda: bl.reduce(tensor, 0, limits=bl.Limits(dense_bytes=8)), "format="),
+        (lambda: tensor + tensor[:2], "einsum"),
+        (lambda: bl.groupby(tensor, 0, [1, 2]), "one for each"),
+        (lambda: bl.groupby(tensor + 1, 0, [1, 2, 2]).sum(), "to_dense"),
+        (lambda: bl.resample(tensor, 0, "MS"), "groupby"),
+    ]:
+        with pytest.raises((BinsparseError, TypeError, IndexError), match=remedy):
+            call()
+
+
+@given(data=st.data())
+def test_sums_are_tensors_where_a_format_is_given(data):
+    tensor = data.draw(testing.tensors(kinds=tuple(LEVELS.values()), max_rank=3, dtypes=[np.dtype("int16")]))
+    assume(tensor.ndim > 1 and not tensor.fill_value)
+    axis = data.draw(st.integers(0, tensor.ndim - 1))
+    made = tensor.sum(axis, format="sparse" if tensor.ndim == 2 else "DCSR")
+    expected = tensor.to_dense().sum(axis)
+    assert made.dtype == expected.dtype
+    np.testing.assert_array_equal(made.to_dense(), expected)
+    kept = "abc"[: tensor.ndim].replace("abc"[axis], "")[::-1]
+    spec = f"{'abc'[: tensor.ndim]}->{kept}"
+    np.testing.assert_array_equal(bl.einsum(spec, tensor, format=made.format).to_dense(), expected.T)
+
+
+def test_names_and_labels():
+    days, places = np.arange("2026-01-30", "2026-02-03", dtype="M8[D]"), ["a", "b", "c"]
+    tensor = bl.pack_dense(np.arange(12.0).reshape(4, 3), "CSR", dims=["day", "place"])
+    tensor = tensor.with_labels({"day": days, "place": places})
+    assert dict(tensor.sizes) == {"day": 4, "place": 3}
+    assert tensor.sum("day", format="CVEC").labels("place").tolist() == places
+    assert (tensor * tensor[0]).labels("place").tolist() == places
+    assert tensor.sum(dim="day").tolist() == tensor.sum(0).tolist()
+    both = np.concatenate([tensor[:3], tensor[3:]])
+    assert both.equals(tensor)
+    assert (both.labels("day") == days).all()
+    monthly = bl.resample(tensor, "day", "MS")
+    series = pd.DataFrame(tensor.to_dense(), days).resample("MS")
+    np.testing.assert_array_equal(monthly.sum("CSR").to_dense(), series.sum())
+    np.testing.assert_array_equal(monthly.mean().to_dense(), series.mean())
+    assert (
+        monthly.sum().sel(day="2026-02").to_dense().ravel().tolist()
+        == series.sum().loc["2026-02"].to_numpy().ravel().tolist()
+    )
+
+
+@given(data=st.data())
+def test_groups_are_those_of_pandas(data):
+    cells = np.array(data.draw(st.lists(st.lists(st.integers(0, 2), min_size=3, max_size=3), min_size=1, max_size=6)))
+    axis = data.draw(st.integers(0, 1))
+    names = st.sampled_from(["b", "a", "c", None])
+    groups = data.draw(st.lists(names, min_size=cells.shape[axis], max_size=cells.shape[axis]))
+    assume(any(groups))
+    tensor = bl.pack_dense(cells, data.draw(st.sampled_from(["CSR", "CSC", "COO", "bitmap(2)"])))
+    if data.draw(st.booleans()):
+        bl.write(stored := {}, tensor)
+        tensor = bl.open(stored)
+    table = pd.DataFrame(cells if axis == 0 else cells.T).groupby(np.array(groups, object))
+    made = bl.groupby(tensor, axis, groups)
+    for how in ("sum", "mean"):
+        expected = getattr(table, how)()
+        found = getattr(made, how)()
+        np.testing.assert_allclose(found.to_dense() if axis == 0 else found.to_dense().T, expected)
+        assert found.labels(axis).tolist() == expected.index.tolist()
+
+
+def test_linear_operators_of_scipy():
+    rng = np.random.default_rng(0)
+    cells = rng.random((6, 5)) + 1j * (rng.random((6, 5)) < 0.5)
+    tensor = bl.pack_dense(cells, "CSR")
+    operator = scipy.sparse.linalg.aslinearoperator(tensor)
+    np.testing.assert_allclose(operator @ np.arange(5), cells @ np.arange(5))
+    np.testing.assert_allclose(operator.H @ np.arange(6), cells.conj().T @ np.arange(6))
+    found = scipy.sparse.linalg.svds(tensor, k=2, random_state=0)[1]
+    np.testing.assert_allclose(sorted(found), np.linalg.svd(cells)[1][1::-1])
+
+
+def test_equality_within_a_tolerance():
+    tensor = bl.pack_dense(np.eye(3), "CSR")
+    near = tensor * (1 + 1e-9)
+    assert not tensor.equals(near)
+    assert tensor.equals(near, rtol=1e-6)
+    assert tensor.equals(near.convert("COO"), atol=1e-6)
+    assert not tensor.equals(tensor[:2], rtol=1)
+    assert not tensor.equals(tensor * 2, rtol=1e-3)
+    with pytest.raises(OptionError):
+        np.round(tensor, out=tensor)
