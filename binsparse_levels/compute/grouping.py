@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,17 +9,16 @@ import numpy as np
 import numpy.typing as npt
 
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
-from ..formats.format import FormatLike, coordinates
+from ..formats.format import FormatLike
 from ..levels.positions import Array
 from ..tensors.contents import Dimension, dimension_of, labels_of
 from ..tensors.foreign import as_tensor
 from ..tensors.lookup import pandas_module
 from ..tensors.packing import pack
-from ..tensors.tensor import Tensor, inside, remade
-from .arithmetic import combined
-from .operands import blocks_of
-from .types import number_type, sum_type
-from .walk import checked_memory
+from ..tensors.tensor import Tensor, inside
+from .products import LETTERS, einsum
+
+GROUP = LETTERS[-1]  # the index of the groups
 
 
 @within_memory
@@ -47,7 +44,7 @@ class Groups:
 
         Parameters
         ----------
-        format : by default a list of coordinates.
+        format : by default dense and sparse levels.
         memory : bytes for the blocks that are read from a file; by default 2**28.
 
         Returns
@@ -63,22 +60,14 @@ class Groups:
         if inside(tensor).pad:
             what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and pandas"
             raise FormatError(Problem("fill_value", what))
-        shape = [len(self.labels) if d == k else n for d, n in enumerate(tensor.shape)]
-        work = sum_type(number_type(tensor.dtype, "values"))
-
-        def part_of(coords: Sequence[Array], values: Array) -> Tensor:
-            groups = self.codes[coords[k]]
-            kept = groups >= 0
-            columns = [(groups if d == k else x)[kept] for d, x in enumerate(coords)]
-            items, like = values[kept].astype(work), coordinates(len(shape))
-            return pack(columns, items, shape, like, duplicates="sum", fill_value=tensor.fill_value)
-
-        parts = (part_of(*block) for block in blocks_of(tensor, checked_memory(memory)))
-        summed = functools.reduce(functools.partial(combined, np.add), parts)
-        made = remade(tensor, inside(summed).backing)
-        made = made.with_labels({k: None}) if made.dims is not None else made
-        made = made.with_labels({k: self.labels})
-        return made if format is None else made.convert(format)
+        (there,) = np.nonzero(self.codes >= 0)
+        shape = len(self.labels), tensor.shape[k]
+        members = pack([self.codes[there], there], np.ones(len(there), bool), shape, "CSR", fill_value=False)
+        own = LETTERS[: tensor.ndim]
+        out = own.replace(own[k], GROUP)
+        plain = tensor if tensor.dims is None else tensor.with_labels({k: None})
+        made = einsum(f"{GROUP}{own[k]},{own}->{out}", members, plain, format=format, memory=memory)
+        return made.with_labels({k: self.labels}, dims=tensor.dims)  # type: ignore[no-any-return]
 
     def mean(self, format: FormatLike | None = None, *, memory: int | None = None) -> Tensor:
         """The sums divided by the numbers of coordinates of the groups, stored or not.
