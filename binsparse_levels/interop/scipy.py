@@ -22,6 +22,8 @@ from ..tensors.tensor import Tensor
 if TYPE_CHECKING:
     import scipy.sparse
 
+_MANY_ROWS = 2**20
+
 
 @within_memory
 def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -> scipy.sparse.sparray:
@@ -30,8 +32,9 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     Parameters
     ----------
     tensor : of one dimension or more, with the fill value 0 or none.
-    format : csr, csc, coo, bsr, dia, dok or lil. By default CSR, CSC and BSR keep their format, and all others become
-        coo.
+    format : csr, csc, coo, bsr, dia, dok or lil. By default CSC, BSR and lists of coordinates keep their format. Other
+        matrices that are stored by rows become csr, and all others coo; also those with more than 2**20 rows, unless
+        they have an entry for each fourth row.
     copy : True copies all arrays, so that the result can be changed in place. By default the result shares the arrays
         of the tensor, which are read-only; arrays made by the conversion are writable.
 
@@ -55,6 +58,8 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     type_fits = whole.dtype.kind in "biufc" and whole.dtype != np.float16
     check_representable(whole, "scipy.sparse", ranks=range(1, whole.ndim + 1), type_fits=type_fits)
     own = {"CSR": "csr", "CSC": "csc"}.get(whole.format.alias or "")
+    if format is None and block is None and not own and _by_rows(whole):
+        own, whole = "csr", whole.convert("CSR")
     if format in ("csr", "csc") and whole.ndim == 2:
         own, whole = format, whole.convert(format.upper())
     if block is not None:
@@ -77,6 +82,13 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     except (ValueError, TypeError) as error:
         what = f"scipy does not support {format!r:.40}: {error}; choose another"
         raise FormatError(Problem("format", what)) from None
+
+
+def _by_rows(matrix: Tensor) -> bool:
+    """Return True for a matrix that is stored by rows, not as a list, with few rows or with entries in many."""
+    is_list = matrix.format.alias is not None and matrix.format.alias.startswith("COO")
+    sized = matrix.ndim == 2 and matrix.shape[0] <= max(_MANY_ROWS, 4 * matrix.nnz)
+    return sized and matrix.format.order == (0, 1) and not is_list
 
 
 @within_memory

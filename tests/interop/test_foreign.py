@@ -164,10 +164,18 @@ def test_what_the_tensor_holds_is_read_only_and_what_a_conversion_makes_is_not()
         bl.to_scipy(bl.pack(DENSE.nonzero(), 2.0, DENSE.shape, "CSR")).data[0] = 1  # one value stands for all
 
 
+def test_a_matrix_that_is_stored_by_rows_can_be_subscripted_in_scipy():
+    for format in ("DCSR", "dense, bitmap(1)", "bitmap(2)", "hashed, sparse"):
+        assert bl.to_scipy(bl.pack_dense(DENSE, format))[0, 1] == DENSE[0, 1]
+    rows = bl.pack([[0, 2**40 - 1], [1, 2]], [1.0, 2.0], (2**40, 3), "DCSR")
+    assert bl.to_scipy(rows).format == "coo"
+    assert bl.to_scipy(bl.pack_dense(DENSE, "COO")).format == "coo"
+
+
 @pytest.mark.parametrize(
     ("name", "hint"),
     [
-        ("transpose", "permute"),
+        ("moveaxis", "permute"),
         ("todense", "to_dense"),
         ("toarray", "to_dense"),
         ("indptr", "pointers_to_1"),
