@@ -347,11 +347,10 @@ class Tensor(Contents, NDArrayOperatorsMixin):
             return getattr(self, name)
         if name in _REDUCTIONS and args and isinstance(args[0], Tensor):
             return getattr(args[0], name)(*args[1:], **kwargs)
-        made = late_import("numpy_function")(name, args, kwargs)
-        if made is NotImplemented:
-            use = replacement(name, "reduce, einsum or to_dense()")
-            raise TypeError(f"numpy.{name} does not accept a Tensor; use {use}")
-        return made
+        if (made := late_import("numpy_function")(name, args, kwargs)) is not NotImplemented:
+            return made
+        use = replacement(name, "to_dense(), or to_scipy(tensor) for a matrix")
+        raise TypeError(f"numpy.{name} does not accept a Tensor; use {use}")
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """Apply a numpy function to each cell of one or two tensors; all operators, and products by `@`.
@@ -381,7 +380,8 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         raise TypeError("a tensor has no truth value; use tensor.nnz, or reduce it by any or all")
 
     def __array__(self, *args: Any, **kwargs: Any) -> Array:
-        raise TypeError("a Tensor is not made dense implicitly; call to_dense(), or as_tensor on the other operand")
+        remedy = "to_dense(), or to_scipy(tensor) for functions of sparse arrays, or as_tensor on the other operand"
+        raise TypeError(f"a Tensor is not made dense implicitly; call {remedy}")
 
     def __getattr__(self, name: str) -> Any:
         """Raise AttributeError. For names of other libraries, the message says what to call."""

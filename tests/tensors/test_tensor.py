@@ -429,7 +429,7 @@ def test_hints_name_what_exists():
     """Of names that other libraries have, and of public functions. Other names have no hint."""
     tensor = pack([[0, 2]], [1.5, 2.5], 3, "CVEC")
     functions = [name for name in bl.__all__ if name.islower() and not hasattr(Tensor, name)]
-    for name in (*REPLACEMENTS, *functions, "to_list", "to_parquet"):
+    for name in (*REPLACEMENTS, *functions, "to_list", "to_excel"):
         with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
             getattr(tensor, name)
         hint = str(caught.value).partition("; use ")[2]
