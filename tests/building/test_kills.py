@@ -107,9 +107,9 @@ def built(files, folder, progress):
 
 
 def names_in(folder):
-    """The names below a folder, without parts, which a later write removes when they are a day old."""
+    """The names below a folder, without parts and locks of what was killed, which a later write removes."""
     found = [path.relative_to(folder) for path in folder.rglob("*")]
-    return sorted(str(path) for path in found if not any(name.endswith(".part") for name in path.parts))
+    return sorted(str(path) for path in found if not any(name.endswith((".part", ".lock")) for name in path.parts))
 
 
 @pytest.fixture(scope="module")

@@ -469,6 +469,23 @@ def test_errors_show_the_line(tmp_path, name, line, fault):
             call(tmp_path / name)
 
 
+@pytest.mark.parametrize(
+    ("text", "what", "entries"),
+    [
+        ("# 4 4\n5 1 1.0\n", "pass shape=", 1),
+        ("2 1\n4 4\n5 1 1.0\n", "pass shape=", 1),
+        ("2 3\n4 4\n1 1 1.0\n2 2 2.0\n", "2 entries, but 3 by its head", 2),
+        ("2\n4 4\n3\n1 1 1.0\n2 2 2.0\n", "2 entries, but 3 by its head", 2),
+        ("7 7 3\n1 3 1.5\n2 1 2.5\n7 6 3.5\n", "first line, 7 7 3", 4),
+    ],
+)
+def test_a_head_of_a_tns_file_that_its_entries_contradict(tmp_path, text, what, entries):
+    path = written(tmp_path / "a.tns", text)
+    with pytest.raises(ArrayError, match=what):
+        read(path)
+    assert read(path, shape=(9, 9)).nnz == entries
+
+
 @pytest.mark.parametrize("head", ["# made by hand\n3 2\n2 3 4\n", "3\n2 3 4\n", "# 2 3 4\n"])
 def test_sizes_in_the_head_of_a_tns_file(tmp_path, head):
     (tmp_path / "a.tns").write_text(f"{head}1 1 1 1.5\n1 2 3 2.5\n")

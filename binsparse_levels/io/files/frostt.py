@@ -27,12 +27,13 @@ def streaming(
 ) -> Iterator[text_tables.Stream]:
     """The entries of a .tns file, in the order of its lines. They can be read within the block.
 
-    shape: by default that in the head of the file, or else from the largest coordinates. The values are int64 if all
-    are written as integers, else float64. The text is read twice, first for its shape and its type, unless it is kept
-    whole. Raises ArrayError for another table, ContainerError.
+    shape: by default that in the head of the file, or else from the largest coordinates. If it is passed, the head is
+    not compared with the entries. The values are int64 if all are written as integers, else float64. The text is read
+    twice, first for its shape and its type, unless it is kept whole. Raises ArrayError for another table,
+    ContainerError.
     """
     with text_tables.reading(path) as stream:
-        stated, begin = _head(stream.read(_HEAD))
+        stated, count, begin = _head(stream.read(_HEAD))
 
     def tables(width: int = 1) -> Iterator[list[Array]]:
         kind = "i8"  # of values; after the first that is no integer, all are read as floating-point numbers
@@ -48,15 +49,22 @@ def streaming(
                 yield table
 
     kept = list(tables()) if whole else None
-    found, dtypes, width = np.zeros(1, np.int64), {np.dtype(np.int64)}, 1
+    found, dtypes, width, entries, first = np.zeros(1, np.int64), {np.dtype(np.int64)}, 1, 0, None
     for *columns, values in kept or tables():
         width = max(width, len(columns) + 1)
         if len(values):
+            first = [x[0] for x in (*columns, values)] if first is None else first
+            entries += len(values)
             found = np.maximum([x.max() for x in columns], found)
             dtypes.add(values.dtype)
     empty = not found.any()
-    if shape is None and stated is not None and (empty or (len(stated) == width - 1 and (found <= stated).all())):
+    if shape is None and stated is not None and (empty or len(stated) == width - 1):
+        if (found > stated).any():
+            what = f"has coordinates up to {found.tolist()}, but the sizes in its head are {stated}"
+            raise ArrayError(Problem(path, f"{what}; pass shape= to read it"))
         shape = stated
+    if shape is None or shape is stated:
+        _check_count(path, entries, count, found, first)
     if shape is None and empty:
         raise ArrayError(Problem(path, "has no entries, so its shape is unknown; pass shape="))
     sizes = tuple(found.tolist()) if shape is None else tuple(np.atleast_1d(np.asarray(shape, object)).tolist())
@@ -70,8 +78,21 @@ def streaming(
     yield text_tables.Stream(str(coordinates(len(sizes) if empty else width - 1)), sizes, dtype, chunks())
 
 
-def _head(data: bytes) -> tuple[list[int] | None, int]:
-    """The sizes in the head of a file, if it has any, and the offset of the entries.
+def _check_count(path: str, entries: int, count: int | None, found: Array, first: list[np.generic] | None) -> None:
+    """Raise ArrayError if there are more or fewer entries than the head has, or if the first is itself a head.
+
+    Some programs write the sizes and the number of entries in the first line.
+    """
+    if count not in (None, entries):
+        what = f"has {entries} entries, but {count} by its head: it may be cut off"
+        raise ArrayError(Problem(path, f"{what}; pass shape= to read it"))
+    if first is not None and entries > 1 and list(first) == [*found, entries - 1]:
+        what = f"the first line, {' '.join(map(str, first))}, equals sizes and the number of the other lines"
+        raise ArrayError(Problem(path, f"{what}; remove it, or pass shape= if it is an entry"))
+
+
+def _head(data: bytes) -> tuple[list[int] | None, int | None, int]:
+    """The sizes and the number of entries in the head of a file, if it has any, and the offset of the entries.
 
     This package writes the sizes in a comment. Other programs write a line with the rank, perhaps after the word
     `sptensor`, and a line with the sizes. The number of entries may follow the rank or the sizes.
@@ -88,12 +109,12 @@ def _head(data: bytes) -> tuple[list[int] | None, int]:
             break
     if len(lines) >= 3:
         (first, _), (sizes, _), *entries = lines
-        rank = len(sizes)
-        if len(entries[0][0]) == 1 and len(entries) > 1:  # the number of entries
-            entries = entries[1:]
+        rank, count = len(sizes), first[1] if len(first) == 2 else b""
+        if len(entries[0][0]) == 1 and len(entries) > 1:
+            (count,), entries = entries[0][0], entries[1:]
         if len(first) < 3 and first[0] == b"%d" % rank and len(entries[0][0]) == rank + 1 and b"".join(sizes).isdigit():
-            return list(map(int, sizes)), entries[0][1]
-    return stated, 0
+            return list(map(int, sizes)), int(count) if count.isdigit() else None, entries[0][1]
+    return stated, None, 0
 
 
 def write(path: str, tensor: Tensor, *, overwrite: bool = False) -> None:
