@@ -66,6 +66,18 @@ def test_bit_packed_arrays_are_converted_and_described(run, path, tmp_path):
     assert read(tmp_path / "b.h5").equals(read(path))
 
 
+def test_a_dictionary_is_written_and_described(run, path, tmp_path):
+    write(tmp_path / "x.h5", pack_dense(np.arange(60.0) % 3, "DVEC"))
+    assert run("convert", tmp_path / "x.h5", tmp_path / "b.h5", "--dictionary", "--bitpacked") == (0, "", "")
+    found = json.loads(run("info", tmp_path / "b.h5", "--json")[1])["arrays"]
+    assert (found["values"]["data_type"], found["codes"]["data_type"]) == ("dictionary[float64]", "bitpacked[uint8]")
+    assert read(tmp_path / "b.h5").equals(read(tmp_path / "x.h5"))
+    status, _, error = run("convert", path, tmp_path / "c.h5", "--dictionary")
+    assert status
+    assert "not smaller" in error
+    assert run("convert", tmp_path / "x.h5", tmp_path / "d.h5", "--dictionary", "--memory", "1G")[0]
+
+
 def test_info_json(run, path):
     status, text, _ = run("info", path, "--json")
     found = json.loads(text)

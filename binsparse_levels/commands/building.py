@@ -43,8 +43,9 @@ def is_table(path: str) -> bool:
 
 def convert_table(options: argparse.Namespace, out: str) -> None:
     """Write the entries in a table."""
-    if options.format == BEST or options.lenient or options.narrow or options.bitpacked:
-        raise WrongCall("a table cannot be read with --format best, --lenient, --narrow or --bitpacked; omit them")
+    if options.format == BEST or options.lenient or options.narrow or options.bitpacked or options.dictionary:
+        wrong = "--format best, --lenient, --narrow, --bitpacked or --dictionary"
+        raise WrongCall(f"a table cannot be read with {wrong}; omit them")
     if options.columns is None:
         raise WrongCall("a table requires --columns: the names of the coordinates by dimension, and of the values last")
     *dims, values = options.columns

@@ -56,8 +56,8 @@ def _convert(options: argparse.Namespace) -> int:
 
 
 def _convert_in_parts(options: argparse.Namespace) -> None:
-    in_memory = (options.lenient, options.narrow, options.bitpacked, options.shape, options.duplicates)
-    if options.format == BEST or any(in_memory):
+    in_memory = "lenient", "narrow", "bitpacked", "dictionary", "shape", "duplicates"
+    if options.format == BEST or any(getattr(options, name) for name in in_memory):
         raise WrongCall(
             "--memory is compatible only with --format (not best), --map, --overwrite and storage options; omit others"
         )
@@ -83,8 +83,8 @@ def _convert_in_memory(options: argparse.Namespace) -> None:
     elif format is not None:
         made = tensor.convert(format, limits=limits)
         tensor = made.drop_fill() if drops_zeros(options.path, tensor, made.format) else made
-    storage = {"narrow": options.narrow, "bitpacked": options.bitpacked, **written_options(options)}
-    write(options.out, tensor, overwrite=options.overwrite, limits=limits, **storage)
+    storage = {"narrow": options.narrow, "bitpacked": options.bitpacked, "dictionary": options.dictionary}
+    write(options.out, tensor, overwrite=options.overwrite, limits=limits, **storage, **written_options(options))
 
 
 def _mapped(tensor: Tensor, format: FormatLike | None, map: str, limits: Limits) -> Tensor:
@@ -115,6 +115,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--map", "an index map, such as '0/2, 1/4, 0%%2, 1%%4' for blocks of 2 × 4; '0, 1' removes a map"),
         flag("--narrow", "store indices in the smallest integers that fit"),
         flag("--bitpacked", "store indices in as few bits as possible; only this package reads them"),
+        flag("--dictionary", "store values as a table and codes of one or two bytes; only this package reads them"),
         argument("--memory", "convert in parts within this memory, such as 1G", type=byte_count),
         argument("--shape", "shape of a .tns file or a table, such as 125,1790,112765", type=integers),
         argument("--duplicates", "how to merge duplicates of text and tables; error by default", choices=_DUPLICATES),

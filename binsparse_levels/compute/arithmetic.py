@@ -11,6 +11,7 @@ import numpy as np
 
 from ..arrays import repeat_one
 from ..errors import ArrayError, OptionError, Problem, within_memory
+from ..formats.dictionary import applied
 from ..formats.format import coordinates
 from ..formats.structure import structure_problems
 from ..levels.positions import Array
@@ -128,10 +129,13 @@ def _of_one(function: _Function, operands: list[Any], at: int, options: Mapping[
         operands = [_at_entries(x, tensor, k) if k in dense else x for k, x in enumerate(operands)]
     elif tensor.structure is not None and not _keeps(function, operands, tensor.structure, dtype):
         tensor = expanded(tensor.load())
-    tree, iso = inside(tensor).tree, tensor.iso and not dense
-    operands[at] = tree.values[:1] if iso else tree.values
-    values = _applied(function, operands, options, dtype, quiet=tensor.map is not None or tree.gaps)
-    values = repeat_one(values, len(tree.values)) if iso else values
+    tree, iso = inside(tensor).in_memory if not dense else inside(tensor).tree, tensor.iso and not dense
+    quiet = tensor.map is not None or tree.gaps
+
+    def of(values: Array) -> Array:
+        return _applied(function, [*operands[:at], values, *operands[at + 1 :]], options, dtype, quiet=quiet)
+
+    values = repeat_one(of(tree.values[:1]), len(tree.values)) if iso else applied(of, tree.values)
     return with_tree(tensor, tensor.format, tree.with_values(values, iso), fill_value=fill_or_none([tensor], fill))
 
 
@@ -167,7 +171,7 @@ def _at_entries(array: Array, tensor: Tensor, k: int) -> Array:
     used = frozenset(missing + d for d, n in enumerate(array.shape) if n != 1)
     leaf = Leaf(("items", "out"), f"out[q] = items[{at}]", frozenset(range(tensor.ndim)), used)
     items = as_words(np.ascontiguousarray(array))
-    out = np.zeros(len(inside(tensor).tree.values), items.dtype)
+    out = np.zeros(len(inside(tensor).in_memory.values), items.dtype)
     run(walk_of(tensor), leaf, (items,), (out,))
     return out.view(array.dtype)
 
@@ -211,7 +215,8 @@ def combined(
     inline = function.__name__ in INLINE and dtype.kind in "iufc" and dtype.itemsize > 2 and options.keys() <= {"dtype"}
     if inline:
         one, two = (x if x.dtype == dtype else x.astype(dtype) for x in (one, two))
-    trees, fills = (inside(one).tree, inside(two).tree), (np.asarray(inside(one).pad), np.asarray(inside(two).pad))
+    trees = inside(one).in_memory, inside(two).in_memory
+    fills = np.asarray(inside(one).pad), np.asarray(inside(two).pad)
     of_one = any(needed) and not all(needed)
     tree, others = merged(*trees, function.__name__ if inline else "", not all(needed), fills)
     if others is not None:

@@ -342,7 +342,7 @@ def _rows(
     walk, functions = walk_of(rows), rules.semiring.functions
     tree = walk.tree
     stored, entries = arguments(tree)
-    count, add = (compiled(tree.levels, walk.seen, leaf(x), tree.iso, False, not functions) for x in (True, False))
+    count, add = (compiled(tree.levels, walk.seen, leaf(x), tree.form, False, not functions) for x in (True, False))
     workers = parallel.get_threads() if first else 1
     parts = max(1, min(THRESHOLDS.parts_per_thread * workers, entries // THRESHOLDS.row_entries)) if workers > 1 else 1
     cuts = [(np.uint64(x.begin), np.uint64(x.end)) for x in of_loop(count, stored[:-1], parts)] if entries else []

@@ -11,8 +11,9 @@ import ast
 import functools
 from collections.abc import Sequence
 
+from ..engine.tree import Form
 from ..levels import Level, places
-from .nest import helpers_of, renamed, yields
+from .nest import helpers_of, renamed, value_text, yields
 
 Lines = list[str]
 
@@ -51,7 +52,7 @@ class Operand:
     them. fill, value: expressions for the fill value and the current value.
     """
 
-    def __init__(self, levels: Sequence[Level], letter: str, iso: bool) -> None:
+    def __init__(self, levels: Sequence[Level], letter: str, form: Form) -> None:
         chain = places(levels, [1] * len(levels))
         self._levels = levels
         self._letter, self._texts = letter, [_prefixed(renamed(place, d), letter) for d, place in enumerate(chain)]
@@ -59,7 +60,8 @@ class Operand:
         self.sizes = [f"{letter}_{name}{d}" for name in ("size", "n") for d in range(len(chain))]
         self.helpers = {f"{letter}_{name}": function for name, function in helpers_of(levels).items()}
         self.fill = f"{letter}_fill"
-        self.value = f"{letter}_values[{0 if iso else f'{letter}_q{len(chain) - 1}'}]"
+        self.names += [f"{letter}_codes"] if form == "codes" else []
+        self.value = value_text(form, f"{letter}_q{len(chain) - 1}", f"{letter}_")
 
     def found(self, d: int) -> str:
         """The variable that is True if the cursor of level d is at an item, or if a look-up found one."""

@@ -24,7 +24,7 @@ def nest_that_lists(levels: tuple[Level, ...], compiled: bool) -> tuple[Callable
     seen = Seen(tuple(Wrap(k + 1, valid.format(k)) for k in range(rank)), tuple(range(1, rank + 1)), None)
     helpers = {name: made_again(x, compiled=compiled) for name, x in helpers_of(levels).items()}
     space: dict[str, Any] = {"u8": np.uint64, **helpers}
-    exec(nest_text(levels, seen, leaf, False), space)
+    exec(nest_text(levels, seen, leaf, "each"), space)
     options: Any = {"cache": False, "boundscheck": True, "error_model": "numpy"}
     nest = jit.kernel(space["nest"], **options) if compiled else space["nest"]  # type: ignore[no-untyped-call]
     return nest, space["extent"]

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .. import kernels
-from ..engine.tree import Tree, index_dtype
+from ..engine.tree import Form, Tree, index_dtype
 from ..levels import Dense, Level, Sparse
 from ..levels.positions import Array
 from .cursors import Lines, Operand, indented
@@ -59,7 +59,7 @@ def merged(
     compiled: False runs the text as plain Python. Precondition for INLINE: all values have the same numeric type.
     """
     inline = INLINE.get(name, "")
-    made = _merge(a.levels, b.levels, a.iso, b.iso, union, inline)
+    made = _merge(a.levels, b.levels, a.form, b.form, union, inline)
     counts = [x.count() if x.shares or x.gaps else len(x.values) for x in (a, b)]
     most, dims = sum(counts) if union else min(counts), a.dims
     dtype = index_dtype(dims, most)
@@ -67,6 +67,7 @@ def merged(
     as_arguments = as_words if not inline else np.asarray  # values that are only copied have any type
     for tree, fill in zip((a, b), fills, strict=True):
         (numbers, *arrays, _), values = arguments(tree)[0], tree.values[:1] if tree.iso else tree.values
+        values = values if tree.dictionary is None else tree.dictionary.table
         sides.append((numbers, [*arrays, kernels.readable(as_arguments(values))], as_arguments(fill)[()]))
     (numbers, mine, fill), (others, theirs, other_fill) = sides
     first = dims[0] if made.dense else most
@@ -97,9 +98,9 @@ def _cut(array: Array, length: int) -> Array:
 
 @functools.lru_cache(256)
 def _merge(
-    first: tuple[Level, ...], second: tuple[Level, ...], a_iso: bool, b_iso: bool, union: bool, inline: str
+    first: tuple[Level, ...], second: tuple[Level, ...], a_form: Form, b_form: Form, union: bool, inline: str
 ) -> _Merge:
-    a, b = Operand(first, "a", a_iso), Operand(second, "b", b_iso)
+    a, b = Operand(first, "a", a_form), Operand(second, "b", b_form)
     text, outs, dense = _Text(a, b, len(first), union, inline).whole()
     return _Merge(text, (*a.helpers.items(), *b.helpers.items()), outs, dense)
 

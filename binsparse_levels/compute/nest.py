@@ -30,6 +30,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
+from ..engine.tree import Form
 from ..errors import FormatError, Problem, raise_if
 from ..kernels import jit
 from ..levels import Level, Place, places
@@ -114,7 +115,7 @@ def counters(levels: tuple[Level, ...]) -> tuple[tuple[str, ...], ...]:
     return tuple(found)
 
 
-def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split: bool = False) -> str:
+def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, form: Form, split: bool = False) -> str:
     """The text of Python functions over a tree of these levels: `nest`, `extent` and, if needed, `first`.
 
     nest(begin, end, numbers, arrays…, values, names…) runs the leaf on a part of the outermost loop. extent(numbers,
@@ -142,7 +143,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
         if isinstance(loop := piece.text[0], ast.For) and (name := ast.unparse(loop.target)) in path[1:]:
             piece.text[:1] = _from_path_to_path(loop, path, path.index(name))
 
-    value = f"values[{0 if iso else last}]"
+    value = value_text(form, last)
     turned = f"\nif is_mirror:\n    value = {seen.mirrored}" if seen.mirrored else ""
     body = ast.parse(f"q = {last}\nvalue = {value}{turned}\n{leaf.entry}").body
 
@@ -157,6 +158,7 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
         body = _filled(text, body)
 
     names = [f"{role}_{d}" for d, place in enumerate(chain) for role in place.arrays]
+    names += ["codes"] if form == "codes" else []
     sizes = [f"size{k}" for k in range(_rank(levels))] + [f"n{d}" for d in range(len(chain))]
     sizes += [f"{end}{j}" for end in ("from", "upto") for j in range(len(path))]
     constants = {f"size{k}": f"u8({size})" for k, size in seen.fixed}
@@ -171,6 +173,12 @@ def nest_text(levels: Sequence[Level], seen: Seen, leaf: Leaf, iso: bool, split:
     if first is not None:
         texts.append(f"def first(at, numbers{stored}):\n{taken}\n    return {first}")
     return "\n\n\n".join(texts) + "\n" + marks(helpers_of(levels))
+
+
+def value_text(form: Form, position: str, prefix: str = "") -> str:
+    """The expression of the value at a position. prefix: of the names of the arrays."""
+    place = {"one": "0", "codes": f"{prefix}codes[{position}]", "each": position}[form]
+    return f"{prefix}values[{place}]"
 
 
 def helpers_of(levels: Sequence[Level]) -> dict[str, Callable[..., Any]]:

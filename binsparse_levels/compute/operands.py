@@ -45,7 +45,7 @@ def aligned(a: Tensor, b: Tensor) -> tuple[Tensor, Tensor]:
     a, b = plain(a), plain(b)
     if a.format.order == b.format.order:
         return a, b
-    if len(inside(a).tree.values) < len(inside(b).tree.values):
+    if len(inside(a).in_memory.values) < len(inside(b).in_memory.values):
         return plain(a, b.format.order), b
     return a, plain(b, a.format.order)
 

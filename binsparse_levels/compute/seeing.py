@@ -173,14 +173,14 @@ def _below(levels: tuple[Level, ...], seen: Seen, known: int) -> tuple[int, Seen
 
 def with_values(tensor: Tensor, values: Array, fill: Any) -> Tensor:
     """A tensor in memory around the same index arrays, with other values by position."""
-    tree = inside(tensor).tree
+    tree = inside(tensor).in_memory
     return with_tree(tensor, tensor.format, Tree(tree.levels, tree.dims, tree.arrays, values), fill_value=fill)
 
 
 def in_memory(tensor: Tensor) -> Tensor:
     """The same entries in memory without a structure, each with its own value, in levels that have a loop."""
     whole = expanded(tensor.load())
-    if not have_loops(whole.format.levels) or inside(whole).tree.shares:
+    if not have_loops(whole.format.levels) or inside(whole).in_memory.shares:
         return whole.without_map(coordinates(whole.ndim))
     return whole
 

@@ -17,6 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..engine.tree import Form
 from ..levels import Level
 from ..levels.checksums import marks
 from ..system import is_private
@@ -33,14 +34,14 @@ class Nest(NamedTuple):
 
 @functools.lru_cache(1024)
 def compiled(
-    levels: tuple[Level, ...], seen: Seen, leaf: Leaf, iso: bool, long: bool, kept: bool = True, split: bool = False
+    levels: tuple[Level, ...], seen: Seen, leaf: Leaf, form: Form, long: bool, kept: bool = True, split: bool = False
 ) -> Nest:
     """The nest of these levels with this leaf. kept: cache its machine code on disk. split: as for `nest_text`.
 
     long: fibers of the last level are long, and sums may be reordered, so that they run in vectors. The order does not
     depend on threads.
     """
-    text, reordered = nest_text(levels, seen, leaf, iso, split), long or not leaf.totals
+    text, reordered = nest_text(levels, seen, leaf, form, split), long or not leaf.totals
     text += "# sums are reordered\n" if reordered else ""  # the text identifies its machine code
     space = _space(helpers_of(levels))
     path = place_text(text) if kept else None

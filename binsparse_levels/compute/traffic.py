@@ -89,6 +89,7 @@ def traffic(
     (numbers, *arrays, values), _ = arguments(tree)
     out = np.zeros(len(tree.values) if plan.is_tensor else plan.shape or 1, plan.work)
     labels = [names[id(array)] for _, here, _ in tree.walk() for array in here.values()]
+    labels += ["codes"] * (len(arrays) - len(labels))
     labels += ["values", *(f"operands[{k}]" for k in range(1, 1 + len(operands))), "result"]
     every = [*arrays, values, *map(np.atleast_1d, inputs[: len(operands)]), out]
     *firsts, lines = np.cumsum([0, *(-(-x.nbytes // size) for x in every)]).tolist()
@@ -98,7 +99,7 @@ def traffic(
     state = links, np.array(caches) // size, counts
     own = [np.array([row, first, size]) for row, first in enumerate(firsts)]
     read = [Counted(x, mine, *state) for x, mine in zip(every, own, strict=True)]  # type: ignore[no-untyped-call]
-    text, helpers = nest_text(tree.levels, walk.seen, leaf, tree.iso), helpers_of(tree.levels)
+    text, helpers = nest_text(tree.levels, walk.seen, leaf, tree.form), helpers_of(tree.levels)
     text = text.replace("[()]", "[0]")  # an operand without dimensions
     extent = function_of("extent", text, tuple(helpers.items()), compiled=False)
     compiled = len(tree.values) > THRESHOLDS.counted_values

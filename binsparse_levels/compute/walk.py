@@ -41,13 +41,15 @@ _arguments: WeakKeyDictionary[Tree, tuple[tuple[Any, ...], int]] = WeakKeyDictio
 
 
 def arguments(tree: Tree) -> tuple[tuple[Any, ...], int]:
-    """The arguments of a nest for a tree: sizes, arrays, values; the number of entries. Cached as long as the tree."""
+    """The arguments of a nest for a tree: sizes, arrays, codes, values; the number of entries. Cached like the tree."""
     known = _arguments.get(tree)
     if known is None:
         walked = list(tree.walk())
         below = [*(n for *_, n in walked[1:]), len(tree.values)][: len(walked)]
         arrays = [_unsigned(x) for _, here, _ in walked for x in here.values()]
         values = tree.values[:1] if tree.iso and len(tree.values) else tree.values
+        if tree.dictionary is not None:
+            arrays, values = [*arrays, _unsigned(tree.of_codes.values)], tree.dictionary.table
         stored = (np.array([*tree.dims, *below], np.uint64), *arrays, kernels.readable(native(values)))
         known = _arguments[tree] = stored, tree.count() if tree.shares else len(tree.values)
     return known
@@ -84,7 +86,7 @@ def run(
     tree = walk.tree
     stored, entries = arguments(tree)
     fibers, each = _last_fibers(tree)
-    given = tree.levels, walk.seen, leaf, tree.iso, each >= THRESHOLDS.long_fiber, kept
+    given = tree.levels, walk.seen, leaf, tree.form, each >= THRESHOLDS.long_fiber, kept
     nest = compiled(*given)
     begin, end = nest.extent(*stored[:-1])
     if (found := NESTS.get()) is not None:

@@ -5,6 +5,7 @@ If arrays are in a file, `engine.parts` reads and checks only the required fiber
 
 from __future__ import annotations
 
+import copy
 import functools
 import itertools
 import math
@@ -148,6 +149,13 @@ class View:
         return in_order(tuple(levels), order)
 
     @functools.cached_property
+    def of_codes(self) -> View:
+        """The view of the codes of a dictionary, as if they were the values."""
+        made = copy.copy(self)
+        made.tree = self.tree.of_codes
+        return made
+
+    @functools.cached_property
     def steps(self) -> list[_Step] | None:
         """The steps that load the view fiber by fiber, one for each level; None if entries are selected one by one.
 
@@ -216,6 +224,11 @@ def load(view: View, selected: Sequence[Item], pad: Any, limits: Limits) -> Tree
 
     Raises ArrayError for damaged arrays in a file, FormatError for entries that a kind cannot store, LimitError.
     """
+    if view.tree.dictionary is not None and view.structure is None:
+        known = view.tree.dictionary.with_entry(pad, not view.kept or view.format.padded)
+        if known is not None:
+            coded = load(view.of_codes, selected, known[1], limits)
+            return coded.with_values(known[0].with_codes(coded.values), False)
     items = [selected[k] for k in view.order] if view.moved else selected
     dims = tuple(map(len, items if len(view.kept) == len(items) else [items[k] for k in view.kept]))  # type: ignore[arg-type]
     if view.whole:

@@ -10,12 +10,14 @@ from typing import Any, Literal, Protocol, TypeAlias
 import numpy as np
 
 from ..errors import ArrayError, Problem, raise_if
+from ..formats.dictionary import Dictionary, in_memory
 from ..levels import Level, Place, places
 from ..levels.base import INTEGERS, Counted, wrong_type
 from ..levels.positions import Array, Positions, as_array, as_pointers
 from ..limits import INT32_MAX, Limits
 from ..thresholds import THRESHOLDS
 
+Form: TypeAlias = Literal["each", "one", "codes"]  # a value for each position, one for all, a table and codes
 Duplicates: TypeAlias = Literal["error", "sum", "first", "last"]  # what becomes of entries at the same coordinates
 
 
@@ -34,7 +36,8 @@ class Tree:
 
     The arrays of every level pass its `check` for the positions of the level above.
 
-    iso: all positions have the same value, and `values` is a read-only broadcast of it. lazy: the arrays are in a file,
+    iso: all positions have the same value, and `values` is a read-only broadcast of it. `values` may be a Dictionary,
+    which stands in for an array; `plain` has an array in memory. lazy: the arrays are in a file,
     unchecked, and read on demand. ascends: whether first coordinates ascend in a list of entries in any order, which
     nests alone visit.
     """
@@ -110,9 +113,42 @@ class Tree:
         """True if there may be positions without an entry."""
         return any(level.gaps for level in self.levels)
 
+    @property
+    def dictionary(self) -> Dictionary | None:
+        """The values, if they are a dictionary."""
+        values: Any = self.values
+        return values if isinstance(values, Dictionary) else None
+
+    @property
+    def plain(self) -> Tree:
+        """The same tree with an array of values."""
+        if self.dictionary is None:
+            return self
+        values = self.values[:]
+        values.setflags(write=False)
+        return self.with_values(values, False)
+
+    @property
+    def of_codes(self) -> Tree:
+        """The same tree, with the codes of a dictionary as its values, so that these move."""
+        return self if self.dictionary is None else self._of_codes
+
+    @cached_property
+    def _of_codes(self) -> Tree:
+        assert self.dictionary is not None
+        return replace(self, values=self.dictionary.codes)
+
+    @property
+    def form(self) -> Form:
+        """The form in which the values are stored."""
+        return "one" if self.iso else "each" if self.dictionary is None else "codes"
+
     def blanked(self) -> Tree:
-        """The same tree, with zero at the positions without an entry, whose values are unspecified."""
-        if not self.gaps or self.iso:
+        """The same tree, with zero at the positions without an entry, whose values are unspecified.
+
+        A dictionary is unchanged, because there every position has the value of an entry.
+        """
+        if not self.gaps or self.form != "each":
             return self
         reached = np.zeros(len(self.values), bool)
         reached[as_array(self.reached())] = True
@@ -133,7 +169,7 @@ class Tree:
     def loaded(self) -> Tree:
         """The same tree in memory."""
         arrays = {name: array[:] for name, array in self.arrays.items()}
-        return Tree(self.levels, self.dims, arrays, self.values[:], self.iso)
+        return Tree(self.levels, self.dims, arrays, in_memory(self.values), self.iso)
 
     def check(self, dimensions: Sequence[int] | None = None, *, order: bool = True) -> Iterator[Problem]:
         """Yield every broken invariant. Without `order`, only faults that would index memory wrongly.

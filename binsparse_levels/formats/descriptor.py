@@ -16,8 +16,9 @@ from typing import Any
 from ..errors import BinsparseError, DescriptorError, Problem, raise_if
 from ..levels import places
 from ..limits import INT64_MAX, Limits
+from .dictionary import CODE_TYPES, CODES
 from .dtypes import DataType, parse_dtype
-from .extensions import MAP, PARTS, parse_older_map, parse_rooted, rooted
+from .extensions import MAP, PACKED, PARTS, parse_older_map, parse_rooted, rooted
 from .format import ALIASES, SYNONYMS, Format, named
 from .index_map import IndexMap
 from .json import RESERVED
@@ -39,9 +40,9 @@ class Descriptor:
     """A consistent descriptor. The arrays have not been compared with it.
 
     format, shape: of the stored tensor, which differs from the tensor if there is a map. number_of_stored_values: None
-    only if lenient parsing accepted its absence. data_types: a type for every array of the format, `values`, and
-    `fill_value` if there is one. user: the user's JSON. extra: keys of this package next to the namespace. repairs: the
-    repairs of lenient parsing.
+    only if lenient parsing accepted its absence. data_types: a type for every array of the format, `values`, `codes` if
+    they are a dictionary, and `fill_value` if there is one. user: the user's JSON. extra: keys of this package next to
+    the namespace. repairs: the repairs of lenient parsing.
     """
 
     format: Format
@@ -69,7 +70,7 @@ class Descriptor:
     def header(self, *, alias: bool = True) -> dict[str, Any]:
         """The JSON object of a container (Binsparse 0.1, section 3). alias: use the predefined name, if any."""
         name = self.format.alias if alias else None
-        packed, parts = any(data_type.wrapper for data_type in self.data_types.values()), PARTS in self.extra
+        packed, parts = any(x.wrapper or x.dictionary for x in self.data_types.values()), PARTS in self.extra
         inner: dict[str, Any] = {"version": self.version, "format": name or "custom"}
         if packed or parts or self.map is not None:
             inner["format"] = "custom"
@@ -333,7 +334,8 @@ class _Parser:
             return {}
         parsed = {}
         classes = array_classes(format)
-        for name in [*classes, "values", *(["fill_value"] if fill is True else [])]:
+        coded = [CODES] if str(texts.get("values")).startswith("dictionary[") else []
+        for name in [*classes, "values", *coded, *(["fill_value"] if fill is True else [])]:
             path = f"data_types.{name}"
             if name not in texts:
                 self.fault(path, "missing")
@@ -346,8 +348,12 @@ class _Parser:
             is_bool = classes.get(name) == "bool"
             if name in classes and not (str(data_type) == "bint8" if is_bool else data_type.integer):
                 self.fault(path, f"expected {'bint8' if is_bool else 'an integer type'}, got {data_type}")
-            elif name == "fill_value" and (data_type.iso or data_type.wrapper):
+            elif name == "fill_value" and (data_type.iso or data_type.wrapper or data_type.dictionary):
                 self.fault(path, f"expected the type of one value, got {data_type}")
+            elif name == CODES and (data_type.dtype.name not in CODE_TYPES or not data_type.integer):
+                self.fault(path, f"expected {' or '.join(CODE_TYPES)}, perhaps bit-packed, got {data_type}")
+            elif data_type.dictionary and self.root != PACKED:
+                self.fault("custom", f"expected {PACKED} as the first level, as {data_type} requires")
             parsed[name] = data_type
         return parsed
 

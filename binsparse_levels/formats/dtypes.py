@@ -2,6 +2,7 @@
 
 base | complex[float32 | float64] | iso[base | complex[…]]          Binsparse 0.1, sections 3.6 and 3.7
 bitpacked[integer] | bitpacked_delta[integer] | bitpacked_zigzag[integer]      only in this package, see bitpacked.py
+dictionary[base | complex[…] | binsparse_levels:…]                    only in this package, see dictionary.py
 binsparse_levels:(float16 | bfloat16 | float8_e4m3fn | float8_e5m2)            only in this package, and for values
 """
 
@@ -26,7 +27,9 @@ _VALUES: dict[str, np.dtype[Any]] = {name: np.dtype(name) for name in (*INTEGERS
 _COMPLEX: dict[str, np.dtype[Any]] = {"float32": np.dtype("complex64"), "float64": np.dtype("complex128")}
 _OF_ML_DTYPES = ("bfloat16", "float8_e4m3fn", "float8_e5m2")
 _SMALL_FLOATS = ("float16", *_OF_ML_DTYPES)  # under names that other programs refuse
-_GRAMMAR = re.compile(rf"(?:(iso)\[)?(?:(complex|{'|'.join(CODECS)})\[)?((?:{RESERVED})?[a-z0-9_]+)\]{{0,2}}")
+_GRAMMAR = re.compile(
+    rf"(?:(iso|dictionary)\[)?(?:(complex|{'|'.join(CODECS)})\[)?((?:{RESERVED})?[a-z0-9_]+)\]{{0,2}}"
+)
 
 
 @dataclass(frozen=True)
@@ -34,17 +37,18 @@ class DataType:
     """A parsed type string.
 
     dtype: the numpy dtype of the values. iso: True if one value is stored for all. wrapper: the name of the
-    bit-packing, or None.
+    bit-packing, or None. dictionary: True if the array is a table of values.
     """
 
     dtype: np.dtype[Any]
     iso: bool = False
     wrapper: str | None = None
+    dictionary: bool = False
 
     @cached_property
     def integer(self) -> bool:
         """True if index and pointer arrays can have the type."""
-        return self.dtype.kind in "iu" and not self.iso
+        return self.dtype.kind in "iu" and not (self.iso or self.dictionary)
 
     @cached_property
     def stored(self) -> np.dtype[Any]:
@@ -70,7 +74,7 @@ class DataType:
             name = f"complex[{name}]"
         if self.dtype.name in _SMALL_FLOATS:
             name = f"{RESERVED}{self.dtype.name}"
-        return f"iso[{name}]" if self.iso else name
+        return f"iso[{name}]" if self.iso else f"dictionary[{name}]" if self.dictionary else name
 
 
 def parse_dtype(text: Any, path: str) -> DataType:
@@ -83,7 +87,9 @@ def parse_dtype(text: Any, path: str) -> DataType:
     data_type = _parsed(text) if isinstance(text, str) else None
     if data_type is None:
         names = ", ".join([*_VALUES, *(f"{RESERVED}{name}" for name in _SMALL_FLOATS)])
-        known = f"{names}, complex[float32 or float64], iso[…], and {', '.join(CODECS)} of an integer type"
+        known = (
+            f"{names}, complex[float32 or float64], iso[…], dictionary[…], and {', '.join(CODECS)} of an integer type"
+        )
         raise DescriptorError(Problem(path, f"unknown data type {text!r:.80}; known are {known}"))
     return data_type
 
@@ -93,17 +99,18 @@ def _parsed(text: str) -> DataType | None:
     match = _GRAMMAR.fullmatch(text)
     if match is None:
         return None
-    iso, wrapper, base = match.groups()
+    outer, wrapper, base = match.groups()
+    stores = outer == "iso", None, outer == "dictionary"
     if base.startswith(RESERVED):
         name = base.removeprefix(RESERVED)
         dtype = of_ml_dtypes(name) if name in _OF_ML_DTYPES else np.dtype(name) if name in _SMALL_FLOATS else None
-        return None if dtype is None or wrapper or text.count("]") != bool(iso) else DataType(dtype, bool(iso))
+        return None if dtype is None or wrapper or text.count("]") != bool(outer) else DataType(dtype, *stores)
     table = _COMPLEX if wrapper == "complex" else _VALUES
-    if base not in table or text.count("]") != bool(iso) + bool(wrapper):
+    if base not in table or text.count("]") != bool(outer) + bool(wrapper):
         return None
     if wrapper not in CODECS:
-        return DataType(table[base], bool(iso))
-    return DataType(table[base], wrapper=wrapper) if base in INTEGERS and not iso else None
+        return DataType(table[base], *stores)
+    return DataType(table[base], wrapper=wrapper) if base in INTEGERS and not outer else None
 
 
 def is_of_ml_dtypes(dtype: np.dtype[Any]) -> bool:

@@ -1,7 +1,7 @@
 """Levels at the root of a tree that change the meaning of everything below. Programs that do not know them refuse it.
 
     binsparse_levels:parts      the tensor has several parts in groups, which the header lists
-    binsparse_levels:packed     arrays contain words, in which the integers of the array are packed
+    binsparse_levels:packed     arrays contain words, in which integers are packed, or values are a table
     binsparse_levels:map        the levels below store another tensor, whose cells an index map finds in this tensor
 
 They come before the first level that stores dimensions: `parts` alone, `packed` before `map`.

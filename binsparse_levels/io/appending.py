@@ -19,6 +19,8 @@ from ..containers.replacing import Overwrite, hold_lock, real_path
 from ..engine.joining import joined_trees
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, within_memory
+from ..formats.dictionary import CODES
+from ..formats.dictionary import encode as encode_dictionary
 from ..formats.extensions import PARTS
 from ..formats.index_map import IndexMap, parse_map
 from ..limits import DEFAULT_LIMITS, Limits
@@ -98,8 +100,8 @@ def concatenate(
         inherited = first.options if first.options.get("kind") == target_at(target, options.get("kind")).name else {}
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
-        header, pieces = _joined(tensors, list(map(name_of, sources)), first.wrappers, limits)
-        options = {**inherited, **options}
+        header, pieces = _joined(tensors, list(map(name_of, sources)), first, limits)
+        options = {**{option: _of_names(x, pieces) for option, x in inherited.items()}, **options}
         write_pieces(target, header, pieces, progress=reporter(progress), overwrite=overwrite, limits=limits, **options)
 
 
@@ -187,13 +189,14 @@ def append(
             more = tensor.without_map(there.format, limits=limits)
         else:
             more = tensor.convert(there.format, map=str(there.map), limits=limits)
-        header, pieces = _joined([there, more], [name, "tensor"], stored.wrappers, limits)
-        kept = {**stored.options, **options}
+        header, pieces = _joined([there, more], [name, "tensor"], stored, limits)
+        kept = {**{option: _of_names(x, pieces) for option, x in stored.options.items()}, **options}
         target = replace(target_at(path, kept.pop("kind", None)), group=location.group or "")
         if orders := [order.format for order in inside(there).backing.stored.orders]:
             joined: dict[str, Any] = {}
             write_pieces(joined, header, pieces, limits=limits)
-            whole, kept["bitpacked"] = read(joined, limits=limits), list(stored.wrappers)
+            whole, kept["dictionary"] = read(joined, limits=limits), CODES in joined
+            kept["bitpacked"] = stored.wrappers.keys() & joined.keys()
             write(target, whole, orders=orders, overwrite=True, limits=limits, **kept)
         else:
             write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
@@ -315,11 +318,12 @@ def _check_formats(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
 
 
 def _joined(
-    tensors: Sequence[Tensor], names: Sequence[str], wrappers: Mapping[str, str], limits: Limits
+    tensors: Sequence[Tensor], names: Sequence[str], stored: _Stored, limits: Limits
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the arrays of the tensors concatenated along the outermost stored dimension, checked.
 
-    names: for errors. wrappers: of arrays to bit-pack. The values are checked when they are copied.
+    names: for errors. stored: the arrays to bit-pack; and whether to store a dictionary, if it is smaller than values.
+    The values are checked when they are copied.
     """
     _check_formats(tensors, names)
     first, axis = tensors[0], _grows_along(tensors[0])
@@ -338,7 +342,12 @@ def _joined(
     arrays = joined_trees(first.format.levels, dims, trees, starts, inside(first).pad, dtype, first.dtype, limits)
     pieces = {name: in_pieces(array, THRESHOLDS.piece_items) for name, array in arrays.items()}
     one = None if first.format.padded else _one_value(tensors)
-    return encode_pieces(pieces, first.format, shape, metadata, map=map, iso_value=one, wrappers=wrappers)
+    more: dict[str, Any] = {"map": map, "iso_value": one, "wrappers": stored.wrappers}
+    if stored.dictionary and one is None:
+        with contextlib.suppress(OptionError):
+            more["table"], codes = encode_dictionary(pieces["values"])
+            pieces |= {CODES: codes} if len(more["table"]) > 1 else {}
+    return encode_pieces(pieces, first.format, shape, metadata, **more)
 
 
 def _grows_along(tensor: Tensor) -> int:
@@ -388,10 +397,13 @@ def local_path(path: StoreLike) -> str | None:
 
 
 class _Stored(NamedTuple):
-    """The storage of a tensor: options of `write_pieces`, and the wrappers of bit-packed arrays by name."""
+    """The storage of a tensor: options of `write_pieces`, the wrappers of bit-packed arrays by name, and whether values
+    are a dictionary.
+    """
 
     options: Mapping[str, Any] = {}
     wrappers: Mapping[str, str] = {}
+    dictionary: bool = False
 
 
 def storage_of(loading: Loading | None, location: Location) -> _Stored:
@@ -413,4 +425,4 @@ def storage_of(loading: Loading | None, location: Location) -> _Stored:
     options["checksum"] = loading.sealed or None
     options["chunk_checksum"] = False if False in (x.chunk_checksum for x in storages.values()) else None
     types = loading.descriptor.data_types
-    return _Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper})
+    return _Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper}, types["values"].dictionary)

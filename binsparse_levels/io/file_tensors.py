@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from typing import Any, Literal, TypeAlias
 
 import numpy as np
@@ -15,6 +16,7 @@ from ..engine.tree import Duplicates, Tree, count_positions, length_problems, va
 from ..errors import ArrayError, BinsparseError, FormatError, Problem, raise_if, warn
 from ..formats.bitpacked import BitPacked
 from ..formats.descriptor import parse_descriptor
+from ..formats.dictionary import CODES, MOST_ENTRIES, Dictionary, checked_table, in_memory
 from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
 from ..formats.extensions import PARTS
 from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
@@ -118,7 +120,7 @@ def loaded_tensor(
         for name, array in {**source.arrays, "values": source.values}.items():
             if array.shape and (size := array.shape[0] * array.dtype.itemsize) > limits.array_bytes:
                 limits.hold("array_bytes", size, name, "the size in bytes")
-            arrays[name] = array[:] if array.shape else array  # one value for all entries has no dimension
+            arrays[name] = in_memory(array) if array.shape else array  # one value for all entries has no dimension
         whole = source._replace(values=arrays.pop("values"), arrays=arrays)
         tensor = opened_tensor(whole, limits)
         try:
@@ -241,7 +243,7 @@ class Loading:
         iso = data_type.iso and array.shape[0] <= data_type.parts
         if iso != data_type.iso:
             self.repairs.append("values: declared iso, with a value for each entry")
-        self._types[name] = DataType(dtype, iso, data_type.wrapper)
+        self._types[name] = replace(data_type, dtype=dtype, iso=iso)
 
     def _unpack_metadata(self, name: str) -> None:
         """Replace the metadata of a bit-packed array by those of its numbers."""
@@ -252,13 +254,18 @@ class Loading:
         self.infos[name] = packed
 
     def _value_length_problems(self, count: int | None) -> Iterator[Problem]:
-        for name in ("values", "fill_value"):
+        coded = self.descriptor.data_types["values"].dictionary
+        for name in ("values", *([CODES] if coded else []), "fill_value"):
             if name not in self.infos:
                 continue
             data_type, (stored,) = self._types[name], self.infos[name].shape
             parts, iso = data_type.parts, data_type.iso and name == "values"
             if stored % parts:
                 yield Problem(name, f"expected {parts} numbers a value of {data_type}, got {stored}")
+                continue
+            if data_type.dictionary:
+                if stored > MOST_ENTRIES * parts:
+                    yield Problem(name, f"a dictionary has at most {MOST_ENTRIES} entries, got {stored // parts}")
                 continue
             expected = 1 if iso or name == "fill_value" else count
             empty = iso and count == 0 and not stored
@@ -280,6 +287,8 @@ class Loading:
         known, count = self.descriptor, self._count
         arrays: dict[str, Any] = {x: self._array(x) for x in known.data_types if x != "fill_value"}
         values, iso = arrays.pop("values"), self._types["values"].iso
+        if known.data_types["values"].dictionary:
+            values = Dictionary(checked_table(values[:]), arrays.pop(CODES))
         if count is None:
             count = count_positions(known.format.levels, known.dims, arrays, None)
         for number in (None if self._lenient else known.number_of_stored_values, None if iso else len(values)):

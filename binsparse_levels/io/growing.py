@@ -41,7 +41,7 @@ def check_can_grow(location: Location, tensor: Tensor, first: Loading) -> None:
         "a map": tensor.map is not None,
         "a structure": tensor.structure is not None,
         "other orders": not isinstance(backing, Joined) and bool(backing.stored.orders),
-        "bit-packed arrays": any(x.wrapper for x in first.descriptor.data_types.values()),
+        "packed arrays": any(x.wrapper or x.dictionary for x in first.descriptor.data_types.values()),
         "no dimension": not tensor.ndim,
         "metadata of Zarr 2": getattr(first.reader, "kind", "") == "zarr2",
     }

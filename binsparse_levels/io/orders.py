@@ -14,6 +14,7 @@ from ..arrays import Array
 from ..containers.base import ORDERS
 from ..errors import ArrayError, DescriptorError, OptionError, Problem
 from ..formats.descriptor import Descriptor
+from ..formats.dictionary import CODES
 from ..formats.format import Format, FormatLike
 from ..limits import Limits
 from ..tensors.encoding import encode_tensor
@@ -33,6 +34,7 @@ def other_orders(
     version: str,
     narrow: bool,
     bitpacked: bool | Collection[str],
+    dictionary: bool,
     limits: Limits,
 ) -> dict[str, Encode]:
     """A function for each other order, by the name of its group. The arguments are those of `write`.
@@ -50,18 +52,19 @@ def other_orders(
             what = f"{format} has the order {order}, as {known[order]} has; leave one out"
             raise OptionError(Problem("orders", what))
         known[order] = format
-        encoding["_".join(map(str, ("order", *order)))] = partial(_encode, tensor, format, version, narrow, bitpacked)
+        encode = partial(_encode, tensor, format, version, narrow, bitpacked, dictionary)
+        encoding["_".join(map(str, ("order", *order)))] = encode
     return encoding
 
 
 def _encode(
-    tensor: Tensor, format: Format, version: str, narrow: bool, bitpacked: bool | Collection[str]
+    tensor: Tensor, format: Format, version: str, narrow: bool, bitpacked: bool | Collection[str], dictionary: bool
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the arrays of the tensor in another format, without its labels and attributes."""
     plain = tensor_of(inside(tensor.convert(format)).backing, Metadata(tensor.fill_value))
     if not isinstance(bitpacked, bool):
-        bitpacked = {*bitpacked} & {*plain.arrays, "values"}
-    return encode_tensor(plain, version, narrow, bitpacked)
+        bitpacked = {*bitpacked} & {*plain.arrays, "values", CODES}
+    return encode_tensor(plain, version, narrow, bitpacked, dictionary)
 
 
 def order_names(descriptor: Descriptor) -> list[str]:

@@ -199,7 +199,7 @@ def _close_with(tensor: Tensor, stack: contextlib.ExitStack) -> None:
     columns = [] if (labels := state.metadata.labels) is None else labels.columns.values()
     arrays: list[Any] = [array for column in columns for array in (column.items, column.offsets)]
     for order in (state.backing.stored, *state.backing.stored.orders):
-        arrays += [*order.tree.arrays.values(), order.tree.values]
+        arrays += [*order.tree.arrays.values(), order.tree.values, order.tree.of_codes.values]
     for array in arrays:
         if isinstance(array, LazyArray):
             array.file = file

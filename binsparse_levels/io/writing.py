@@ -45,6 +45,7 @@ def write(
     checksum: bool | None = None,
     narrow: bool = False,
     bitpacked: bool | Collection[str] = False,
+    dictionary: bool = False,
     orders: Sequence[FormatLike] = (),
     dims: Sequence[str] | None = None,
     labels: Mapping[Dimension, npt.ArrayLike | None] | None = None,
@@ -68,6 +69,8 @@ def write(
     narrow: store index and pointer arrays as the smallest sufficient unsigned integers. They are read with that type.
     bitpacked: store index and pointer arrays, or the integer arrays with these names, in the fewest possible bits. They
         are read with their original type. Other programs cannot read them.
+    dictionary: store the values as a table of at most 65,536 distinct entries, and a code of one or two bytes for each.
+        They are read as a dictionary. Other programs cannot read them. `bitpacked=True` also packs the codes.
     orders: further formats, each with another order of the dimensions, in which the entries are stored again in groups
         such as `order_1_0`. A slice of the opened tensor reads the best of them. HDF5, NetCDF and Zarr have groups.
     dims, labels: names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
@@ -82,7 +85,7 @@ def write(
     ------
     FileExistsError : the path exists, and `overwrite` is False.
     LimitError : `read` would refuse the header.
-    OptionError : an option does not apply to this kind of file.
+    OptionError : an option does not apply to this kind of file, or a dictionary is not smaller than the values.
     BinsparseError : the kind of file cannot store the tensor. Nothing was changed.
 
     >>> import binsparse_levels as bl
@@ -99,8 +102,8 @@ def write(
         refuse(target.path, **options)
         if not isinstance(spec_version, str):
             raise OptionError(f"a version is a string, got {spec_version!r:.40}")
-        header, arrays = encode_tensor(tensor, spec_version, narrow, bitpacked)
-        others = other_orders(tensor, orders, spec_version, narrow, bitpacked, limits)
+        header, arrays = encode_tensor(tensor, spec_version, narrow, bitpacked, dictionary)
+        others = other_orders(tensor, orders, spec_version, narrow, bitpacked, dictionary, limits)
         header |= {ORDERS: [*others]} if others else {}
         check_header_size(header, limits)
         write_arrays(target, header, arrays, orders=others, overwrite=overwrite, storage=storage, limits=limits)
@@ -108,7 +111,8 @@ def write(
         return
     if functions.write is None:
         raise OptionError(Problem(str(target.path), "this kind of file is read-only; choose another kind"))
-    refuse(target.path, narrow=narrow or None, bitpacked=bitpacked or None, orders=orders or None)
+    arrays_of_ours = {"narrow": narrow, "bitpacked": bitpacked, "dictionary": dictionary, "orders": orders}
+    refuse(target.path, **{name: given or None for name, given in arrays_of_ours.items()})
     if "storage" in target.kind.writes:
         options |= {"storage": storage, "limits": limits}
     else:

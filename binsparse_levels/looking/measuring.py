@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from ..compute import einsum
-from ..errors import ArrayError, Problem, within_memory
+from ..errors import ArrayError, OptionError, Problem, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import open as open_tensor
 from ..io import write
@@ -26,7 +27,7 @@ Build: TypeAlias = Callable[[Tensor], Any]  # stores a tensor, or makes another 
 Results: TypeAlias = tuple[Any, Any]  # a result of the source, and the sums of the magnitudes of its terms or None
 
 _BITS = ("bits", "narrow", "bitpacked")
-MEASURES = (*_BITS, "bytes", "limit", "padding", "pack", "convert", "slice:0", "ij,j->i")
+MEASURES = (*_BITS, "dictionary", "bytes", "limit", "padding", "pack", "convert", "slice:0", "ij,j->i")
 _WIDTH = 16  # the size of dimensions that the tensor does not have, and the coordinates of a slice
 
 
@@ -140,6 +141,8 @@ def measure(name: str, source: Source, made: Any, format: FormatLike | Build, pa
         return len(made.stored.values) / entries
     if what in _BITS:
         return 8 * _index_bytes(made, what) / entries
+    if what == "dictionary":
+        return 8 * _value_bytes(made) / entries
     if what != "pack":
         dimension = int(what.removeprefix("slice:"))
         return _slice(source, made, dimension, path) if dimension < tensor.ndim else None
@@ -197,6 +200,14 @@ def _index_bytes(tensor: Tensor, option: str) -> int:
     store: dict[str, Any] = {}
     write(store, tensor, narrow=option == "narrow", bitpacked=option == "bitpacked")
     return sum(x.nbytes for name, x in store.items() if name in arrays)
+
+
+def _value_bytes(tensor: Tensor) -> int:
+    """The bytes of the values as a dictionary, or as they are if that is not larger."""
+    tensor = tensor.stored
+    with contextlib.suppress(OptionError):
+        tensor = tensor.convert(tensor.format, dictionary=True)
+    return tensor.nbytes - _index_bytes(tensor, "bits")
 
 
 def _slice(source: Source, made: Tensor, dimension: int, path: str) -> Timed:

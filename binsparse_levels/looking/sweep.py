@@ -71,8 +71,9 @@ def sweep(
         measures take: an einsum calls its method ``einsum(spec, *operands)``, or else the object with the operands, and
         "bytes" is its `nbytes`.
     measure : bits of index arrays for each entry, in memory ("bits") and in files ("narrow", "bitpacked"), and the
-        information limit of the entries ("limit"); bytes of all arrays ("bytes") and number of values ("padding") for
-        each entry. Milliseconds to "pack" entries, to "convert" the tensor, to load 16 coordinates in the middle of a
+        information limit of the entries ("limit"); bits of values for each entry, as a dictionary where that is smaller
+        ("dictionary"); bytes of all arrays ("bytes") and number of values ("padding") for each entry. Milliseconds to
+        "pack" entries, to "convert" the tensor, to load 16 coordinates in the middle of a
         dimension from a file ("slice:0"), of an `einsum` whose first operand is the tensor, such as "ij,j->i", and of a
         function of what is stored, such as ``{"SpGEMM": lambda t: t @ t, "value": lambda t: t[3, 5]}``.
     baselines : functions of a tensor by name, such as ``{"scipy": lambda t: to_scipy(t).__matmul__}``. Each returns a

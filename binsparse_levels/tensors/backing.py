@@ -80,6 +80,8 @@ class Backing(ABC):
         """The number of bytes of all arrays and values in memory."""
         tree = self.perhaps_lazy(pad)
         sizes = [len(array) * array.dtype.itemsize for array in tree.arrays.values()]
+        if tree.dictionary is not None:
+            return sum(sizes) + tree.dictionary.nbytes
         return sum(sizes) + (1 if tree.iso else len(tree.values)) * tree.values.dtype.itemsize
 
     def positions(self) -> int:
@@ -361,10 +363,12 @@ def one_value(values: Array) -> Array:
 
 def _frozen(format: Format, tree: Tree) -> Tree:
     """The tree with read-only arrays, and the levels as the caller spelled them."""
-    if tree.levels is format.levels and True not in [x.flags.writeable for x in (*tree.arrays.values(), tree.values)]:
+    every = *tree.arrays.values(), tree.of_codes.values
+    if tree.levels is format.levels and True not in [x.flags.writeable for x in every]:
         return tree
     arrays = {name: _read_only(x) for name, x in tree.arrays.items()}
-    return Tree(format.levels, tree.dims, arrays, _read_only(tree.values), tree.iso)
+    values = _read_only(tree.values) if tree.dictionary is None else tree.values
+    return Tree(format.levels, tree.dims, arrays, values, tree.iso)
 
 
 def _read_only(array: Array) -> Array:

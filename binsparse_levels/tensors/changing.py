@@ -9,12 +9,14 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..arrays import repeat_one
+from ..arrays import one_piece, repeat_one
 from ..engine import packing
 from ..engine.dense import scatter_tree
 from ..engine.tree import Tree, index_dtype
 from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
 from ..formats.descriptor import array_classes
+from ..formats.dictionary import Dictionary, applied, encode
+from ..formats.dtypes import data_type_of
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
@@ -42,7 +44,13 @@ Self = TypeVar("Self", bound=Contents)
 
 
 def convert(
-    self: Self, format: FormatLike, *, map: MapLike | None = None, narrow: bool = False, limits: Limits | None = None
+    self: Self,
+    format: FormatLike,
+    *,
+    map: MapLike | None = None,
+    narrow: bool = False,
+    dictionary: bool = False,
+    limits: Limits | None = None,
 ) -> Self:
     """The same entries in another format.
 
@@ -57,6 +65,8 @@ def convert(
         expands the structure.
     narrow : store each index and pointer array as the smallest sufficient unsigned integers. A later conversion stores
         the arrays that it makes as int32 or int64.
+    dictionary : store values as a table of distinct entries, and codes of one or two bytes. Products and sums look up
+        the entries; conversions without a map, slices, and functions of one tensor keep the dictionary.
     limits : by default those of this tensor.
 
     Returns
@@ -67,6 +77,7 @@ def convert(
     ------
     FormatError : the format cannot represent the tensor.
     LimitError : the arrays would be too large.
+    OptionError : a dictionary would not be smaller than the values, or has more than 65,536 entries.
 
     >>> from binsparse_levels import pack_dense
     >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
@@ -75,10 +86,11 @@ def convert(
     >>> tensor.convert("CSR", narrow=True).arrays["indices_1"].dtype.name
     'uint8'
     """
-    if narrow:
+    if narrow or dictionary:
         made = convert(self, format, map=map, limits=limits)
         stored = made._inside.own.stored
-        return with_tree(made, stored.format, stored.tree.narrowed())
+        tree = stored.tree.narrowed() if narrow else stored.tree
+        return with_tree(made, stored.format, _with_dictionary(tree) if dictionary else tree)
     (format, map), limits = with_map(format, map), self.limits if limits is None else limits
     if map is None:
         return _of_stored(self, format, limits)
@@ -169,10 +181,11 @@ def astype(self: Self, dtype: npt.DTypeLike) -> Self:
     """
     dtype = checked_type(dtype)
     stored = self._inside.own.stored
-    tree = stored.tree.blanked()
+    tree = (stored.tree if stored.structure is None else stored.tree.plain).blanked()
     check_value_type(dtype)
     raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype) if stored.structure else ())
-    cast = tree.values.astype(dtype) if not tree.iso else one_value(tree.values).reshape(1).astype(dtype)
+    stored_values = one_value(tree.values).reshape(1) if tree.iso else tree.values
+    cast = applied(lambda x: x.astype(dtype), stored_values)
     if stored.structure is not None:
         mirrored = STRUCTURES[stored.structure].mirrored
         both = mirrored(tree.values[: len(cast)]).astype(dtype), mirrored(cast)[: len(tree.values)]
@@ -329,7 +342,28 @@ def _of_stored(tensor: Self, format: FormatLike, limits: Limits) -> Self:
         raise_if(FormatError, mirror_problems(stored.structure, parsed, pad))
         if stored.format.padded:
             return with_entries(tensor, *entries(tensor), parsed, limits)
-    return with_tree(tensor, parsed, packing.convert_tree(stored.tree, parsed.levels, order, pad, limits))
+    return with_tree(tensor, parsed, _converted(stored.tree, parsed, order, pad, limits))
+
+
+def _converted(tree: Tree, format: Format, order: Sequence[int], pad: Any, limits: Limits) -> Tree:
+    """`convert_tree`. The codes of a dictionary move in place of the values, if the padding can have a code."""
+    pads = not format.levels or format.padded
+    known = None if tree.dictionary is None else tree.dictionary.with_entry(pad, pads)
+    if known is None:
+        return packing.convert_tree(tree.plain, format.levels, order, pad, limits)
+    made = packing.convert_tree(tree.of_codes, format.levels, order, known[1], limits)
+    return made.with_values(known[0].with_codes(made.values), False)
+
+
+def _with_dictionary(tree: Tree) -> Tree:
+    """The same tree with a dictionary, or with one value for all. Raises ArrayError, OptionError."""
+    if tree.form != "each":
+        return tree
+    data_type_of(tree.values.dtype, "values")
+    table, codes = encode(one_piece(tree.blanked().values))
+    if len(table) < 2:
+        return tree.with_values(repeat_one(table, codes.length), True) if len(table) else tree
+    return tree.with_values(Dictionary(table, codes.whole()).loaded(), False)
 
 
 def is_dense(tensor: Contents) -> bool:
@@ -400,7 +434,7 @@ def to_dense(self: Contents, fill: Any = None, *, limits: Limits | None = None) 
     if backing.structure is not None:
         self = expand_structure(convert(self, coordinates(2)))
     stored = self._inside.own.stored
-    tree, order = stored.tree, stored.format.order
+    tree, order = stored.tree.plain, stored.format.order
     if not tree.arrays and len(tree.values) == size:
         cells = tree.values.reshape(tree.dims)
         return np.array(cells.transpose(np.argsort(order)) if order else cells, order="C")

@@ -100,11 +100,11 @@ class Contents:
     @property
     def arrays(self) -> Mapping[str, Array]:
         """The index and pointer arrays by stored name, read-only."""
-        return MappingProxyType(dict(self._inside.tree.arrays))
+        return MappingProxyType(dict(self._inside.in_memory.arrays))
 
     @property
     def values(self) -> Array:
-        """The values by position of the last level, read-only. An iso tensor broadcasts its one value."""
+        """The values by position of the last level, read-only. One value is broadcast; a dictionary is looked up."""
         return self._inside.tree.values
 
     @property

@@ -15,6 +15,8 @@ from ..arrays import Pieces, in_pieces, one_piece
 from ..errors import ArrayError, DescriptorError, OptionError, Problem, raise_if
 from ..formats.bitpacked import best_wrapper, bitpack_pieces
 from ..formats.descriptor import NAMESPACE, VERSION, VERSIONS, Descriptor, parse_descriptor
+from ..formats.dictionary import CODES
+from ..formats.dictionary import encode as encode_dictionary
 from ..formats.dtypes import DataType, data_type_of, encode
 from ..formats.format import NO_EMPTY_FIBERS, Format, has_empty_fibers
 from ..formats.index_map import IndexMap
@@ -29,12 +31,17 @@ _LABELS_PER_PIECE = 2**20  # items of a lazy array of labels that are copied tog
 
 
 def encode_tensor(
-    tensor: Contents, version: str = VERSION, narrow: bool = False, bitpacked: bool | Collection[str] = False
+    tensor: Contents,
+    version: str = VERSION,
+    narrow: bool = False,
+    bitpacked: bool | Collection[str] = False,
+    dictionary: bool = False,
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """The header and the arrays of a tensor as a container stores them.
 
     narrow: store index and pointer arrays in the smallest type that fits. bitpacked: names of arrays to bit-pack with
-    the smallest encoding; True means all index and pointer arrays. Raises ArrayError, DescriptorError, OptionError.
+    the smallest encoding; True means all index and pointer arrays, and codes. dictionary: store a table of values, and
+    codes. Raises ArrayError, DescriptorError, OptionError.
     """
     own = tensor._inside.own
     stored, metadata = own.stored, tensor._inside.metadata
@@ -45,14 +52,17 @@ def encode_tensor(
         i, j = stored.entries(None)[0]
         kept = {**metadata.descriptor_attributes, "number_of_diagonal_elements": int(np.count_nonzero(i == j))}
         metadata = replace(metadata, descriptor_attributes=kept)
-    tree = stored.tree.narrowed() if narrow else stored.tree
-    arrays = {**tree.arrays, "values": tree.blanked().values}
+    tree = stored.tree.plain.narrowed() if narrow else stored.tree.plain
+    arrays, table = {**tree.arrays, "values": tree.blanked().values}, None
+    if dictionary and not tree.iso:
+        table, codes = encode_dictionary(one_piece(arrays["values"]))
+        arrays |= {CODES: codes.whole()} if len(table) > 1 else {}
     wrappers = {}
     iso_value = arrays["values"][:1] if tree.iso else arrays["values"][:0]  # without entries, the value is unknown
-    for name in _to_pack(bitpacked, arrays, len(iso_value) > 0):
+    for name in _to_pack(bitpacked, arrays, len(iso_value) > 0 or CODES in arrays):
         wrappers[name] = best_wrapper(np.asarray(arrays[name], data_type_of(arrays[name].dtype, name).dtype))
     pieces = {name: one_piece(array) for name, array in arrays.items()}
-    seen: dict[str, Any] = {"structure": stored.structure, "map": own.map}
+    seen: dict[str, Any] = {"structure": stored.structure, "map": own.map, "table": table}
     header, encoded = encode_pieces(
         pieces, stored.format, stored.shape, metadata, **seen, iso_value=iso_value, wrappers=wrappers, version=version
     )
@@ -67,11 +77,11 @@ def check_header_size(header: Mapping[str, Any], limits: Limits) -> None:
         parse_descriptor(header, limits)  # the stored tensor of a map may have more dimensions
 
 
-def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], iso: bool) -> list[str]:
-    """The names of the arrays to bit-pack. Raises OptionError for names without an array of integers."""
+def _to_pack(bitpacked: bool | Collection[str], arrays: Mapping[str, Array], few: bool) -> list[str]:
+    """The names of the arrays to bit-pack. few: one value or a table is stored. Raises OptionError for other names."""
     if isinstance(bitpacked, str):
         raise OptionError(Problem("bitpacked", f"expected True, False, or names of arrays, got {bitpacked!r:.40}"))
-    types = {name: data_type_of(array.dtype, name, iso and name == "values") for name, array in arrays.items()}
+    types = {name: data_type_of(array.dtype, name, few and name == "values") for name, array in arrays.items()}
     integers = [name for name, data_type in types.items() if data_type.integer]
     if isinstance(bitpacked, bool):
         return [name for name in integers if bitpacked and name != "values"]
@@ -90,6 +100,7 @@ def encode_pieces(
     structure: str | None = None,
     map: IndexMap | None = None,
     iso_value: Array | None = None,
+    table: Array | None = None,
     wrappers: Mapping[str, str] = MappingProxyType({}),
     version: str = VERSION,
     packed: bool = False,
@@ -97,7 +108,8 @@ def encode_pieces(
     """The header and the encoded arrays. The header names the predefined format if there is one.
 
     format, shape, structure: of the stored tensor, below the map. iso_value: an array of one value, or of none if it is
-    unknown. wrappers: the encodings of bit-packed arrays, by name. packed: the tree was packed from entries, so that
+    unknown. table: the entries of a dictionary, whose codes are among the arrays; one entry is an iso value. wrappers:
+    the encodings of bit-packed arrays, by name. packed: the tree was packed from entries, so that
     sparse levels have no empty fibers. Raises ArrayError for types that Binsparse does not have, DescriptorError for an
     unknown version.
     """
@@ -107,6 +119,11 @@ def encode_pieces(
     for name in wrappers.keys() & data_types.keys():
         data_types[name] = DataType(data_types[name].dtype, wrapper=wrappers[name])
     pieces, value_type = dict(arrays), arrays["values"].dtype
+    if table is not None and len(table) > 1:
+        data_types["values"] = replace(data_types["values"], dictionary=True)
+        pieces["values"] = one_piece(table)
+    elif table is not None:
+        iso_value = table
     if iso_value is not None and len(iso_value):
         data_types["values"] = data_type_of(value_type, "values", True)
         pieces["values"] = one_piece(iso_value)

@@ -46,8 +46,13 @@ class Inside:
 
     @property
     def tree(self) -> Tree:
-        """The stored tree in memory, as that of `own`."""
-        return self.backing.own(self.pad).stored.tree
+        """The stored tree in memory, as that of `own`, with an array of values."""
+        return self.in_memory.plain
+
+    @property
+    def in_memory(self) -> Tree:
+        """The stored tree in memory. Its values may be a dictionary."""
+        return self.own.stored.tree
 
     @property
     def source(self) -> Tree:

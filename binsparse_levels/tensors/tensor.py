@@ -223,7 +223,8 @@ class Tensor(Contents, NDArrayOperatorsMixin):
             return f"<Tensor {shape} {backing.dtype}, a view{fill}{stored}>"
         if backing.map is not None:
             return f"<Tensor {shape} {backing.dtype}{fill}{stored}>\n{self.stored!r}"
-        iso = ", iso" if self.iso else ""
+        known = backing.stored.tree.dictionary
+        iso = ", iso" if self.iso else "" if known is None else f", dictionary of {len(known.table)}"
         structure = f", {backing.structure}" if backing.structure else ""
         tree = backing.stored.tree
         count = len(tree.values) if tree.lazy else self.number_of_stored_values

@@ -40,6 +40,7 @@ CHECKED: dict[str, tuple[str, dict[str, Any]]] = {
     "folder of .ra, sealed": ("a.bspra", {"checksum": True}),
     "NPZ, gzip": ("b.npz", {"compression": "gzip"}),
     "bit-packed, sealed": ("c.bspnpy", {"checksum": True, "bitpacked": True}),
+    "dictionary, sealed": ("d.bspnpy", {"checksum": True, "dictionary": True}),
 }
 # What other programs write: see `_written`.
 OTHERS = {
@@ -60,6 +61,8 @@ PLAIN: dict[str, tuple[str, dict[str, Any]]] = {
     "Matrix Market, gzip": ("a.mtx.gz", {}),
     "FROSTT": ("a.tns", {}),
     "bit-packed": ("b.bspnpy", {"bitpacked": True}),
+    "dictionary": ("d.bspnpy", {"dictionary": True}),
+    "dictionary, bit-packed": ("e.npz", {"dictionary": True, "bitpacked": True}),
     "RawArray": ("a.ra", {}),
     "sscdf": ("a.sscdf", {}),
     "sscdf, JSON": ("b.sscdf", {"kind": "sscdf_json"}),
@@ -75,6 +78,7 @@ def original(kind: str) -> Tensor:
     rows = np.arange(40)
     values = rows * 0.5 if kind != "FROSTT" else rows
     name, options = BYTES[kind]
+    values = values % 5 if "dictionary" in options else values
     other = name.endswith((".mtx", ".gz", ".tns", ".ra", ".sscdf")) or options.get("kind") == "bpcells"
     attributes = {} if other else {"made": {"by": "hand", "in": [2026, 1.5]}}
     tensor = pack([rows % 7, rows], values, (7, 40), "CSR", attributes=attributes)

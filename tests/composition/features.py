@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import itertools
 import os
+import re
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -34,8 +35,8 @@ STORAGE = {
     ".bspnpy": (),
     ".bspra": (),
 }
-OPTIONS = {"compression": "gzip", "chunks": 2, "shards": 4, "checksum": True, "narrow": True, "bitpacked": True}
-SEALS = ("checksum", "narrow", "bitpacked")
+SEALS = ("checksum", "narrow", "bitpacked", "dictionary")
+OPTIONS = {"compression": "gzip", "chunks": 2, "shards": 4} | dict.fromkeys(SEALS, True)
 
 
 @dataclass(frozen=True)
@@ -231,18 +232,25 @@ def cases(draw, folder, *, max_rank=4):
     features |= {name for name, there in (("labels", model.labels), ("attributes", attributes), ("iso", iso)) if there}
     if draw(st.integers(0, 3)) == 3:
         tensor, features = tensor.convert(tensor.format, narrow=True), features | {"narrow"}
+    if draw(st.integers(0, 3)) == 3 and (coded := with_dictionary(tensor)) is not None:
+        tensor, features = coded, features | {"dictionary in memory"}
     features |= {"order"} if format.order != tuple(range(ranks)) else set()
     if origin != "memory":
         place, chosen = draw_place(draw, folder)
         if map is None and rank > 1 and isinstance(place, str) and has_groups(place) and draw(st.booleans()):
             chosen["orders"] = draw_orders(draw, format)
-        grows = rank and map is structure is None and grows_in_parts(place) and not {"orders", "bitpacked"} & {*chosen}
+        grows = (
+            rank
+            and map is structure is None
+            and grows_in_parts(place)
+            and not {"orders", "bitpacked", "dictionary"} & {*chosen}
+        )
         try:
             if grows and draw(st.booleans()):
                 write_parts(draw, place, tensor, chosen)
                 model, features = replace(model, iso=False), features | {"parts"}
             else:
-                bl.write(place, tensor, overwrite=True, **chosen)
+                chosen = written(place, tensor, chosen)
         except bl.FormatError:  # the kinds of another order may refuse the tensor, and those of a part a slice
             assume(False)
         tensor = getattr(bl, origin)(place)
@@ -310,6 +318,28 @@ def made(model, format, map, structure):
     return bl.from_table(
         pyarrow.table(columns), list(model.labels), "value", format, shape=model.shape, labels=labels, **options
     )
+
+
+def with_dictionary(tensor):
+    """The tensor with a dictionary of values; None if that is not smaller, or if Binsparse does not have the type."""
+    try:
+        return tensor.convert(tensor.format, dictionary=True)
+    except (bl.OptionError, bl.ArrayError) as error:
+        if not re.search("dictionary|no data type", str(error)):
+            raise
+        return None
+
+
+def written(place, tensor, chosen):
+    """Write a tensor, and return the options. A dictionary is left out if it is not smaller."""
+    try:
+        bl.write(place, tensor, overwrite=True, **chosen)
+    except bl.OptionError as error:
+        if not str(error).startswith("dictionary"):
+            raise
+        chosen = {option: x for option, x in chosen.items() if option != "dictionary"}
+        bl.write(place, tensor, overwrite=True, **chosen)
+    return chosen
 
 
 def has_groups(place):

@@ -71,8 +71,8 @@ REFUSALS = (
         lambda model, tensor: tensor.dims is not None,
     ),
     Refusal(
-        FILES, "every write to a file, and `__binsparse__`", bl.ArrayError, "no data type for the numpy dtype",
-        "a numpy type that Binsparse does not have", "`astype` before", other_type,
+        f"{FILES} convert", "every write to a file, `convert(dictionary=True)`, and `__binsparse__`", bl.ArrayError,
+        "no data type for the numpy dtype", "a numpy type that Binsparse does not have", "`astype` before", other_type,
     ),
     Refusal(
         "reduce statistics product einsum contracted named_product counted_reads explained foreach reduced_by_method "
@@ -142,7 +142,8 @@ REFUSALS = (
     ),
     Refusal(
         "grown_in_parts", "`append(part=True)`", bl.FormatError, "has no parts; write it again without",
-        "a scalar, a structure, a map, other orders, bit-packed arrays, Zarr 2", "`write` again without it",
+        "a scalar, a structure, a map, other orders, bit-packed arrays, a dictionary, Zarr 2",
+        "`write` again without it",
     ),
     Refusal(
         "grown_in_parts", "`append(part=True)`, `compact`", bl.OptionError, "this kind of file has no parts",
@@ -186,8 +187,13 @@ REFUSALS = (
         "in_orders", "`write(orders=…)`", bl.OptionError, "has no other orders", "a map", "`without_map` before", mapped
     ),
     Refusal(
+        "any", "`convert(dictionary=True)`, `write(dictionary=True)`", bl.OptionError,
+        "dictionary: .*(are not smaller than the values|are more than 65536)",
+        "values that a dictionary does not make smaller, or more than 65,536 distinct ones", "leave `dictionary` out",
+    ),
+    Refusal(
         "streamed", "`write_from`, `convert(memory=)`, `concatenate`", bl.OptionError, "written in pieces",
-        "`narrow` and `bitpacked`, which need whole arrays", "`write` afterwards",
+        "`narrow`, `bitpacked` and `dictionary`, which need whole arrays", "`write` afterwards",
     ),
 )  # fmt: skip
 

@@ -259,13 +259,13 @@ def permute(tensor, model, draw, folder):
 
 @way("Tensor.convert", pads=True)
 def convert(tensor, model, draw, folder):
-    narrow = draw(st.booleans())
+    small = {option: draw(st.booleans()) for option in ("narrow", "dictionary")}
     if model.structure is None and draw(st.booleans()):
         map = draw(testing.maps(model.shape, max_digits=2))
         format = draw_format(draw, len(map.stored_shape))
-        return tensor.convert(format, map=map, narrow=narrow), replace(model, mapped=True)
+        return tensor.convert(format, map=map, **small), replace(model, mapped=True)
     rank = len(model.shape) if tensor.map is None else len(tensor.map.stored_shape)
-    return tensor.convert(draw_format(draw, rank), narrow=narrow), model
+    return tensor.convert(draw_format(draw, rank), **small), model
 
 
 @way("Tensor.astype", drops="")

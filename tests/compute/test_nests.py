@@ -32,7 +32,7 @@ def test_a_loop_is_cut_only_between_first_coordinates():
 
     def text(level):
         wraps = tuple(Wrap(k + 1, f"c{k} = x{k}\nyield") for k in range(level.rank))
-        return nest_text((level,), Seen(wraps, tuple(range(1, level.rank + 1)), frozenset((0,))), leaf, False)
+        return nest_text((level,), Seen(wraps, tuple(range(1, level.rank + 1)), frozenset((0,))), leaf, "each")
 
     for level, extent in ((Sparse(2), (0, 7)), (Sparse(1), (0, 7)), (Roundabout(2), (0, 1)), (bl.Dense(2), (0, 4))):
         exec(text(level), space)
@@ -86,7 +86,7 @@ def test_the_sum_of_a_row_stays_in_a_variable(monkeypatch):
     monkeypatch.setattr(store, "_fast", lambda function, *_: np.errstate(all="ignore")(function))
     leaf = Leaf(("out",), "total += 1", frozenset((0,)), frozenset((0,)), "total = out[c0]\nyield\nout[c0] = total")
     wraps = tuple(Wrap(k + 1, f"c{k} = x{k}\nyield") for k in range(2))
-    lines = [x.strip() for x in nest_text((ByRows(2),), Seen(wraps, (1, 2), None), leaf, False).splitlines()]
+    lines = [x.strip() for x in nest_text((ByRows(2),), Seen(wraps, (1, 2), None), leaf, "each").splitlines()]
     assert lines.index("total = out[c0]") < lines.index("for q0 in range(at_0, n0):") < lines.index("c1 = x1")
     dense = np.arange(42.0).reshape(6, 7) % 3
     vector = np.arange(7.0)

@@ -149,7 +149,7 @@ def test_a_helper_may_move_to_another_module(tmp_path):
 def test_the_text_of_csr_is_the_one_of_the_documentation():
     rows = Leaf(("out",), "total += value", frozenset((0,)), frozenset((0,)), "total = out[c0]\nyield\nout[c0] = total")
     text = nest_text(
-        (Dense(), Sparse()), Seen((Wrap(1, "c0 = x0\nyield"), Wrap(2, "c1 = x1\nyield")), (1, 2), None), rows, False
+        (Dense(), Sparse()), Seen((Wrap(1, "c0 = x0\nyield"), Wrap(2, "c1 = x1\nyield")), (1, 2), None), rows, "each"
     )
     drawn = nest.__doc__[nest.__doc__.index("    for x0") :]
     drawn = drawn[: drawn.index("\n\n")]

@@ -225,7 +225,7 @@ def test_what_has_no_parts_is_refused(tmp_path):
         ("a.h5", {}, ROWS, "this kind of file has no parts"),
         ("a.zarr.zip", {}, ROWS, "this kind of file has no parts"),
         ("b.zarr", {"orders": ["CSC"]}, ROWS, "other orders"),
-        ("c.zarr", {"bitpacked": True}, ROWS, "bit-packed"),
+        ("c.zarr", {"bitpacked": True}, ROWS, "packed arrays"),
         ("d.zarr", {}, SYMMETRIC, "a structure"),
         ("e.zarr", {}, bl.pack_dense(np.eye(3), "sparse", map="(0 1)"), "a map"),
         ("f.zarr", {"kind": "zarr2"}, ROWS, "metadata of Zarr 2 has no parts"),

@@ -66,6 +66,13 @@ def bit_packed() -> Tensor:
     return pack([np.arange(0, 900, 3) ** 2], np.arange(-150, 150) * 2**33, (2**20,), "sparse")
 
 
+def repeating(dtype: str) -> Tensor:
+    """Both zeros, NaN, and 300 entries in all."""
+    few = np.array([0, -0.0, np.nan, *range(297)], "complex128" if dtype.startswith("complex") else "float64")
+    values = few[np.arange(900) ** 2 % 300].astype(dtype)
+    return pack([np.arange(0, 1800, 2)], values, (2000,), "CVEC", fill_value=0)
+
+
 def symmetric(structure: str) -> Tensor:
     coords = [[1, 2], [0, 1]] if structure.endswith("lower") else [[0, 1], [1, 2]]
     values = np.array([1.5, 2 + (1j if structure.startswith("hermitian") else 0)])
@@ -94,6 +101,11 @@ def sound() -> Iterator[tuple[str, Tensor, dict[str, Any]]]:
         yield f"iso_{dtype}", pack([[1, 4]], np.array(1, dtype), (6,), "CVEC", fill_value=0), {}
     yield "packed_long", bit_packed(), {"bitpacked": ["indices_0", "values"]}
     yield "packed_short", matrix(), {"bitpacked": ["pointers_to_1", "indices_1", "values"]}
+    for dtype in ("float64", "complex64"):
+        yield f"dictionary_{dtype}", repeating(dtype), {"dictionary": True}
+    cells = [[k % 5 for k in range(25)], [k // 5 for k in range(25)]]
+    few = pack(cells, np.arange(25, dtype="i2") % 3, (5, 5), "dense, sparse, dense(2)", map=[*MAPS][2])
+    yield "dictionary_packed", few, {"dictionary": True, "bitpacked": True}
     for k, (map, format) in enumerate(MAPS.items()):
         yield f"map_{k}", matrix(format, map=map), {}
     yield "map_packed", matrix(map="1/2, 0, 1%2", format="CSF"), {"bitpacked": True}

@@ -21,7 +21,8 @@ PREDEFINED = {  # d: dense, s: sparse, 2: sparse of rank 2; whether the matrix i
 }  # fmt: skip
 REQUIRED = {"version", "format", "shape", "number_of_stored_values", "data_types"}
 OPTIONAL = {"custom", "fill", "structure", "attributes"}
-TYPE = r"(iso\[)?(?:(complex|bitpacked(?:_delta|_zigzag)?)\[)?(u?int(?:8|16|32|64)|float(?:32|64)|bint8)(\]*)"
+TYPE = r"((?:iso|dictionary)\[)?(?:(complex|bitpacked(?:_delta|_zigzag)?)\[)?"
+TYPE += r"(u?int(?:8|16|32|64)|float(?:32|64)|bint8)(\]*)"
 
 
 class Refused(ValueError):
@@ -72,6 +73,8 @@ def decode(header, stored):
     chain, transpose, digits, packed = chain_of(inner)
     need("length", types.keys() <= stored.keys(), "an array is missing")
     arrays = {name: values_of(name, stored[name], types[name], count, packed) for name in types}
+    if types["values"].startswith("dictionary["):
+        arrays["values"] = looked_up(arrays, types, stored["values"], count)
     groups = None if digits is None else groups_of(digits, shape)
     sizes = shape if groups is None else [math.prod(r for _, _, r, _ in group) for group in groups]
     order = list(range(len(sizes))) if transpose is None else transpose
@@ -129,11 +132,12 @@ def values_of(name, stored, text, count, packed):
     """The values that an array stands for, as Python's numbers."""
     made = re.fullmatch(TYPE, text)
     need("type", made and len(made[4]) == sum(x is not None for x in made.groups()[:2]), f"{name}: {text}")
-    iso, outer, base, _ = made.groups()
+    around, outer, base, _ = made.groups()
+    iso, table = around == "iso[", around == "dictionary["
     bits, role = str(outer).startswith("bit"), re.match(r"(?:below_)*([a-z_]+?)_?\d*(?:_offsets)?$", name)[1]
     need(
         "type",
-        (not iso or (role == "values" and not bits)) and (outer != "complex" or base[0] == "f"),
+        (not around or (role == "values" and not bits)) and (outer != "complex" or base[0] == "f"),
         f"{name}: {text}",
     )
     need(
@@ -141,7 +145,7 @@ def values_of(name, stored, text, count, packed):
         ("int" in base and (base != "bint8" or role == "bitmap")) or role in ("values", "fill_value", "labels"),
         name,
     )
-    need("packed", not bits or (packed and "int" in base), f"{name}: {text}")
+    need("packed", not (bits or table) or (packed and (table or "int" in base)), f"{name}: {text}")
     wanted = "uint32" if bits else {"bint8": "uint8"}.get(base, base)
     need("type", stored.dtype == wanted, f"{name}: {stored.dtype}, declared {text}")
     items = unpacked(stored.tolist(), outer, np.dtype(base), name) if bits else stored.tolist()
@@ -152,8 +156,20 @@ def values_of(name, stored, text, count, packed):
     need("length", not iso or len(items) == 1 or len(items) == count == 0, name)
     items = [x == 1 for x in items] if base == "bint8" else items
     items = items * count if iso else items
-    need("length", name != "values" or len(items) == count, name)
+    need("length", name != "values" or table or len(items) == count, name)
     return items
+
+
+def looked_up(arrays, types, table, count):
+    """The values of a dictionary."""
+    need("type", re.fullmatch(r"(bitpacked\w*\[)?uint(8|16)\]?", types.get("codes", "")), "codes")
+    need("length", len(arrays["codes"]) == count, "codes")
+    entries, size = table.tobytes(), table.nbytes // max(len(arrays["values"]), 1)
+    each = {entries[k : k + size] for k in range(0, len(entries), max(size, 1))}
+    need("dictionary", len(arrays["values"]) <= 2**16, "too many entries")
+    need("dictionary", len(each) == len(arrays["values"]), "an entry occurs twice")
+    need("dictionary", all(code < len(each) for code in arrays["codes"]), "a code without an entry")
+    return [arrays["values"][code] for code in arrays["codes"]]
 
 
 def unpacked(words, kind, dtype, name):

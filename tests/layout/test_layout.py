@@ -236,6 +236,21 @@ def test_any_bit_packed_integers(tmp_path_factory, data, dtype, length):
         written(tmp_path_factory.getbasetemp() / "packed.h5", tensor, bitpacked=["values"])
 
 
+@pytest.mark.slow
+@given(st.data(), st.sampled_from(["int16", "uint64", "float32", "float64", "complex64", "complex128"]), st.booleans())
+def test_any_dictionary(tmp_path_factory, data, dtype, packs):
+    few = np.array([0, -0.0, 1, 2, np.nan] if dtype[0] in "fc" else [0, 1, 2, 3, 4]).astype(dtype)
+    values = few[np.array(data.draw(st.lists(st.integers(0, 4), min_size=25, max_size=25)))]
+    format = data.draw(testing.formats(min_rank=2, max_rank=2))
+    assume(is_ours(format))
+    shape = data.draw(st.sampled_from([(5, 5), (5, 7), (25, 1)]))
+    cells = np.array(list(np.ndindex(*shape))[-25:]).T
+    path = tmp_path_factory.getbasetemp() / "dictionary.h5"
+    written(path, bl.pack(cells, values, shape, format, fill_value=0), dictionary=True, bitpacked=packs)
+    with h5py.File(path) as file:
+        assert "codes" in file or file["values"].shape == (1,)
+
+
 KNOWN = {"element", "dense", "sparse"}
 
 
