@@ -99,6 +99,8 @@ def _extreme_at(how: str) -> Callable[..., Any]:
         k = 0 if axis is None else dimension_of(a, axis)
         rest = [] if axis is None else [d for d in range(a.ndim) if d != k]
         size = a.size if axis is None else a.shape[k]
+        if not size:
+            raise ArrayError(Problem("axis", f"no cells, and so no {how}; leave out dimensions of size 0"))
         shape = [a.shape[d] for d in rest]
         own = np.ravel_multi_index(coords, a.shape) if axis is None and a.ndim else coords[k] if a.ndim else values * 0
         cells = np.ravel_multi_index([coords[d] for d in rest], shape) if rest else np.zeros(len(values), np.int64)
@@ -134,6 +136,7 @@ def count_nonzero(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Any
 
 def norm(x: Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """`numpy.linalg.norm` for vectors, and for matrices without those of singular values."""
+    x = x if x.dtype.kind in "fc" else x.astype(np.float64)
     axes = list(range(x.ndim)) if axis is None else list(axis) if np.ndim(axis) else [axis]
     if ord is None or (ord == 2 and len(axes) == 1) or (ord == "fro" and len(axes) == 2):
         return reduce(x, axis, "norm", keepdims=keepdims)
@@ -144,7 +147,7 @@ def norm(x: Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False) -
         return reduce(of_cells(np.absolute, x), axes[0], extreme or "sum", keepdims=keepdims)
     if x.ndim == 2 and axis is None and ord in (1, -1, math.inf, -math.inf) and not keepdims:
         sums = reduce(of_cells(np.absolute, x), 0 if abs(ord) == 1 else 1, "sum")
-        return sums.max() if ord > 0 else sums.min()
+        return sums.max(initial=0) if ord > 0 else sums.min()
     what = f"no norm of the order {ord!r:.20} along {len(axes)} dimensions; call scipy.sparse.linalg.svds(tensor)"
     raise OptionError(Problem("ord", f"{what} for singular values"))
 

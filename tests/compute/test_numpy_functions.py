@@ -8,6 +8,7 @@ import pytest
 import scipy.sparse.linalg
 from hypothesis import assume, given
 from hypothesis import strategies as st
+from test_compute import nests
 
 import binsparse_levels as bl
 from binsparse_levels import BinsparseError, OptionError, Tensor, testing
@@ -91,11 +92,11 @@ def test_a_call_is_that_of_numpy(name, data):
     types = [np.dtype(x) for x in ("int16", "float64", "complex128")]
     tensor = data.draw(testing.tensors(kinds=kinds, max_rank=3, dtypes=types))
     array = tensor.to_dense()
-    assume(tensor.ndim and np.isfinite(array).all() and (abs(array) < 100).all())
+    assume(tensor.ndim and np.isfinite(array).all() and (abs(array.astype(complex)) < 100).all())
     if data.draw(st.booleans()):
         bl.write(stored := {}, tensor)
         tensor = bl.open(stored)
-    with warnings.catch_warnings(), np.errstate(all="ignore"):
+    with nests(), warnings.catch_warnings(), np.errstate(all="ignore"):
         warnings.simplefilter("ignore")
         try:
             expected = CALLS[name](array)
@@ -105,8 +106,11 @@ def test_a_call_is_that_of_numpy(name, data):
             return
         try:
             found = dense(CALLS[name](tensor))
-        except BinsparseError:  # numbers without an order, sums of fill values
-            assert tensor.fill_value or array.dtype.kind == "c" or 0 in array.shape
+        except (
+            BinsparseError,
+            IndexError,
+        ):  # numbers without an order, sums of fill values; numpy makes matrices of vectors
+            assert tensor.fill_value or array.dtype.kind == "c" or 0 in array.shape or name in ("tril", "triu")
             return
     assert np.shape(found) == np.shape(expected)
     np.testing.assert_allclose(found, expected, rtol=1e-6, atol=1e-12)
