@@ -112,7 +112,7 @@ def _pattern(draw: st.DrawFn, sizes: Sequence[int], short: int) -> Array:
 def _fit(level: Level, dims: Sequence[int], n: int) -> bool:
     """Return False if cells have no number, or if the kind stores too much for them, as far as counts show this."""
     children = level.children(dims, n, 1)
-    size = None if children is None else level.nbytes(dims, n, children, root=False, itemsize=1)
+    size = level.nbytes(dims, n, 1 if children is None else children, root=False, itemsize=1)
     return n * cells(dims) < 2**62 and max(children or 0, size or 0) <= max(MOST, 4 * n)
 
 

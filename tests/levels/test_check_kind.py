@@ -11,11 +11,14 @@ import numpy as np
 import pytest
 from composition.kinds import OF_GALLERY, PLUGINS
 from helpers import kinds
+from hypothesis import given
+from hypothesis import strategies as st
 
 from binsparse_levels import Sparse, einsum, open, pack_dense, reduce, testing, write
 from binsparse_levels.levels import LEVELS, Level, register
 from binsparse_levels.levels.pointers import Pointed
 from binsparse_levels.levels.positions import as_array
+from binsparse_levels.testing.cases import MOST
 from binsparse_levels.testing.kinds import _LAWS
 
 OTHERS = [kind for kind in PLUGINS if kind not in OF_GALLERY]  # test_gallery checks these
@@ -166,6 +169,19 @@ def test_what_is_wrong_in_large_cases_alone_is_found(fault):
         testing.check_kind(kind)
     assert told in str(error.value)
     assert "entries: [" in str(error.value)
+
+
+def bytes_of_cells(self, dims, n, children, *, root, itemsize):
+    return (n * dims[0] + children) * itemsize
+
+
+@given(data=st.data())
+def test_cases_of_a_kind_that_stores_cells_are_small(data):
+    """Even if counts do not determine its children."""
+    level = variant(List, gaps=True, nbytes=bytes_of_cells)()
+    assert level.children((3,), 2, 1) is None
+    case = data.draw(testing.level_cases(level, max_size=70_000))
+    assert case.n * case.dims[0] <= max(MOST, 4 * case.n)
 
 
 @pytest.mark.slow
