@@ -140,3 +140,22 @@ def einsum(texts, operands, out, add, multiply):
             term = functools.reduce(multiply, [value for _, value in entries])
             sums[place] = add(sums[place], term) if place in sums else term
     return sums
+
+
+# By name: the sum, the product, and the identity of sums of floats.
+SEMIRINGS = {
+    "plus_times": (operator.add, operator.mul, 0),
+    "min_plus": (np.minimum, operator.add, np.inf),
+    "max_plus": (np.maximum, operator.add, -np.inf),
+    "max_times": (np.maximum, operator.mul, -np.inf),
+    "min_first": (np.minimum, lambda a, b: a, np.inf),
+    "plus_pair": (operator.add, lambda a, b: 1, 0),
+    "any_pair": (lambda a, b: a, lambda a, b: True, False),
+    "lor_land": (lambda a, b: bool(a or b), lambda a, b: bool(a and b), False),
+}
+
+
+def identity(end, dtype):
+    """The identity of sums of a type."""
+    limits = {np.inf: "max", -np.inf: "min"}
+    return dtype.type(getattr(np.iinfo(dtype), limits[end]) if dtype.kind in "iu" and end in limits else end)

@@ -73,6 +73,7 @@ def leaf_of(parsed: Spec, work: str, at_positions: bool) -> Leaf:
     else:
         terms = [text for text, _ in factors]
         terms.insert(parsed.at, "v")
+        lines = lines[1:] if "{" not in semiring.multiply and factors else lines  # complex numbers are no integers
         term = semiring.multiply.format(*terms) if len(terms) > 1 else "v"
         term = term if at_positions and not inner else semiring.add.format(target, term)
         lines += [*loops, f"{deeper}{target} = {term}"]

@@ -294,7 +294,7 @@ def _mask_of(mask: Any, letters: str, shape: tuple[int, ...]) -> Mask:
 def _plain(tensor: Tensor, work: np.dtype[Any]) -> Tensor:
     """The tensor without names and labels, with values of a type that numpy casts to the type `work`."""
     kind = number_type(tensor.dtype, "values")
-    kind = kind if np.can_cast(kind, work, "same_kind") else work
+    kind = kind if np.can_cast(kind, work, "same_kind") else np.dtype(bool)  # at most their truth matters
     return remade(tensor if tensor.dtype == kind else tensor.astype(kind), labels=None)
 
 
@@ -386,7 +386,5 @@ def _as_tensor(parsed: Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan
     fill = parsed.semiring.identity(plan.result)
     out = np.full(len(walk.tree.values), fill, plan.work)
     run(walk, plan.leaf, inputs, (out,), kept=not parsed.semiring.functions)
-    fill = fill_or_none([tensor], fill)
-    return with_values(whole, out.astype(plan.result, copy=False), fill).permute(
-        [parsed.stored.index(c) for c in parsed.out]
-    )
+    made = with_values(whole, out.astype(plan.result, copy=False), fill_or_none([tensor], fill))
+    return made.permute([parsed.stored.index(c) for c in parsed.out])

@@ -10,6 +10,7 @@ import numba
 import numpy as np
 import pyarrow
 import pytest
+from helpers.strategies import masks
 from hypothesis import strategies as st
 
 import binsparse_levels as bl
@@ -29,6 +30,12 @@ def same_numbers(got, expected, dtype):
         tolerance = 1e-2 if dtype == np.float16 else 1e-4
     for a, b in zip(np.ravel(got), np.ravel(expected), strict=True):
         assert naive.equal(a, b) or np.isclose(complex(a), complex(b), rtol=tolerance, atol=tolerance, equal_nan=True)
+
+
+def entries_of(tensor):
+    """The values that a tensor stores, by their coordinates."""
+    coords, values = tensor.unpack()
+    return dict(zip(zip(*(x.tolist() for x in coords), strict=True), values, strict=True))
 
 
 def draw_axis(draw, model):
@@ -205,6 +212,51 @@ def contracted(tensor, model, draw, folder):
         with np.errstate(all="ignore"):
             expected = np.einsum(spec, wide, wide)
         same_numbers(got.to_dense() if isinstance(got, Tensor) else got, expected, model.dtype)
+
+
+@way("einsum", drops="structure")
+def over_semiring(tensor, model, draw, folder):
+    """Some cells of products over a semiring: of the tensor alone, with arrays, or with itself in another format."""
+    rank, letters = len(model.shape), "ijk"[: len(model.shape)]
+    if not 1 <= rank <= 3:
+        return None
+    name = draw(st.sampled_from(list(naive.SEMIRINGS)))
+    how = draw(st.sampled_from([*["alone", "array", "tensor"] * 3, "three"]))
+    theirs = "".join("lmn"[k] if draw(st.booleans()) else x for k, x in enumerate(letters))
+    operands = [(letters, tensor, model.entries)]
+    if how == "tensor":
+        other = tensor.without_map(draw_format(draw, rank)) if tensor.structure is None else tensor
+        operands.append((theirs, other, entries_of(other.expand_structure())))
+    elif how != "alone":
+        one = np.ones((), model.dtype)
+        operands += [(theirs, model.dense, model.cells), ("", one, {(): one[()]})]
+        operands = draw(st.permutations(operands[: 2 + (how == "three")]))
+    texts, given, entries = zip(*operands, strict=True)
+    sizes = dict(zip("".join(texts), (n for x in given for n in np.shape(x)), strict=True))
+    out = "".join(draw(st.lists(st.sampled_from(sorted(sizes)), unique=True)))
+    mask, allowed = draw(masks(tuple(sizes[x] for x in out)))
+    memory = draw(st.sampled_from([None, 2**16]))
+    got = bl.einsum(f"{','.join(texts)}->{out}", *given, semiring=name, mask=mask, memory=memory)
+    add, multiply, end = naive.SEMIRINGS[name]
+    cast = bool if got.dtype == bool else (lambda x: x) if name == "plus_pair" else got.dtype.type
+    with np.errstate(all="ignore"):
+        entries = [{place: cast(value) for place, value in x.items()} for x in entries]
+        sums = naive.einsum(texts, entries, out, add, multiply)
+    expected = np.full(allowed.shape, naive.identity(end, got.dtype), got.dtype)
+    for place, value in sums.items():
+        if allowed[place]:
+            expected[place] = value
+    if name != "plus_times" or np.isfinite(model.dense).all():  # elsewhere, a product with what is not stored is 0
+        same_numbers(got.to_dense() if isinstance(got, Tensor) else got, expected, model.dtype)
+    if not isinstance(got, Tensor):
+        return None
+    entries, fill = entries_of(got), naive.identity(end, got.dtype)
+    assert all(place in sums and allowed[place] for place in entries)
+    labels = {name: got.labels(name) for name in got.dims} if got.dims else None  # of which `named_product` is the law
+    labels = labels and {name: told if told is None else told.tolist() for name, told in labels.items()}
+    fill = None if model.fill is None and not fill else fill
+    known = {"shape": expected.shape, "dtype": got.dtype, "entries": entries, "labels": labels, "iso": False}
+    return got, replace(model, fill=fill, **known)
 
 
 @way("einsum")

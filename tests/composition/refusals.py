@@ -75,8 +75,8 @@ REFUSALS = (
         "no data type for the numpy dtype", "a numpy type that Binsparse does not have", "`astype` before", other_type,
     ),
     Refusal(
-        "reduce statistics product einsum contracted named_product counted_reads explained foreach reduced_by_method "
-        "combined",
+        "reduce statistics product einsum contracted named_product over_semiring counted_reads explained foreach "
+        "reduced_by_method combined",
         "`reduce`, `statistics`, `einsum`, `@`, `traffic`, `explain`, `foreach`, functions of two operands",
         bl.ArrayError, "arithmetic does not support", "values that are not numbers of at most 8 bytes",
         "`astype` before", other_type,
@@ -91,6 +91,18 @@ REFUSALS = (
         bl.FormatError,
         "cells that are not stored have the value",
         "a fill value other than 0", "`to_dense` and numpy", filled,
+    ),
+    Refusal(
+        "over_semiring", "`einsum(semiring=)`", bl.FormatError, "cells that are not stored have the value",
+        "a fill value other than 0 and the identity of the sum", "`pack` of the entries without it", filled,
+    ),
+    Refusal(
+        "over_semiring", "`einsum(semiring=)`", bl.ArrayError, "complex numbers have no order",
+        "a minimum or maximum of complex values", "another semiring", lambda model, tensor: model.dtype.kind == "c",
+    ),
+    Refusal(
+        "over_semiring", "`einsum(semiring=, mask=)`", bl.OptionError, "take two operands",
+        "more than two operands", "two at a time",
     ),
     Refusal(
         "product", "`@`", bl.OptionError, "a scalar has no dimension", "a scalar", "`einsum`",

@@ -2,12 +2,12 @@
 
 import functools
 import itertools
-import operator
 
 import naive
 import numba
 import numpy as np
 import pytest
+from helpers.strategies import masks
 from hypothesis import assume, given
 from hypothesis import strategies as st
 from test_compute import dense_and_stored, nests, seen
@@ -18,23 +18,6 @@ from binsparse_levels import ArrayError, FormatError, OptionError, Tensor, einsu
 from binsparse_levels.compute.semirings import SEMIRINGS
 from binsparse_levels.parallel import using_threads
 from binsparse_levels.thresholds import using_thresholds
-
-
-def pair(a, b):
-    return 1
-
-
-# The sum, the product, and the identity of sums of floats.
-NAMED = {
-    "plus_times": (operator.add, operator.mul, 0),
-    "min_plus": (min, operator.add, np.inf),
-    "max_plus": (max, operator.add, -np.inf),
-    "max_times": (max, operator.mul, -np.inf),
-    "min_first": (min, lambda a, b: a, np.inf),
-    "plus_pair": (operator.add, pair, 0),
-    "any_pair": (lambda a, b: a, lambda a, b: True, False),
-    "lor_land": (lambda a, b: bool(a or b), lambda a, b: bool(a and b), False),
-}
 
 
 @numba.njit
@@ -48,27 +31,6 @@ def difference(a, b):
 
 
 OWN = (larger, difference, -1000)
-
-
-def identity(end, dtype):
-    limits = {np.inf: "max", -np.inf: "min"}
-    return getattr(np.iinfo(dtype), limits[end]) if dtype.kind == "i" and end in limits else end
-
-
-@st.composite
-def masks(draw, shape):
-    """A mask of a shape, or none, and the cells that it has."""
-    size = int(np.prod(shape))
-    cells = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool).reshape(shape)
-    kind = draw(st.sampled_from(["none", "array", "tensor", "numbers", "complement"]))
-    if kind == "none":
-        return None, np.ones(shape, bool)
-    if kind == "array":
-        return cells, cells
-    tensor = pack_dense(cells, f"sparse({len(shape)})" if shape else "element", pattern=np.ones(shape, bool))
-    if kind == "complement":
-        return ~tensor, ~cells
-    return tensor.astype(np.float32) if kind == "numbers" else tensor, cells
 
 
 def entries_of(array, stored=None):
@@ -97,8 +59,8 @@ def test_products_over_a_semiring_are_those_of_loops(data):
         for x, size in zip(text, operand.shape, strict=True):
             assume(shapes.setdefault(x, size) == size)
     out = "".join(data.draw(st.lists(st.sampled_from(sorted(shapes)), unique=True)))
-    name = data.draw(st.sampled_from([*NAMED, "own"]))
-    add, multiply, end = NAMED.get(name, (larger.py_func, difference.py_func, OWN[2]))
+    name = data.draw(st.sampled_from([*naive.SEMIRINGS, "own"]))
+    add, multiply, end = naive.SEMIRINGS.get(name, (larger.py_func, difference.py_func, OWN[2]))
     mask, allowed = data.draw(masks(tuple(shapes[x] for x in out)))
     if SEMIRINGS.get(name) in (SEMIRINGS["any_pair"], SEMIRINGS["lor_land"]):
         entries = [{place: bool(value) for place, value in x.items()} for x in entries]
@@ -109,13 +71,13 @@ def test_products_over_a_semiring_are_those_of_loops(data):
         found = einsum(
             f"{','.join(texts)}->{out}", *operands, semiring=OWN if name == "own" else name, mask=mask, memory=memory
         )
-    expected = np.full(allowed.shape, identity(end, found.dtype), found.dtype)
+    expected = np.full(allowed.shape, naive.identity(end, found.dtype), found.dtype)
     for place, value in sums.items():
         if allowed[place]:
             expected[place] = value
     if isinstance(found, Tensor):
         found.check()
-        assert found.fill_value == identity(end, found.dtype) or not end
+        assert found.fill_value == naive.identity(end, found.dtype) or not end
         assert all(place in sums and allowed[place] for place in zip(*found.unpack()[0], strict=True))
         found = found.to_dense()
     np.testing.assert_array_equal(found, expected)
@@ -129,7 +91,7 @@ MATRIX = pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, -1.0], (3, 3), "CSR")
 def test_compiled_products_over_a_semiring_are_those_of_loops(name):
     """Several parts, threads, masks, and matrices of the rows and columns that have entries."""
     rng = np.random.default_rng(0)
-    add, multiply, end = NAMED.get(name, (larger.py_func, difference.py_func, OWN[2]))
+    add, multiply, end = naive.SEMIRINGS.get(name, (larger.py_func, difference.py_func, OWN[2]))
     a, b, cells = (rng.integers(1, 5, (20, 20)) * (rng.random((20, 20)) < 0.3) for _ in range(3))
     one, two, mask = (pack_dense(x, "CSR") for x in (a, b, cells))
     sums = naive.einsum(["ij", "jk"], [entries_of(x, x != 0) for x in (a, b)], "ik", add, multiply)
@@ -191,6 +153,17 @@ def test_a_mask_of_a_large_file_is_cut_with_it(tmp_path):
 def test_refusals(call, error, message):
     with pytest.raises(error, match=message):
         call()
+
+
+def test_values_that_take_no_part_may_have_any_type():
+    complex_, odd = MATRIX * 1j, np.array([1, np.nan, 1j])
+    counts = {"ij,j->i": [1, 2, 0], "ij,j->ij": [[0, 0, 1], [1, 1, 0], [0, 0, 0]]}
+    with nests():
+        for spec, expected in counts.items():
+            found = einsum(spec, complex_, odd, semiring="plus_pair")
+            assert (found.to_dense() if isinstance(found, Tensor) else found).tolist() == expected
+        assert einsum("ij,ij->", complex_, MATRIX * np.nan, semiring="plus_pair") == 3
+        assert einsum("ij,j->i", MATRIX, odd, semiring="min_first").tolist() == [3, -1, np.inf]
 
 
 def test_results_are_operands_again():

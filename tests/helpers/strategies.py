@@ -8,7 +8,7 @@ import numpy as np
 from hypothesis import assume
 from hypothesis import strategies as st
 
-from binsparse_levels import Dense, Format, Sparse, testing
+from binsparse_levels import Dense, Format, Sparse, pack_dense, testing
 from binsparse_levels.levels import LEVELS
 
 INDEX_TYPES = ["int8", "int16", "int32", "int64", "uint8", "uint16", "uint32", "uint64", ">i4", ">u8"]
@@ -108,3 +108,19 @@ def any_tensors(draw, **options):
     return draw(
         testing.tensors(kinds=tuple(LEVELS.values()), dtypes=("bool", "int16", "float64", "complex64"), **options)
     )
+
+
+@st.composite
+def masks(draw, shape):
+    """A mask of a shape, or none, and the cells that it has."""
+    size = int(np.prod(shape))
+    cells = np.array(draw(st.lists(st.booleans(), min_size=size, max_size=size)), bool).reshape(shape)
+    kind = draw(st.sampled_from(["none", "array", "tensor", "numbers", "complement"]))
+    if kind == "none":
+        return None, np.ones(shape, bool)
+    if kind == "array":
+        return cells, cells
+    tensor = pack_dense(cells, f"sparse({len(shape)})" if shape else "element", pattern=np.ones(shape, bool))
+    if kind == "complement":
+        return ~tensor, ~cells
+    return tensor.astype(np.float32) if kind == "numbers" else tensor, cells

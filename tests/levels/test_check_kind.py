@@ -229,9 +229,9 @@ def test_a_loop_knows_its_positions_and_calls_its_helpers():
     dense = np.array([[0, 5, 0, 7], [0, 0, 0, 0], [1, 2, 0, 0.0]])
     tensor, stored = pack_dense(dense, "dense, tests:columns"), {}
     write(stored, tensor)
-    for given in (tensor, open(stored)):
-        assert reduce(given, 1, "sum").tolist() == dense.sum(1).tolist()
-        assert einsum("ij,j->i", given, np.arange(4.0)).tolist() == (dense @ np.arange(4.0)).tolist()
+    for source in (tensor, open(stored)):
+        assert reduce(source, 1, "sum").tolist() == dense.sum(1).tolist()
+        assert einsum("ij,j->i", source, np.arange(4.0)).tolist() == (dense @ np.arange(4.0)).tolist()
 
 
 @pytest.mark.sampled(5)
