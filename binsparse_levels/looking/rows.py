@@ -15,6 +15,7 @@ from .tables import as_html, as_text
 _MARKED = "* A time that says little about the format; see the column `marks` of to_pandas()."
 _MARKERS = "osD^v<>PX*phd"
 _SIDE = 4.0  # of a panel of a figure, in inches
+_COLUMNS = 4  # the most panels of a figure side by side
 
 
 @dataclass(frozen=True)
@@ -143,7 +144,7 @@ class Sweep:
         return frame
 
     def pareto(self, x: str, y: str) -> Any:
-        """Draw two measures of all formats on logarithmic axes, in a panel for each tensor.
+        """Draw two measures of all formats on logarithmic axes, in a panel for each tensor, at most four in a row.
 
         A line joins the formats that no other beats in both. With several tensors, one more panel has the geometric
         means of the formats that have both numbers for all of them.
@@ -230,8 +231,10 @@ def _drawn(places: Sequence[tuple[str, str, float, float]], x: str, y: str) -> A
         from matplotlib.figure import Figure
         from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
     titles, names = (list(dict.fromkeys(place[k] for place in places)) for k in (0, 1))
-    figure = Figure(figsize=(_SIDE * len(titles), 1.2 * _SIDE), layout="constrained")
-    panels = dict(zip(titles, figure.subplots(1, len(titles), squeeze=False)[0], strict=True))
+    rows = -(-len(titles) // _COLUMNS)
+    columns = -(-len(titles) // rows)
+    figure = Figure(figsize=(_SIDE * columns, (rows + 0.2) * _SIDE), layout="constrained")
+    panels = {title: figure.add_subplot(rows, columns, k + 1) for k, title in enumerate(titles)}
     for title, axes in panels.items():
         axes.set(title=title, xlabel=x, ylabel=y, xscale="log", yscale="log")
         for axis in (axes.xaxis, axes.yaxis):  # most measures of a tensor lie within a decade

@@ -113,6 +113,10 @@ REFUSALS = (
         lambda model, tensor: not model.shape,
     ),
     Refusal(
+        "advise", "`size_of`", bl.FormatError, "counts do not determine the size of",
+        "a kind whose size depends on more than counts", "`convert` and `nbytes`",
+    ),
+    Refusal(
         "dm", "`Tensor.dm`", bl.FormatError, "the tensor has none", "a tensor without a map",
         "`convert(format, map=…)`",
         lambda model, tensor: tensor.map is None,

@@ -446,8 +446,8 @@ def advise(tensor, model, draw, folder):
         assert ours.map is None or tensor.without_map().convert(str(ours)).stored.nbytes == ours.nbytes
     advice = bl.advise(tensor, kinds=list(LEVELS))
     best = advice.candidates[0]
-    if not (tensor.iso or any(x.itemsize == 8 for x in inside(tensor).tree.arrays.values())):
-        assert bl.size_of(best.format, tensor.shape, advice.counts, tensor.dtype) == best.nbytes
     if best.format.canonical() != tensor.format.canonical():  # which would keep narrow indices
         assert tensor.without_map(best.format).nbytes == best.nbytes
+    if not (tensor.iso or any(x.itemsize == 8 for x in inside(tensor).tree.arrays.values())):
+        assert bl.size_of(best.format, tensor.shape, advice.counts, tensor.dtype) == best.nbytes
     return

@@ -578,6 +578,8 @@ def test_figures():
     with pytest.raises(OptionError, match="no format has positive"):
         table.roofline("bits")
     assert len(sweep({"a": TENSOR}, "CSR", ["bits", "limit"]).pareto("bits", "limit").axes) == 1
+    eight = sweep({f"{k}": TENSOR for k in range(8)}, "CSR", ["bits", "limit"]).pareto("bits", "limit")
+    assert [axes.get_subplotspec().rowspan.start for axes in eight.axes] == [0, 0, 0, 1, 1, 1, 2, 2, 2]
 
 
 def test_a_figure_is_stored(tmp_path):
