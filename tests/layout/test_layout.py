@@ -218,7 +218,7 @@ def test_any_map(tmp_path_factory, data):
     chosen = data.draw(st.lists(st.sampled_from(places), unique=True, max_size=8)) if places else []
     chosen = chosen or places[: not shape]
     coords = np.array(chosen, np.int64).reshape(len(chosen), len(shape)).T
-    format = data.draw(testing.formats(min_rank=len(map.groups), max_rank=len(map.groups)))
+    format = data.draw(testing.formats(min_rank=len(map.groups), max_rank=len(map.groups), kinds=OURS))
     assume(is_ours(format))
     tensor = bl.pack(coords, np.arange(1.0, len(chosen) + 1), shape, format, map=map, fill_value=0)
     again = written(tmp_path_factory.getbasetemp() / "map.h5", tensor)
@@ -272,7 +272,7 @@ def test_what_others_would_misread_they_refuse(tmp_path_factory, data, packs, ma
     shape = tuple(data.draw(st.lists(st.integers(1, 5), min_size=1, max_size=3)))
     map = data.draw(testing.maps(shape)) if mapped else None
     rank = len(shape if map is None else map.groups)
-    levels = data.draw(testing.formats(min_rank=rank, max_rank=rank))
+    levels = data.draw(testing.formats(min_rank=rank, max_rank=rank, kinds=OURS))
     assume(is_ours(levels))
     tensor = bl.pack_dense(np.arange(1, 1 + np.prod(shape)).reshape(shape), levels, map=map)
     path = tmp_path_factory.getbasetemp() / "others.h5"
