@@ -294,7 +294,8 @@ def _mask_of(mask: Any, letters: str, shape: tuple[int, ...]) -> Mask:
 def _plain(tensor: Tensor, work: np.dtype[Any]) -> Tensor:
     """The tensor without names and labels, with values of a type that numpy casts to the type `work`."""
     kind = number_type(tensor.dtype, "values")
-    kind = kind if np.can_cast(kind, work, "same_kind") else np.dtype(bool)  # at most their truth matters
+    if not np.can_cast(kind, work, "same_kind"):  # at most the truth of values matters
+        tensor, kind = expanded(tensor), np.dtype(bool)
     return remade(tensor if tensor.dtype == kind else tensor.astype(kind), labels=None)
 
 

@@ -163,6 +163,8 @@ def test_values_that_take_no_part_may_have_any_type():
             found = einsum(spec, complex_, odd, semiring="plus_pair")
             assert (found.to_dense() if isinstance(found, Tensor) else found).tolist() == expected
         assert einsum("ij,ij->", complex_, MATRIX * np.nan, semiring="plus_pair") == 3
+        skew = pack([[1], [0]], [1], (3, 3), "CSR", structure="skew_symmetric_lower")
+        assert einsum("ij,jk->ik", skew, MATRIX, semiring="lor_land").unpack()[0][1].tolist() == [0, 1, 2]
         assert einsum("ij,j->i", MATRIX, odd, semiring="min_first").tolist() == [3, -1, np.inf]
 
 
