@@ -287,6 +287,15 @@ def test_advise_and_the_best_format(run, tmp_path, monkeypatch):
     tensor = read(tmp_path / "a.npz")
     assert (str(tensor.format), tensor.nbytes) == (best["format"], best["bytes"])
     assert tensor.equals(read(TRIGRAMS))
+    words = ("--compression", "small")
+    ranked = json.loads(run("advise", TRIGRAMS, "--json", "--kinds", "dense,sparse", *words)[1])["formats"]
+    sizes = [x["compressed_bytes"] for x in ranked[:10]]
+    assert sizes == sorted(sizes)
+    assert all(size < x["bytes"] for size, x in zip(sizes, ranked, strict=False))
+    status, _, err = run("convert", TRIGRAMS, tmp_path / "a.zarr", "--format", "best", *words)
+    assert (status, err) == (0, f"binsparse-levels: best format: {ranked[0]['format']}\n")
+    assert read(tmp_path / "a.zarr").equals(read(TRIGRAMS))
+    assert run("convert", TRIGRAMS, tmp_path / "b.zarr", "--format", "best", "--compression", "none")[0] == 0
 
 
 def test_draw(run, path, tmp_path):

@@ -27,7 +27,7 @@ from ..containers.base import Storage, is_url
 from ..containers.checksums import Sum, of_header, sealed
 from ..containers.objects.bucket import Bucket
 from ..containers.objects.chunks import Chunks, chunks_in
-from ..containers.objects.codecs import CODECS
+from ..containers.objects.codecs import COMPRESSIONS
 from ..containers.replacing import Overwrite, link_folder, refuse_losing, remove, replacing_folder
 from ..containers.zarr_reading import ARRAYS, ATTRIBUTE
 from ..errors import ContainerError, IncompleteError, OptionError, PathExistsError, PathMissingError, Problem
@@ -62,7 +62,7 @@ class StoreTarget:
         self.target = _place_of(self.target)
         if work is None and is_url(self.target):
             raise OptionError(Problem("work", "a target in an object store needs the URL of a work folder; pass work="))
-        self.storage.refuse("a build", but=("compression", "chunks", "shards", "checksum"), compressions=CODECS)
+        self.storage.refuse("a build", but=("compression", "chunks", "shards", "checksum"), compressions=COMPRESSIONS)
         self._kept, self._ending = work is not None, contextlib.ExitStack()
         self.folder, self.id = "" if work is None else _address(work), uuid.uuid4().hex[:16]
 
@@ -156,8 +156,7 @@ def join(work: Work, number: int) -> None:
         least = {name: -(-x.length // _MAX_SHARDS) for name, x in arrays.items()}
         shards = {name: max(2 ** (items - 1).bit_length(), THRESHOLDS.shard_items) for name, items in least.items()}
         storage = replace(storage, shards=shards)
-    lengths = {name: (x.length, x.dtype) for name, x in arrays.items()}
-    texts = zarr.new_metadata(lengths, header, storage, remote=is_url(str(plan.target)))
+    texts = zarr.new_metadata(arrays, header, storage, remote=is_url(str(plan.target)))
     tasks = []
     for k, (name, x) in enumerate(arrays.items()):
         per_file = _chunks(texts[f"{name}/zarr.json"]).per_file

@@ -6,7 +6,7 @@ import argparse
 from dataclasses import fields
 from typing import Any
 
-from ..containers.objects.codecs import CODECS
+from ..containers.objects.codecs import COMPRESSIONS
 from ..io.kinds import KINDS
 from ..limits import Limits
 
@@ -68,7 +68,7 @@ OVERWRITE_FILE = argument(
     const="file",
 )  # fmt: skip
 STORAGE: tuple[Any, ...] = (
-    argument("--compression", "codec of the arrays; the default depends on the kind of file", choices=list(CODECS)),
+    argument("--compression", "of the arrays; the default depends on the kind of file", choices=list(COMPRESSIONS)),
     argument("--chunks", "number of items of a chunk", type=int),
     argument("--shards", "number of items of a shard", type=int),
     argument("--checksum", "store checksums of the header and of every array", action="store_true", default=None),

@@ -76,7 +76,7 @@ def _convert_in_memory(options: argparse.Namespace) -> None:
     format, map = with_map(options.format, options.map)
     if format == BEST:
         specified = [name for name, kind in LEVELS.items() if kind.specified]  # which other programs also read
-        format = advise(tensor, count=1, kinds=specified, limits=limits).best
+        format = advise(tensor, count=1, kinds=specified, compression=options.compression, limits=limits).best
         say(f"best format: {format}")
     if map is not None:
         tensor = _mapped(tensor, format, map, limits)

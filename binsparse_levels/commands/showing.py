@@ -32,14 +32,14 @@ def _advise(options: argparse.Namespace) -> int:
     limits = limits_of(options)
     tensor = read(options.path, lenient=options.lenient, limits=limits)
     chosen = {"slices_by": options.slices_by, "count": options.count, "kinds": options.kinds, "formats": options.format}
-    advice = advise(tensor, limits=limits, **chosen)
+    advice = advise(tensor, compression=options.compression, limits=limits, **chosen)
     if not options.json:
         print(escaped(options.path))
         print(advice)
         return OK
     formats = [
         {"format": str(c), "bytes": c.nbytes, "slice_bytes": c.slice_nbytes}
-        | {"readers": c.readers, "refused": c.refused}
+        | {"compressed_bytes": advice.compressed(c), "readers": c.readers, "refused": c.refused}
         for _, c, _ in advice.rows()
     ]
     counts = [{"dimensions": part, "distinct": count} for part, count in advice.counts.items()]
@@ -111,6 +111,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--count", "number of formats to list; 10 by default", type=int, default=10),
         argument("--kinds", "use only these level kinds, such as dense,sparse", type=names),
         argument("--format", "to compare with; may be repeated", action="append"),
+        argument("--compression", "rank by the estimated bytes in a file with this compression, such as small"),
     ),
     "sweep": (
         _sweep, "store a tensor in formats, and measure bits and times", PATH,

@@ -72,10 +72,11 @@ class Storage:
 
     Parameters
     ----------
-    compression: `gzip`, `zstd`, `blosc` or `none`
+    compression: `blosc`, `small`, `zstd`, `gzip` or `none`
     chunks, shards: lengths in items
     checksum: True seals the header and every array with a checksum
     chunk_checksum: False stores chunks without their own checksums
+    settings: those of the codec and the filter of an array that grows, by name; of other arrays, chunks decide
 
     None is the default of the container.
 
@@ -88,6 +89,7 @@ class Storage:
     shards: int | Mapping[str, int] | None = None
     checksum: bool | None = None
     chunk_checksum: bool | None = None
+    settings: Mapping[str, Mapping[str, Any]] | None = None
 
     def __post_init__(self) -> None:
         expected: dict[str, Any] = {"compression": str, "chunks": int, "shards": int}
@@ -131,7 +133,7 @@ class Storage:
                 raise OptionError(Problem("compression", what))
 
 
-CHUNKED = ("compression", "chunks", "checksum", "chunk_checksum")  # the options of containers with chunks
+CHUNKED = ("compression", "chunks", "checksum", "chunk_checksum", "settings")  # the options of containers with chunks
 DEFAULT_STORAGE = Storage()
 in_turn = Lock()  # to change an open object: the second of two threads finds what the first has written
 ORDERS = f"{RESERVED}orders"  # the key of a header that lists the groups with other orders of the tensor

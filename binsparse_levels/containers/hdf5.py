@@ -32,6 +32,7 @@ from .base import (
     wrap_errors,
 )
 from .direct import DIRECT, parts_of, read_into
+from .filters import GZIP_LEVEL, begun, chosen, deflated, sample
 from .hdf5_files import changing, child_of
 from .hdf5_files import opened as opened
 from .hdf5_files import walk as walk
@@ -39,7 +40,7 @@ from .interface import Claims, Container, claimed
 from .replacing import Others, Overwrite, keeps, part_of
 
 ATTRIBUTE = "binsparse"
-_GZIP_LEVEL = 4  # of gzip, as in h5py
+COMPRESSIONS = ("gzip", "small", "none")  # "small" is gzip, too
 
 # The HDF5 filters that may run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
 # lz4, bitshuffle, zstd, blosc2.
@@ -101,6 +102,7 @@ class HDF5Reader:
             "none" if plain else "gzip",
             grown_chunk(array.chunk, len(array), THRESHOLDS.hdf5_chunk),
             chunk_checksum=None if h5py.h5z.FILTER_FLETCHER32 in array.filters else False,
+            settings=None if plain else {name: {"shuffle": h5py.h5z.FILTER_SHUFFLE in array.filters}},
         )
 
 
@@ -235,19 +237,23 @@ class HDF5Writer:
     def write(self, name: str, pieces: Pieces) -> None:
         if self.group.id.links.exists(name.encode()):
             raise PathExistsError(Problem(f"{self.group.name}/{name}", "already exists, and is no array of a tensor"))
-        compression = self._storage.of("compression", name)
+        compressed = self._storage.of("compression", name) in ("gzip", "small")
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {}
-        if pieces.length and (chunks or compression == "gzip"):
+        if pieces.length and (chunks or compressed):
             options["chunks"] = (min(chunks or THRESHOLDS.hdf5_chunk, pieces.length),)
             checked = self._storage.chunk_checksum
             # A deflated chunk contains one already, Adler-32.
-            options["fletcher32"] = compression != "gzip" if checked is None else checked
-        if options and compression == "gzip":
-            options |= {"compression": "gzip", "compression_opts": _GZIP_LEVEL, "shuffle": True}
+            options["fletcher32"] = not compressed if checked is None else checked
+        first, every = begun(pieces, *options["chunks"]) if options else (None, pieces.each())
+        if first is not None and compressed:
+            kept = self._storage.of("settings", name)
+            kept = kept or {"shuffle": chosen([True, False], sample(first, *options["chunks"]), deflated)}
+            options |= {"compression": "gzip", "compression_opts": GZIP_LEVEL, **kept}
+        del first  # one piece at a time is in memory
         dataset = self.group.create_dataset(name, (pieces.length,), pieces.dtype.newbyteorder("<"), **options)
         at = 0
-        for piece in pieces.regrouped(*options.get("chunks", (1,))) if options else pieces.each():
+        for piece in every:
             with wrap_errors(name):
                 dataset[at : at + len(piece)] = piece
             at += len(piece)
@@ -358,7 +364,7 @@ def writing(
     list_others: lists the members of the file that are not part of the tensor. by: the writer. options: of h5py, for a
     new file. Raises OptionError, and PathExistsError as `refuse_existing` does.
     """
-    storage.refuse("HDF5", but=CHUNKED, compressions=("gzip", "none"))
+    storage.refuse("HDF5", but=CHUNKED, compressions=COMPRESSIONS)
     if isinstance(path, h5py.Group):
         with opened(path) as place, _beneath(place, bool(overwrite), limits, storage) as writer:
             yield writer

@@ -19,17 +19,18 @@ import numpy as np
 import zarr
 from zarr.storage import LocalStore, MemoryStore, StorePath
 
-from ..arrays import Pieces
+from ..arrays import Array, Pieces
 from ..errors import ContainerError, OptionError, PathExistsError, Problem
 from ..limits import Limits
 from ..thresholds import THRESHOLDS
 from .base import CHUNKED, Storage, is_url, names_in, parts_in, wrap_errors
 from .checksums import of_header
 from .direct import open_zip
+from .filters import begun, sample
 from .interface import Container, in_folder, is_part
 from .objects.chunks import chunks_in
 from .objects.chunks import write as write_array
-from .objects.codecs import CODECS
+from .objects.codecs import COMPRESSIONS, metadata_of
 from .replacing import Others, Overwrite, hold_lock, keeps, real_path, remove, replacing, replacing_folder
 from .zarr_internals import awaiting_writes, default_buffer_prototype, sync
 from .zarr_parts import grow
@@ -84,23 +85,30 @@ class ZarrWriter:
         self.groups: list[str] = []
         self.header: dict[str, Any] | None = None
 
-    def create(self, name: str, length: int, dtype: np.dtype[Any]) -> dict[str, Any]:
-        """Make an array without chunks, and return its metadata."""
+    def create(self, name: str, length: int, dtype: np.dtype[Any], first: Array) -> dict[str, Any]:
+        """Make an array without chunks, and return its metadata. first: the items that are known, for its filter."""
         place, taken = self.group.store_path / name, "already exists, and is no array of a tensor"
         if name in self.group:
             raise PathExistsError(Problem(place.path, taken))
-        compression = self._storage.of("compression", name) or "blosc"
-        layout = self._version_2 if self.group.metadata.zarr_format == 2 else self._version_3
+        version, (chunk, shard) = self.group.metadata.zarr_format, self._lengths(name, length)
+        compression, settings = (self._storage.of(option, name) for option in ("compression", "settings"))
+        chain = metadata_of(compression or "blosc", settings, dtype, version, sample(first, chunk))
+        layout: dict[str, Any] = {"chunks": (chunk,), "compressors": chain[0] if chain else None}
+        if version == 3:
+            chain += [{"name": "crc32c"}] * (self._storage.chunk_checksum is not False)
+            layout["compressors"] = chain or None
+            layout["dimension_names"] = [f"dim_{name}"]  # xarray refuses a group with unnamed dimensions
+            layout |= {} if shard is None else {"shards": (shard,)}
         with wrap_errors(name):
             made = zarr.create_array(
                 MemoryStore(),
-                zarr_format=self.group.metadata.zarr_format,
+                zarr_format=version,
                 shape=(length,),
                 dtype=np.dtype(dtype.newbyteorder("<").str),  # zarr accepts only one of the C names of a type
                 fill_value=_sentinel(name, dtype) if self._ours else 0,
                 config={"write_empty_chunks": True},
                 attributes={COMPLETE: True} if self._ours else {},
-                **layout(name, length, compression, dtype),
+                **layout,
             )
         stored = made.metadata.to_buffer_dict(default_buffer_prototype())
         texts = {key: text.to_bytes() for key, text in stored.items()}
@@ -112,9 +120,11 @@ class ZarrWriter:
         return self.made[name]
 
     def write(self, name: str, pieces: Pieces) -> None:
-        place = self.group.store_path / name
-        chunks = chunks_in(self.create(name, pieces.length, pieces.dtype), place.path)
-        write_array(objects_in(place.store), chunks, pieces)
+        place, (chunk, shard) = self.group.store_path / name, self._lengths(name, pieces.length)
+        first, every = begun(pieces, shard or chunk)
+        chunks = chunks_in(self.create(name, pieces.length, pieces.dtype, first), place.path)
+        del first  # one piece at a time is in memory
+        write_array(objects_in(place.store), chunks, every)
 
     def within(self, name: str) -> ZarrWriter:
         if name in self.group:
@@ -129,24 +139,16 @@ class ZarrWriter:
         self.header = dict(header)
         _commit(self.group, self.header, self.made)
 
-    def _version_2(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
-        chunk = self._storage.of("chunks", name) or THRESHOLDS.zarr_shard
-        codec = None if compression == "none" else {"id": compression, **CODECS[compression].settings(dtype, 2)}
-        return {"chunks": (min(chunk, max(length, 1)),), "compressors": codec}
-
-    def _version_3(self, name: str, length: int, compression: str, dtype: np.dtype[Any]) -> dict[str, Any]:
-        chunk = min(self._storage.of("chunks", name) or usual_chunk(self.group.store), max(length, 1))
+    def _lengths(self, name: str, length: int) -> tuple[int, int | None]:
+        """The number of items of a chunk, and of a shard, if there are shards."""
+        given = self._storage.of("chunks", name)
+        if self.group.metadata.zarr_format == 2:
+            return min(given or THRESHOLDS.zarr_shard, max(length, 1)), None
+        chunk = min(given or usual_chunk(self.group.store), max(length, 1))
         shard = self._storage.of("shards", name)
-        codecs: list[dict[str, Any]] = []
-        if compression != "none":
-            codecs.append({"name": compression, "configuration": dict(CODECS[compression].settings(dtype, 3))})
-        if self._storage.chunk_checksum is not False:
-            codecs.append({"name": "crc32c"})
-        options: dict[str, Any] = {"chunks": (chunk,), "compressors": codecs or None}
-        options["dimension_names"] = [f"dim_{name}"]  # xarray refuses a group with unnamed dimensions
-        if shard or length > chunk:
-            options["shards"] = (-(-min(shard or THRESHOLDS.zarr_shard, max(length, 1)) // chunk) * chunk,)
-        return options
+        if not shard and length <= chunk:
+            return chunk, None
+        return chunk, -(-min(shard or THRESHOLDS.zarr_shard, max(length, 1)) // chunk) * chunk
 
 
 def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
@@ -213,7 +215,7 @@ def writing(
     if NAMES & set((group or "").split("/")):
         raise ContainerError(Problem(str(group), "no group has the name of a metadata file of Zarr"))
     more = ("shards",) if zarr_format == 3 else ()
-    storage.refuse(f"Zarr {zarr_format}", but=(*CHUNKED, *more), compressions=CODECS)
+    storage.refuse(f"Zarr {zarr_format}", but=(*CHUNKED, *more), compressions=COMPRESSIONS)
     if isinstance(path, StorePath) and type(path.store) is LocalStore:
         path, group = path.store, f"{path.path}/{group or ''}".strip("/")
     if type(path) is LocalStore and not path.read_only:
@@ -417,9 +419,9 @@ def _is_group(place: StorePath) -> bool:
 
 
 def new_metadata(
-    arrays: Mapping[str, tuple[int, np.dtype[Any]]], header: Mapping[str, Any], storage: Storage, *, remote: bool
+    arrays: Mapping[str, Pieces], header: Mapping[str, Any], storage: Storage, *, remote: bool
 ) -> dict[str, bytes]:
-    """The metadata of a group of Zarr 3 with these arrays, by key. arrays: a length and a type by name. remote: for an
+    """The metadata of a group of Zarr 3 with these arrays, by key. The first piece of each is made. remote: for an
     object store.
     """
     if remote and storage.chunks is None:
@@ -427,7 +429,7 @@ def new_metadata(
     kept: dict[str, Any] = {}
     group = zarr.create_group(MemoryStore(kept), zarr_format=3)
     writer = ZarrWriter(group, storage)
-    made = {name: writer.create(name, length, dtype) for name, (length, dtype) in arrays.items()}
+    made = {name: writer.create(name, x.length, x.dtype, begun(x, 1)[0]) for name, x in arrays.items()}
     _commit(group, header, made, sizes=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
 

@@ -222,7 +222,9 @@ class ZarrReader:
         chunks = grown_chunk(found.chunk, found.length, usual)
         shards = grown_chunk(found.per_file, found.length, THRESHOLDS.zarr_shard) if found.index else None
         plain = False if newer and not found.checksum else None
-        return Storage(found.compression, chunks, shards, chunk_checksum=plain)
+        compression = "small" if found.settings.get("cname") == "zstd" else found.compression
+        settings = {name: found.settings} if found.length else None
+        return Storage(compression, chunks, shards, chunk_checksum=plain, settings=settings)
 
 
 def stored_size(place: StorePath) -> int:

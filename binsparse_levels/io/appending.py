@@ -101,7 +101,7 @@ def concatenate(
         if any(stored.options.get("checksum") for stored in (first, *others)):
             inherited = {**inherited, "checksum": True}
         header, pieces = _joined(tensors, list(map(name_of, sources)), first, limits)
-        options = {**{option: _of_names(x, pieces) for option, x in inherited.items()}, **options}
+        options = _replaced({option: _of_names(x, pieces) for option, x in inherited.items()}, options)
         write_pieces(target, header, pieces, progress=reporter(progress), overwrite=overwrite, limits=limits, **options)
 
 
@@ -190,13 +190,14 @@ def append(
         else:
             more = tensor.convert(there.format, map=str(there.map), limits=limits)
         header, pieces = _joined([there, more], [name, "tensor"], stored, limits)
-        kept = {**{option: _of_names(x, pieces) for option, x in stored.options.items()}, **options}
+        kept = _replaced({option: _of_names(x, pieces) for option, x in stored.options.items()}, options)
         target = replace(target_at(path, kept.pop("kind", None)), group=location.group or "")
         if orders := [order.format for order in inside(there).backing.stored.orders]:
             joined: dict[str, Any] = {}
             write_pieces(joined, header, pieces, limits=limits)
             whole, kept["dictionary"] = read(joined, limits=limits), CODES in joined
             kept["bitpacked"] = stored.wrappers.keys() & joined.keys()
+            kept.pop("settings", None)  # all arrays are new
             write(target, whole, orders=orders, overwrite=True, limits=limits, **kept)
         else:
             write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
@@ -231,7 +232,7 @@ def _append_part(
     part = tensor_of(plain, Metadata(there.fill_value, labels=labels))
     header, arrays = encode_tensor(part)
     kept = {option: _of_names(x, arrays) for option, x in storage_of(first, location).options.items()}
-    kept = {**kept, "kind": None, **options}
+    kept = _replaced({**kept, "kind": None}, options)
     pieces = {array: one_piece(x) for array, x in arrays.items()}
     write_pieces(within(location, group), header, pieces, limits=limits, **kept)
 
@@ -247,6 +248,12 @@ def _append_part(
         return parts._replace(boxes=(*parts.boxes, new)), grown
 
     commit(location, there, loading.reader.read_header(), group, change, limits)
+
+
+def _replaced(stored: Mapping[str, Any], given: Mapping[str, Any]) -> dict[str, Any]:
+    """The stored options with those that are given in their place. Another compression has its own settings."""
+    kept = {name: x for name, x in stored.items() if name != "settings" or "compression" not in given}
+    return {**kept, **given}
 
 
 def _of_names(option: Any, names: Collection[str]) -> Any:
@@ -417,11 +424,13 @@ def storage_of(loading: Loading | None, location: Location) -> _Stored:
     usual = next((x for x in storages.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
     for name, storage in storages.items():
         if storage == DEFAULT_STORAGE and 0 in arrays[name].shape:  # an empty array has no chunks to continue
-            storages[name] = usual
+            storages[name] = replace(usual, settings=None)
     options: dict[str, Any] = {"kind": kind}
     for option in ("compression", "chunks", "shards"):
         by_name = {name: getattr(x, option) for name, x in storages.items() if getattr(x, option) is not None}
         options[option] = by_name or None
+    settings = {name: x for storage in storages.values() for name, x in (storage.settings or {}).items()}
+    options["settings"] = settings or None
     options["checksum"] = loading.sealed or None
     options["chunk_checksum"] = False if False in (x.chunk_checksum for x in storages.values()) else None
     types = loading.descriptor.data_types

@@ -8,6 +8,7 @@ from dataclasses import fields
 from types import MappingProxyType
 from typing import Any
 
+import numpy as np
 import numpy.typing as npt
 
 from ..arrays import Array, Pieces, one_piece
@@ -25,6 +26,7 @@ from ..tensors.contents import Dimension
 from ..tensors.encoding import check_header_size, encode_tensor
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor, inside
+from ..thresholds import THRESHOLDS
 from .interface import Foreign
 from .kinds import Location, StoreLike, refuse, resolved, target_at
 from .orders import Encode, other_orders
@@ -62,8 +64,9 @@ def write(
         them, unless the path has a group: `PATH:/` is the root. "file" replaces the whole file or folder.
     kind: one of KINDS. By default, the suffix of the path decides.
     spec_version: the version in the descriptor. Pass "0.1" for programs that read no other version.
-    compression: blosc, zstd, gzip or none, for all arrays or by name. HDF5, NetCDF and NPZ store uncompressed arrays by
-        default; Zarr uses blosc.
+    compression: blosc, small, zstd, gzip or none, for all arrays or by name. HDF5, NetCDF and NPZ store uncompressed
+        arrays by default; Zarr uses blosc. "small" is zstd in Zarr and gzip in HDF5, and stores equal values as one.
+        For blosc, small, and gzip in HDF5, three chunks of an array decide whether its bytes or bits are grouped.
     chunks, shards: their lengths in items, for all arrays or by name. The defaults of Zarr are 2**16 and 2**20.
     checksum: True also stores checksums of the header and of every array, so that `read` refuses a changed file.
     narrow: store index and pointer arrays as the smallest sufficient unsigned integers. They are read with that type.
@@ -102,8 +105,9 @@ def write(
         refuse(target.path, **options)
         if not isinstance(spec_version, str):
             raise OptionError(f"a version is a string, got {spec_version!r:.40}")
-        header, arrays = encode_tensor(tensor, spec_version, narrow, bitpacked, dictionary)
-        others = other_orders(tensor, orders, spec_version, narrow, bitpacked, dictionary, limits)
+        stored = _with_one_value(tensor) if storage.of("compression", "values") == "small" else tensor
+        header, arrays = encode_tensor(stored, spec_version, narrow, bitpacked, dictionary)
+        others = other_orders(stored, orders, spec_version, narrow, bitpacked, dictionary, limits)
         header |= {ORDERS: [*others]} if others else {}
         check_header_size(header, limits)
         write_arrays(target, header, arrays, orders=others, overwrite=overwrite, storage=storage, limits=limits)
@@ -124,6 +128,14 @@ def write(
         warn(f"{target.path}: this kind of file {what}")
     functions.write(target.path, tensor.without_map(), overwrite=overwrite, **target.kind.options, **given)
     _close_unused(tensor)
+
+
+def _with_one_value(tensor: Tensor) -> Tensor:
+    """The tensor, iso if all values have the same bits: NaN equals itself, 0.0 differs from -0.0."""
+    values, step = np.ascontiguousarray(tensor.values), THRESHOLDS.checked_items
+    words = values.view(f"u{min(values.itemsize, 8)}").reshape(len(values), max(values.itemsize // 8, 1))
+    alike = all((words[at : at + step] == words[0]).all() for at in range(0, len(words), step))
+    return tensor.with_values(values[0]) if alike and len(values) and not tensor.iso else tensor
 
 
 def _close_unused(tensor: Tensor) -> None:

@@ -15,23 +15,24 @@ import numpy as np
 import numpy.typing as npt
 
 from ..engine.tree import index_dtype
-from ..errors import FormatError, LimitError, OptionError, Problem, raise_if, within_memory
+from ..errors import FormatError, LimitError, OptionError, Problem, within_memory
 from ..formats.format import Format, FormatLike, coordinates, in_order, notation, parse_format, with_map
 from ..formats.index_map import IndexMap, parse_map
 from ..io import read
-from ..levels import LEVELS, full, listing, places
+from ..levels import LEVELS, places
 from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.foreign import as_tensor
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_sizes
+from .compressed import Slabs
 from .fibers import limit
-from .sizes import Choices, Sizes, bits, cheapest, mapped_sizes, sizes_of
+from .sizes import Choices, Sizes, bits, cheapest, choices_of, mapped_sizes, named_formats, sizes_of, usual_formats
 from .tables import as_html, as_text, escaped
 
 _OWN = 3  # formats that are listed though only this package reads them
-_SUBSTITUTED = 10  # formats in which a kind that is measured takes the place of another
+_RANKED = 10  # formats of the fewest bytes that are compressed, or have a measured kind in place of another
 _SLICED = "counts do not determine what a slice reads; leave out slices_by"
 _UNRANKED = "its formats cost more than these, or exceed the limits"
 
@@ -46,6 +47,7 @@ class Candidate:
     slice_nbytes : the mean number of bytes that a slice reads; None if no dimension was named.
     map : the notation of an index map, or None. `str` gives the notation of the format with its map.
     refused : the reason why the format refuses the tensor, or an empty text.
+    compressed_nbytes : the estimated bytes in a compressed file; None if formats are not ranked by these.
     """
 
     format: Format
@@ -54,6 +56,7 @@ class Candidate:
     slice_nbytes: float | None
     map: str | None = None
     refused: str = ""
+    compressed_nbytes: int | None = None
 
     def __str__(self) -> str:
         return notation(self.format, self.map)
@@ -61,7 +64,7 @@ class Candidate:
     @property
     def cost(self) -> tuple[float, int]:
         """The numbers that rank a format: the bytes that a slice reads, if slices are ranked, then all bytes."""
-        return self.slice_nbytes or 0, self.nbytes
+        return self.slice_nbytes or 0, self.nbytes if self.compressed_nbytes is None else self.compressed_nbytes
 
     @property
     def readers(self) -> str:
@@ -90,8 +93,8 @@ class Advice:
     ('COOR', 228)
     """
 
-    def __init__(self, sizes: Sizes, dtype: np.dtype[Any]) -> None:
-        self._sizes = sizes
+    def __init__(self, sizes: Sizes, dtype: np.dtype[Any], slabs: Slabs | None = None) -> None:
+        self._sizes, self._slabs = sizes, slabs
         self._mapped: dict[IndexMap, Sizes] = {}
         self.shape = sizes.shape
         self.entries = sizes.entries
@@ -170,6 +173,33 @@ class Advice:
         mean = None if by is None else (read + reads) / max(shape[by], 1)
         return Candidate(parsed, total + values, values, mean, sizes.map)
 
+    def compressed(self, candidate: Candidate) -> int | None:
+        """Estimate the bytes of all arrays in a file with the `compression` of `advise`, or else with "small".
+
+        Sixteen slabs with 1 % of the tensor are packed and compressed, or all of at most 32,768 entries.
+
+        Parameters
+        ----------
+        candidate : a format and its cost.
+
+        Returns
+        -------
+        The bytes; None without values, for a format that refuses the tensor or the slabs, and for one of much padding.
+
+        >>> from binsparse_levels import advise, testing
+        >>> advice = advise(testing.uniform((300, 200), 2000))
+        >>> advice.compressed(advice.candidate("CSR")) < advice.candidate("CSR").nbytes
+        True
+        """
+        if self._slabs is None or candidate.refused:
+            return None
+        return self._slabs.nbytes(str(candidate), candidate.format, candidate.nbytes)
+
+    def _costed(self, candidate: Candidate) -> Candidate:
+        """The candidate with its compressed size, if that is ranked."""
+        ranks = self._slabs is not None and self._slabs.ranks
+        return replace(candidate, compressed_nbytes=self.compressed(candidate)) if ranks else candidate
+
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
         """List for each format its rank, its cost, and its size relative to the first candidate.
 
@@ -183,12 +213,13 @@ class Advice:
         ranked = (*self.candidates, *self.own)
         known = {(c.format.canonical(), c.map) for c in ranked}
         others = (c for c in self.compared if c.refused or (c.format.canonical(), c.map) not in known)
-        first = next((c.nbytes for c in (*ranked, *self.compared) if not c.refused), 0)
+        first = next((c.cost[1] for c in (*ranked, *self.compared) if not c.refused), 0)
         for k, candidate in enumerate((*ranked, *others)):
             rank = str(k + 1) if k < len(self.candidates) else "*" if k < len(ranked) else ""
             if 0 < k < len(self.candidates) and candidate.cost == ranked[k - 1].cost:
                 rank = "="
-            yield rank, candidate, candidate.nbytes / first if first else 1.0 if candidate.nbytes == 0 else math.inf
+            size = candidate.cost[1]
+            yield rank, candidate, size / first if first else 1.0 if size == 0 else math.inf
 
     def _table(self) -> tuple[str, list[list[str]]]:
         """A line about the entries; the head and the rows of the table."""
@@ -196,13 +227,16 @@ class Advice:
         table = [["", "format", "bytes", "ratio"]]
         if self.slices_by is not None:
             table[0].append(f"a slice of dimension {self.slices_by}")
-        table[0].append("read by")
+        table[0] += ["read by", *([] if self._slabs is None else [f"≈ {self._slabs.compression}"])]
         for number, candidate, ratio in self.rows():
             sizes = ["", ""] if candidate.refused else [f"{candidate.nbytes:,}", f"{ratio:.3f}"]
             table.append([number, str(candidate), *sizes])
             if self.slices_by is not None:
                 table[-1].append("" if candidate.slice_nbytes is None else f"{candidate.slice_nbytes:,.0f}")
             table[-1].append(f"refused: {candidate.refused}" if candidate.refused else candidate.readers)
+            if self._slabs is not None:
+                nbytes = self.compressed(candidate)
+                table[-1].append("" if nbytes is None else f"≈{nbytes:,}")
         iso = ", iso" if self._sizes.iso else ""
         bound = limit(math.prod(self.shape), self.entries) / max(self.entries, 1)
         entries = f"{self.entries:,} entries, at least {bound:.3g} bits of coordinates each"
@@ -230,6 +264,7 @@ def advise(
     count: int = 10,
     kinds: str | Iterable[str] | None = None,
     formats: FormatLike | Iterable[FormatLike] | Mapping[str, FormatLike] | None = None,
+    compression: str | None = None,
     limits: Limits = DEFAULT_LIMITS,
 ) -> Advice:
     """Rank formats by size for the entries of a tensor, without packing any.
@@ -264,6 +299,8 @@ def advise(
     formats : one or several formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2)
         through 0/4, 1/4, 0%4, 1%4". The tensor is converted where counts do not determine the size. A format that
         refuses the tensor is listed with its reason.
+    compression : rank by the estimated bytes in a file with this compression of `write`; "gzip" as in HDF5. By default,
+        and with "none", the exact bytes in memory rank, and the last column of the table has estimates for "small".
     limits : formats beyond these limits are left out.
 
     Returns
@@ -296,12 +333,16 @@ def advise(
         raise OptionError(Problem("count", f"expected an integer, got {count!r:.40}; it is the number of formats"))
     named = [kinds] if isinstance(kinds, str) else kinds
     standard = [name for name, kind in LEVELS.items() if kind.specified]
-    advice = Advice(sizes_of(tensor, has_values, by, limits), tensor.dtype)
+    if compression is not None and not has_values:
+        raise OptionError(Problem("compression", "coordinates have no values to compress; pass a tensor"))
+    slabs = Slabs(tensor, compression) if has_values else None
+    advice = Advice(sizes_of(tensor, has_values, by, limits), tensor.dtype, slabs)
     chosen = list(standard if named is None else named)
-    choices = _choices(tensor.ndim, chosen, advice.omitted)
-    found = _ranked(advice, tensor, advice._sizes, choices, most)
+    choices = choices_of(tensor.ndim, chosen, advice.omitted)
+    found = _ranked(advice, tensor, advice._sizes, choices, most if compression is None else max(most, _RANKED))
     if named is not None:
-        found += _measured(tensor, choices, [c.format for c in found[:_SUBSTITUTED]], by is not None)
+        smallest = [c.format for c in found[:_RANKED]]
+        found += map(advice._costed, _measured(tensor, choices, smallest, by is not None))
     advice.candidates = tuple(heapq.nsmallest(most, (c for c in found if not c.refused), key=lambda c: c.cost))
     for name in chosen if named is not None else ():
         having = [c for c in found if LEVELS[name] in map(type, c.format.levels)]
@@ -311,17 +352,17 @@ def advise(
         for mapped in mapped_sizes(tensor, advice._sizes) if by is None else ():
             advice._mapped[parse_map(str(mapped.map), tensor.shape)] = mapped
         best = advice.candidates[0].cost
-        found = _ranked(advice, tensor, advice._sizes, _choices(tensor.ndim, LEVELS), _OWN)
+        found = _ranked(advice, tensor, advice._sizes, choices_of(tensor.ndim, LEVELS), _OWN)
         for mapped in advice._mapped.values():
-            found += _ranked(advice, tensor, mapped, _choices(len(mapped.shape), LEVELS), 1)
+            found += _ranked(advice, tensor, mapped, choices_of(len(mapped.shape), LEVELS), 1)
         found = heapq.nsmallest(min(most, _OWN), (c for c in found if not c.refused), key=lambda c: c.cost)
         advice.own = tuple(c for c in found if c.cost < best)
     if formats is not None:
-        advice.compared = tuple(_compared(advice, tensor, format) for _, format in named_formats(formats))
+        advice.compared = tuple(advice._costed(_compared(advice, tensor, x)) for _, x in named_formats(formats))
         return advice
-    for usual in _usual(tensor):
+    for usual in usual_formats(tensor):
         with contextlib.suppress(FormatError, LimitError):
-            advice.compared += (advice.candidate(usual),)
+            advice.compared += (advice._costed(advice.candidate(usual)),)
     return advice
 
 
@@ -355,30 +396,13 @@ def size_of(format: FormatLike, shape: int | Sequence[int], counts: Any, dtype: 
     return Advice(known, np.dtype(dtype)).candidate(levels).nbytes
 
 
-def named_formats(formats: Any) -> list[tuple[str, FormatLike]]:
-    """List one format, several, or those of a mapping, each with its name, or else with its notation."""
-    described = isinstance(formats, Mapping) and isinstance(formats.get("level"), Mapping)  # "level" may be a name
-    if described or isinstance(formats, str | Format) or callable(formats):
-        formats = [formats]
-    if isinstance(formats, Mapping):
-        return list(formats.items())
-    return [(name_of(format), format) for format in formats]
-
-
-def name_of(thing: Any) -> str:
-    """A text itself, the name of a function, or the notation of a format."""
-    if isinstance(thing, str):
-        return thing
-    return getattr(thing, "__name__", type(thing).__name__) if callable(thing) else str(parse_format(thing))
-
-
 def _ranked(advice: Advice, tensor: Tensor, sizes: Sizes, choices: Choices, count: int) -> list[Candidate]:
     """The cheapest formats by counts, among them those whose kinds refuse the entries."""
     found = []
     for format in cheapest(sizes, choices, count):
         refuses = any(level.refuses for level in format.levels)
         made = _measure(tensor, format, sizes.map) if refuses else None
-        found.append(made if made and made.refused else advice.candidate(notation(format, sizes.map)))
+        found.append(made if made and made.refused else advice._costed(advice.candidate(notation(format, sizes.map))))
     return found
 
 
@@ -416,32 +440,3 @@ def _measure(tensor: Tensor, format: Format, map: str | None) -> Candidate:
         return Candidate(format, 0, 0, None, map, str(error.problems[0]))
     indices = sum(array.nbytes for array in stored.arrays.values())
     return Candidate(format, stored.nbytes, stored.nbytes - indices, None, map)
-
-
-def _usual(tensor: Tensor) -> list[Format]:
-    """The usual formats: the tensor's own, coordinates, all sparse, dense above sparse, all dense."""
-    rank = tensor.ndim
-    usual = [tensor.format, coordinates(rank)]
-    dense, sparse = *full(1), *listing(1)
-    for outer, inner in ((sparse, sparse), (dense, sparse), (dense, dense)):
-        usual.append(Format((outer,) * (rank - 1) + (inner,) * min(rank, 1)))
-    return list(dict.fromkeys(usual))
-
-
-def _choices(rank: int, kinds: Iterable[str], omitted: dict[str, str] | None = None) -> Choices:
-    """The levels of each rank, for every kind without further parameters. omitted: gets reasons of kinds without."""
-    names = list(kinds)
-    unknown, known = [name for name in names if name not in LEVELS], ", ".join(LEVELS)
-    raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind; known are {known}") for name in unknown])
-    choices: Choices = {r: [] for r in range(1, rank + 1)}
-    for name in names:
-        reasons = [f"has no level of at most {rank} dimensions"]
-        for r in choices:
-            try:
-                level = LEVELS[name](r)
-                choices[level.rank].append(level)
-            except (FormatError, TypeError) as error:
-                reasons.append(str(error))
-        if omitted is not None and len(reasons) > len(choices):
-            omitted[name] = reasons[-1]
-    return choices

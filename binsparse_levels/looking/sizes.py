@@ -15,16 +15,16 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache
 from itertools import combinations
-from typing import NamedTuple, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..engine import packing, sorting
 from ..engine.tree import Tree, index_dtype, shared_dtype
-from ..errors import FormatError
-from ..formats.format import Format, in_order
+from ..errors import FormatError, Problem, raise_if
+from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format
 from ..formats.index_map import IndexMap, parse_map
-from ..levels import Level, full, listing
+from ..levels import LEVELS, Level, full, listing
 from ..levels.positions import Array
 from ..limits import INT64_MAX, Limits
 from ..tensors.changing import expanded
@@ -178,8 +178,60 @@ def _listed(tensor: Tensor, limits: Limits) -> tuple[Tree, list[Array], int]:
     return tree, columns, entries
 
 
+def entries_of(tensor: Tensor) -> tuple[list[Array], Array]:
+    """The stored coordinates of a tensor by dimension, in the smallest sufficient type, and the values."""
+    tree, columns, entries = _listed(tensor, tensor.limits)
+    return [columns[tensor.format.order.index(k)] for k in range(tensor.ndim)], tree.values[:entries]
+
+
 def bits(dimensions: Iterable[int]) -> int:
     return sum(1 << k for k in dimensions)
+
+
+def usual_formats(tensor: Tensor) -> list[Format]:
+    """The usual formats: the tensor's own, coordinates, all sparse, dense above sparse, all dense."""
+    rank = tensor.ndim
+    usual = [tensor.format, coordinates(rank)]
+    dense, sparse = *full(1), *listing(1)
+    for outer, inner in ((sparse, sparse), (dense, sparse), (dense, dense)):
+        usual.append(Format((outer,) * (rank - 1) + (inner,) * min(rank, 1)))
+    return list(dict.fromkeys(usual))
+
+
+def named_formats(formats: Any) -> list[tuple[str, FormatLike]]:
+    """List one format, several, or those of a mapping, each with its name, or else with its notation."""
+    described = isinstance(formats, Mapping) and isinstance(formats.get("level"), Mapping)  # "level" may be a name
+    if described or isinstance(formats, str | Format) or callable(formats):
+        formats = [formats]
+    if isinstance(formats, Mapping):
+        return list(formats.items())
+    return [(name_of(format), format) for format in formats]
+
+
+def name_of(thing: Any) -> str:
+    """A text itself, the name of a function, or the notation of a format."""
+    if isinstance(thing, str):
+        return thing
+    return getattr(thing, "__name__", type(thing).__name__) if callable(thing) else str(parse_format(thing))
+
+
+def choices_of(rank: int, kinds: Iterable[str], omitted: dict[str, str] | None = None) -> Choices:
+    """The levels of each rank, for every kind without further parameters. omitted: gets reasons of kinds without."""
+    names = list(kinds)
+    unknown, known = [name for name in names if name not in LEVELS], ", ".join(LEVELS)
+    raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind; known are {known}") for name in unknown])
+    choices: Choices = {r: [] for r in range(1, rank + 1)}
+    for name in names:
+        reasons = [f"has no level of at most {rank} dimensions"]
+        for r in choices:
+            try:
+                level = LEVELS[name](r)
+                choices[level.rank].append(level)
+            except (FormatError, TypeError) as error:
+                reasons.append(str(error))
+        if omitted is not None and len(reasons) > len(choices):
+            omitted[name] = reasons[-1]
+    return choices
 
 
 class _Chain(NamedTuple):

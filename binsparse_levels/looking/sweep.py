@@ -25,11 +25,11 @@ from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_type
 from . import runs
-from .advice import name_of, named_formats
 from .machine import bandwidth, machine, origin
 from .measuring import MEASURES, Build, Setup, Source, What, is_known, stored
 from .measuring import measure as measured
 from .rows import Row, Sweep
+from .sizes import name_of, named_formats
 from .timing import Measured
 
 MEASURED = ("bits", "narrow", "bitpacked", "limit", "padding")  # unless others are named

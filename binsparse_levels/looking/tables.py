@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 LONGEST = 14  # characters of an item
-_NUMBER = re.compile(r"-?\d[\d.,e+-]*( \w{1,2}| \([\d.,e+–-]+\))?\*?")  # also with a unit, or with quartiles and a mark
+_NUMBER = re.compile(r"[≈-]?\d[\d.,e+-]*( \w{1,2}| \([\d.,e+–-]+\))?\*?")  # also with a unit, quartiles, a mark
 
 
 def as_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:

@@ -113,7 +113,7 @@ def test_zarr_as_zarr_reads_and_writes_it(folder, length, dtype, compression, sh
         patch.setattr(zarr_reading, "chunks_in", unread)
         storage = Storage(compression, 7, shards, checksum)
         with zarr_container.writing(str(folder / "theirs.zarr"), None, "file", LIMITS, storage) as writer:
-            writer.create("values", length, array.dtype)
+            writer.create("values", length, array.dtype, array)
             writer.group["values"][...] = array
             writer.write_header({})
         same(loaded(place, zarr_container), array)

@@ -6,7 +6,7 @@ A chunk is an object or a part of a shard. It is plain or compressed, with or wi
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any
@@ -15,7 +15,6 @@ import google_crc32c
 import numpy as np
 import numpy.typing as npt
 
-from ...arrays import Pieces
 from ...thresholds import THRESHOLDS
 from .codecs import CODECS, Bytes
 from .stores import ArrayStore
@@ -108,11 +107,11 @@ class Chunks:
             yield _checksum(raw)
 
 
-def write(store: ArrayStore, chunks: Chunks, pieces: Pieces) -> None:
-    """Write the objects of an array."""
+def write(store: ArrayStore, chunks: Chunks, pieces: Iterable[npt.NDArray[Any]]) -> None:
+    """Write the objects of an array. pieces: of multiples of `per_file` items; the last piece may be shorter."""
     step = max(THRESHOLDS.sent_bytes // (chunks.per_file * chunks.dtype.itemsize), 1)
     number = 0
-    for piece in pieces.regrouped(chunks.per_file):
+    for piece in pieces:
         parts = [piece[at : at + chunks.per_file] for at in range(0, len(piece), chunks.per_file)]
         for at in range(0, len(parts), step):
             batch = enumerate(parts[at : at + step], number + at)

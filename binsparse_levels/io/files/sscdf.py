@@ -21,7 +21,7 @@ import numpy as np
 
 from ...arrays import Array, LazyArray, cut, one_piece
 from ...containers.base import DEFAULT_STORAGE, Storage, wrap_errors
-from ...containers.hdf5 import HDF5Reader, HDF5Writer, has_attribute, opened, read_text
+from ...containers.hdf5 import COMPRESSIONS, HDF5Reader, HDF5Writer, has_attribute, opened, read_text
 from ...containers.hdf5_files import changing
 from ...containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
 from ...errors import ArrayError, ContainerError, FormatError, PathExistsError, PathMissingError, Problem, UnsafeError
@@ -319,7 +319,7 @@ def write_all(
     """
     if not tensors:
         raise FormatError(Problem(path, "no tensors were given; pass one or more"))
-    storage.refuse("sscdf", but=("compression", "chunks"), compressions=("gzip", "none"))
+    storage.refuse("sscdf", but=("compression", "chunks"), compressions=COMPRESSIONS)
     if storage.compression is None and dialect == "native":
         storage = replace(storage, compression="gzip")
     for name in tensors:
