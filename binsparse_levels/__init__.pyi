@@ -36,6 +36,8 @@ from .interop.anndata import register_anndata as register_anndata
 from .interop.arrow import from_table as from_table
 from .interop.arrow import to_pandas as to_pandas
 from .interop.arrow import to_table as to_table
+from .interop.batches import Batches as Batches
+from .interop.batches import batches as batches
 from .interop.dask import from_dask as from_dask
 from .interop.dask import to_dask as to_dask
 from .interop.graphblas import from_graphblas as from_graphblas

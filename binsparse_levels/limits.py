@@ -25,6 +25,14 @@ def as_integer(value: Any) -> int | None:
         return None
 
 
+def checked_integer(name: str, value: Any, least: int = 1) -> int:
+    """An argument as a Python integer. Raises OptionError."""
+    number = as_integer(value)
+    if number is None or number < least:
+        raise OptionError(Problem(name, f"expected an integer >= {least}, got {value!r:.40}"))
+    return number
+
+
 def as_integers(values: Iterable[Any]) -> tuple[Any, ...]:
     """The items, with integers as Python integers. Other items are unchanged, so that the caller can report them.
 

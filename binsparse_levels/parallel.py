@@ -14,8 +14,7 @@ from collections.abc import Callable, Iterable, Iterator
 from queue import SimpleQueue
 from typing import Any, Generic, TypeVar
 
-from .errors import OptionError, Problem
-from .limits import as_integer
+from .limits import checked_integer
 from .system import processors
 from .thresholds import THRESHOLDS
 
@@ -117,15 +116,7 @@ def set_threads(count: int) -> None:
     >>> set_threads(before)
     """
     global _threads
-    _threads = checked_threads(count)
-
-
-def checked_threads(count: Any) -> int:
-    """A number of threads as an integer. Raises OptionError."""
-    number = as_integer(count)
-    if number is None or number < 1:
-        raise OptionError(Problem("threads", f"expected an integer >= 1, got {count!r:.40}"))
-    return number
+    _threads = checked_integer("threads", count)
 
 
 @contextlib.contextmanager

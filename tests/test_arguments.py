@@ -23,6 +23,7 @@ CALLS = {
     "Tensor": ("CSR", (1, 1), {"pointers_to_1": [0, 1], "indices_1": [0]}, [1.0]),
     "advise": (TENSOR,),
     "append": ("a.h5", TENSOR),
+    "batches": (TENSOR, 2),
     "build": (lambda k: CHUNK, "built.zarr", (3, 4), "CSR"),
     "concatenate": (["a.h5", "b.h5"], "both.h5"),
     "convert": ("b.h5", "c.h5", "CSR"),

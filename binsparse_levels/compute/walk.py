@@ -20,7 +20,7 @@ from ..engine.tree import Tree
 from ..errors import OptionError, Problem, within_memory
 from ..formats.dtypes import is_of_ml_dtypes
 from ..levels.positions import Array
-from ..limits import as_integer
+from ..limits import as_integer, checked_integer
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor
 from ..thresholds import THRESHOLDS
@@ -258,7 +258,7 @@ def foreach(
     [3.0]
     """
     tensor, allowed = as_tensor(tensor, copy=False), checked_memory(memory)
-    number = None if threads is None else parallel.checked_threads(threads)
+    number = None if threads is None else checked_integer("threads", threads)
     number_type(tensor.dtype, "values")
     _check_body(body, tensor.ndim)
     coords = "".join(f"np.int64(c{k}), " for k in range(tensor.ndim))

@@ -427,6 +427,14 @@ def torch(tensor, model, draw, folder):
     return bl.from_torch(bl.to_torch(tensor)).without_map(), zero_filled(model)
 
 
+@way("batches")
+def batched(tensor, model, draw, folder):
+    made = bl.batches(tensor, draw(st.integers(1, 5)), block=draw(st.integers(1, 3)), format="numpy", rows=True)
+    assert sum(len(numbers) for _, numbers in made) == model.shape[0]
+    for cells, numbers in made:  # the next epoch
+        assert np.array_equal(cells, model.dense[numbers], equal_nan=model.dtype.kind in "fc")
+
+
 @way("to_table", "from_table", drops="structure attributes descriptor map iso")
 def table(tensor, model, draw, folder):
     made = bl.to_table(tensor)

@@ -181,6 +181,10 @@ REFUSALS = (
         "a slice", lambda model, tensor: len(model.shape) not in (1, 2),
     ),
     Refusal(
+        "batched", "`batches`", bl.FormatError, "rows require two dimensions", "fewer than two dimensions",
+        "`to_dense`", lambda model, tensor: len(model.shape) < 2,
+    ),
+    Refusal(
         "scipy", "`to_scipy`", bl.FormatError, "scipy does not support '(csr|csc|dok|lil)'",
         "a format of scipy for other ranks", "coo", lambda model, tensor: len(model.shape) != 2,
     ),

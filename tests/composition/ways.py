@@ -73,8 +73,8 @@ def way(*names, drops="", pads=False):
 
 # Public names that take no tensor and give none.
 WITHOUT = {
-    "ALIASES", "Advice", "Band", "Bitmap", "Bits", "Dense", "EliasFano", "Explanation", "Format", "Hashed", "IndexMap",
-    "Level", "LevelStatistics", "Limits", "Mask", "NOfM", "Problem", "Reads", "Run", "SYNONYMS", "Sparse",
+    "ALIASES", "Advice", "Band", "Batches", "Bitmap", "Bits", "Dense", "EliasFano", "Explanation", "Format", "Hashed",
+    "IndexMap", "Level", "LevelStatistics", "Limits", "Mask", "NOfM", "Problem", "Reads", "Run", "SYNONYMS", "Sparse",
     "Statistics", "Sweep", "get_threads", "list_plugins", "load_plugins", "parse_format", "parse_map",
     "register_anndata", "set_threads", "command completion", "command formats", "command warm-up",
 }  # fmt: skip

@@ -1,23 +1,12 @@
-"""Read batches of rows with the workers of a PyTorch DataLoader."""
+"""Read shuffled batches of rows with the workers of a PyTorch DataLoader."""
 
 import torch
 
 import binsparse_levels as bl
 
-
-class Rows(torch.utils.data.Dataset):
-    def __init__(self, tensor):
-        self.tensor = tensor
-
-    def __len__(self):
-        return len(self.tensor)
-
-    def __getitem__(self, k):
-        return torch.as_tensor(self.tensor[k].to_dense())
-
-
 if __name__ == "__main__":
     bl.write("rows.h5", torch.eye(8).to_sparse_csr())
-    with bl.open("rows.h5") as opened:
-        loader = torch.utils.data.DataLoader(Rows(opened), batch_size=2, num_workers=1, multiprocessing_context="spawn")
-        assert torch.equal(torch.cat(list(loader)), torch.eye(8))
+    batches = bl.batches("rows.h5", 2, format="torch", rows=True)
+    loader = torch.utils.data.DataLoader(batches, batch_size=None, num_workers=1, multiprocessing_context="spawn")
+    for batch, rows in loader:
+        assert torch.equal(batch, torch.eye(8)[rows])
