@@ -85,10 +85,11 @@ class LazyArray:
         most = THRESHOLDS.read_gap_bytes // self.dtype.itemsize
         wide = np.diff(positions // self.chunk) > 0 if self.chunk > 1 else gaps > most
         cuts = [0, *(np.flatnonzero(wide) + 1).tolist(), len(positions)]
-        items = np.empty(len(positions), self.dtype)
+        items, distinct = np.empty(len(positions), self.dtype), bool(gaps.all())
         for begin, end in itertools.pairwise(cuts) if len(positions) else ():
-            first = int(positions[begin])
-            items[begin:end] = self.part(first, int(positions[end - 1]) + 1)[positions[begin:end] - first]
+            first, stop = int(positions[begin]), int(positions[end - 1]) + 1
+            part = self.part(first, stop)
+            items[begin:end] = part if distinct and stop - first == end - begin else part[positions[begin:end] - first]
         return items
 
     def ascends(self, start: int, stop: int) -> bool:

@@ -163,7 +163,7 @@ class Batches:
 
     def _loaded(self, rows: Array) -> Tensor:
         """These rows in memory, each with a list of coordinates. Precondition: they ascend."""
-        return self._tensor[rows].load(self._layout)  # type: ignore[no-any-return]
+        return self._tensor[rows].without_map().load(self._layout)  # type: ignore[no-any-return]
 
     def _made(self, rows: Array, part: Tensor, pick: Array) -> Any:
         """The batch of some of the loaded rows, which `rows` numbers."""

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ...errors import PathMissingError
-from ...parallel import each
+from ...parallel import each, get_threads
 from ...system import rename_new, to_disk
 from ..base import wrap_errors, write_error
 from ..direct import open_file, read_into, refuse_links
@@ -20,6 +20,8 @@ from ..replacing import remove
 from .codecs import Bytes
 from .stores import Object, Part, Range, Use, shorter, wrap_object_errors
 
+_RUNS_PER_THREAD = 4  # at least, if there are several parts
+_MAX_PARTS = 2**4  # that are read with one opened file
 _BEING_WRITTEN = re.compile(r".+\.[0-9a-f]{12}\.part")
 
 
@@ -39,24 +41,36 @@ class Folder:
         for folder in {part.key.rpartition("/")[0] for part in parts} - self._checked:
             refuse_links(self._root, folder)
             self._checked.add(folder)
-        each(lambda k: use(k, self._read(parts[k])), range(len(parts)))
+        most = min(max(len(parts) // (_RUNS_PER_THREAD * get_threads()), 1), _MAX_PARTS)
+        runs: list[list[int]] = []  # parts of one object, which is opened once for them
+        for k, part in enumerate(parts):
+            if runs and len(runs[-1]) < most and parts[k - 1].key == part.key:
+                runs[-1].append(k)
+            else:
+                runs.append([k])
+        each(lambda run: self._read([(k, parts[k]) for k in run], use), runs)
 
-    def _read(self, part: Part) -> Bytes | None:
-        path = f"{self._root}/{part.key}"
+    def _read(self, run: Sequence[tuple[int, Part]], use: Use) -> None:
+        """Read parts of one object."""
+        path = f"{self._root}/{run[0][1].key}"
         try:
-            with open_file(path, PathMissingError, buffering=0) as file:
-                size = os.fstat(file.fileno()).st_size
+            file = open_file(path, PathMissingError, buffering=0)
+        except PathMissingError:
+            if os.path.lexists(path):
+                raise
+            for k, _ in run:
+                use(k, None)
+            return
+        with file:
+            size = os.fstat(file.fileno()).st_size
+            for k, part in run:
                 start = part.start if part.start >= 0 else size + part.start
                 length = size if part.length is None else part.length
                 if start < 0 or start + length > size or length > part.most:
                     raise ValueError(f"{length} bytes at {start} of an object of {size}, at most {part.most}")
                 raw = np.empty(length, np.uint8)
                 read_into(file.fileno(), raw, start)
-                return raw
-        except PathMissingError:
-            if os.path.lexists(path):
-                raise
-            return None
+                use(k, raw)
 
     def put_all(self, objects: Sequence[Object]) -> None:
         each(lambda item: self.put(item[0], item[1](), flush=False), objects)
