@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import math
 import os
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
@@ -12,8 +11,8 @@ from typing import Any
 import h5py
 import numpy as np
 
-from ..arrays import Array, LazyArray, Pieces
-from ..errors import ContainerError, PathExistsError, PathMissingError, Problem, UnsafeError
+from ..arrays import LazyArray, Pieces
+from ..errors import ContainerError, PathExistsError, PathMissingError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..log import DEBUG, LOG
@@ -22,8 +21,6 @@ from .base import (
     CHUNKED,
     DEFAULT_STORAGE,
     Storage,
-    bounded_chunk,
-    check_items,
     grown_chunk,
     in_turn,
     named_by,
@@ -31,8 +28,9 @@ from .base import (
     sizes_in,
     wrap_errors,
 )
-from .direct import DIRECT, parts_of, read_into
+from .direct import DIRECT
 from .filters import GZIP_LEVEL, begun, chosen, deflated, sample
+from .hdf5_arrays import Dataset
 from .hdf5_files import changing, child_of
 from .hdf5_files import opened as opened
 from .hdf5_files import walk as walk
@@ -41,10 +39,6 @@ from .replacing import Others, Overwrite, keeps, part_of
 
 ATTRIBUTE = "binsparse"
 COMPRESSIONS = ("gzip", "small", "none")  # "small" is gzip, too
-
-# The HDF5 filters that may run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
-# lz4, bitshuffle, zstd, blosc2.
-_FILTERS = {1, 2, 3, 4, 5, 6, 32000, 32001, 32004, 32008, 32015, 32026}
 
 
 class HDF5Reader:
@@ -78,7 +72,12 @@ class HDF5Reader:
         if dataset is None:
             return None
         with wrap_errors(name):
-            array = _Dataset(dataset, name, self._limits, self._remote)
+            array = Dataset(dataset, name, self._limits, self._remote)
+            if self._handle is not None and array.deflated:
+                from .hdf5_chunks import DeflatedArray
+
+                LOG.debug("%s: its chunks are read at their offsets, and inflated without the HDF5 library", name)
+                return DeflatedArray(name, array, self._handle, self._limits)
             why = self._why if self._handle is None else array.read_at_offset(self._handle)
             if LOG.isEnabledFor(DEBUG):
                 LOG.debug("%s: read %s", name, f"by the HDF5 library, because of {why}" if why else "at its offset")
@@ -94,108 +93,16 @@ class HDF5Reader:
 
         Precondition: `array` was called.
         """
-        array = _Dataset(child_of(self.group, name, h5py.h5d.DatasetID), name, self._limits, self._remote)
+        array = Dataset(child_of(self.group, name, h5py.h5d.DatasetID), name, self._limits, self._remote)
         if not array.chunked or not len(array):
             return DEFAULT_STORAGE
         plain = {*array.filters} <= {h5py.h5z.FILTER_SHUFFLE, h5py.h5z.FILTER_FLETCHER32}
         return Storage(
             "none" if plain else "gzip",
-            grown_chunk(array.chunk, len(array), THRESHOLDS.hdf5_chunk),
+            grown_chunk(array.chunk, len(array), THRESHOLDS.hdf5_chunk if plain else THRESHOLDS.deflated_chunk),
             chunk_checksum=None if h5py.h5z.FILTER_FLETCHER32 in array.filters else False,
             settings=None if plain else {name: {"shuffle": h5py.h5z.FILTER_SHUFFLE in array.filters}},
         )
-
-
-class _Dataset(LazyArray):
-    """A one-dimensional dataset. Creating h5py's own object takes longer than reading a small array."""
-
-    def __init__(self, dataset: h5py.h5d.DatasetID, name: str, limits: Limits, remote: bool) -> None:
-        properties = dataset.get_create_plist()
-        filters = map(properties.get_filter, range(properties.get_nfilters()))
-        self.filters: dict[int, str] = {number: label.decode(errors="replace") for number, *_, label in filters}
-        self.chunked = properties.get_layout() == h5py.h5d.CHUNKED
-        if properties.get_external_count():
-            raise UnsafeError(Problem(name, "its data is in another file"))
-        if properties.get_layout() == h5py.h5d.VIRTUAL:
-            raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
-        if unknown := {*self.filters} - _FILTERS:
-            raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed; write it with gzip"))
-        # In a remote file, counting the bytes of chunks would read most of the file.
-        size = None if self.chunked and remote else dataset.get_storage_size()
-        super().__init__(dataset.shape or (), dataset.dtype, size)  # a null dataspace has no shape
-        self.chunk = math.prod(properties.get_chunk()) if self.chunked else 1
-        self._id, self._name, self._limits, self._remote = dataset, name, limits, remote
-        self._checked = not self.chunked
-        self._handle: int | None = None  # of the open file, if chunks are read without the library
-        self._offsets: dict[int, int] = {}  # of these chunks in the file, by first item
-
-    def part(self, start: int, stop: int) -> Array:
-        check_items(self._name, stop - start, self.dtype.itemsize, self._limits)
-        with wrap_errors(self._name):
-            if not self._checked:
-                bounded_chunk(self._name, self.chunk, len(self), self.dtype.itemsize, self._limits)
-                self._check_chunks(start, stop)
-                self._checked = not self._remote
-            if self.dtype.kind not in "iufb":  # h5py converts texts, enumerations and records
-                converted: Array = h5py.Dataset(self._id)[start:stop]
-                return converted
-            items: Array = np.empty(stop - start, self.dtype)
-            if self._handle is not None and self._read_chunks(self._handle, items, start):
-                return items
-            LOG.debug("%s: %d bytes by the HDF5 library", self._name, items.nbytes)
-            there = self._id.get_space()
-            there.select_hyperslab((start,), (len(items),))
-            self._id.read(h5py.h5s.create_simple(items.shape), there, items)
-            return items
-
-    def _read_chunks(self, handle: int, items: Array, start: int) -> bool:
-        """Read items from `start` on. Return False if the file does not contain one of their chunks."""
-        stop = start + len(items)
-        for first in range(start // self.chunk * self.chunk, stop, self.chunk):
-            if first not in self._offsets:
-                return False
-            begin, end = max(first, start), min(first + self.chunk, stop)
-            at = self._offsets[first] + (begin - first) * self.dtype.itemsize
-            read_into(handle, items[begin - start : end - start], at)
-            LOG.debug("%s: %d bytes at byte %d", self._name, (end - begin) * self.dtype.itemsize, at)
-        return True
-
-    def read_at_offset(self, handle: int) -> str:
-        """Read the items from the open file without the library. Returns the reason if that is impossible, else ""."""
-        whole = math.prod(self.shape) * self.dtype.itemsize
-        if len(self.shape) != 1 or not whole:
-            return f"the shape {self.shape}"
-        if self.filters:
-            return f"the filters {', '.join(self.filters.values())}"
-        # numpy has no integers of 12 bits
-        if self.dtype.kind not in "iuf" or not self._id.get_type().equal(h5py.h5t.py_create(self.dtype)):
-            return f"the type {self.dtype}"
-        if self.chunked:
-            self._handle = handle
-            return ""
-        at = self._id.get_offset() if self._nbytes == whole else None
-        if at is None:
-            return "items that were never written"
-        if at + whole > os.fstat(handle).st_size:
-            raise EOFError("the file ends before the array does")
-        part = parts_of(handle, at, self.dtype, self._name, self._limits)
-        self.part = part  # type: ignore[assignment, method-assign]
-        return ""
-
-    def _check_chunks(self, start: int, stop: int) -> None:
-        """Raise ValueError for a chunk of no bytes: the library crashes when it filters an empty chunk."""
-        sizes: list[int] = []
-        if not self._remote:
-            stored: list[Any] = []
-            self._id.chunk_iter(stored.append)
-            sizes = [chunk.size for chunk in stored]
-            if self._handle is not None:
-                self._offsets = {chunk.chunk_offset[0]: chunk.byte_offset for chunk in stored}
-        for at in range(start // self.chunk * self.chunk, stop, self.chunk) if self._remote else ():
-            with contextlib.suppress(OSError, RuntimeError):  # the chunk was never written
-                sizes.append(len(self._id.read_direct_chunk((at,))[1]))
-        if 0 in sizes:
-            raise ValueError("a chunk is stored in no bytes")
 
 
 def read_text(group: h5py.Group, name: str, limits: Limits) -> bytes | None:
@@ -241,7 +148,8 @@ class HDF5Writer:
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {}
         if pieces.length and (chunks or compressed):
-            options["chunks"] = (min(chunks or THRESHOLDS.hdf5_chunk, pieces.length),)
+            usual = THRESHOLDS.deflated_chunk if compressed else THRESHOLDS.hdf5_chunk
+            options["chunks"] = (min(chunks or usual, pieces.length),)
             checked = self._storage.chunk_checksum
             # A deflated chunk contains one already, Adler-32.
             options["fletcher32"] = not compressed if checked is None else checked

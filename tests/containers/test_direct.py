@@ -1,11 +1,14 @@
 """Reading and writing containers past their libraries: the same arrays, the same refusals."""
 
+import importlib
 import itertools
 import json
 import os
 import shutil
 import tracemalloc
 import zlib
+from importlib.util import find_spec
+from unittest import mock
 
 import google_crc32c
 import h5py
@@ -31,7 +34,7 @@ from binsparse_levels import (
 )
 from binsparse_levels import parallel as threads_module
 from binsparse_levels.arrays import one_piece
-from binsparse_levels.containers import direct, hdf5, zarr_reading
+from binsparse_levels.containers import direct, hdf5, hdf5_chunks, zarr_reading
 from binsparse_levels.containers import zarr as zarr_container
 from binsparse_levels.containers.base import Storage
 from binsparse_levels.io import describe
@@ -459,6 +462,18 @@ def test_the_file_ends_while_it_is_read(tmp_path, monkeypatch):
         direct.read_into(file.fileno(), np.empty(11, np.uint8), 0)
 
 
+def test_a_shard_may_be_longer_than_its_array(tmp_path):
+    array = np.arange(50)
+    shape = {"shape": (50,), "chunks": (2**12,), "shards": (2**24,), "dtype": array.dtype}
+    root = zarr.create_group(tmp_path / "a.zarr", attributes={"binsparse": {}})
+    root.create_array("values", **shape)[:] = array
+    with zarr_container.reading(str(tmp_path / "a.zarr"), None, LIMITS) as reader:
+        same(reader.array("values")[:], array)
+        same(reader.array("values")[np.array([3, 49, 8])], array[[3, 49, 8]])
+    with pytest.raises(LimitError, match="index of a shard"):
+        loaded(tmp_path / "a.zarr", zarr_container, Limits(array_bytes=2**15))
+
+
 # HDF5
 
 
@@ -527,6 +542,11 @@ def test_hdf5_datasets_that_are_stored_otherwise(tmp_path):
         masked.id.write_direct_chunk((10,), array[10:].tobytes(), filter_mask=1)
         shrunk = file.create_dataset("shrunk", data=array, chunks=(5,), maxshape=(None,), compression="gzip")
         shrunk.resize((12,))
+        twice = h5py.h5p.create(h5py.h5p.DATASET_CREATE)
+        twice.set_chunk((10,))
+        for _ in range(2):
+            twice.set_deflate(4)
+        h5py.h5d.create(file.id, b"twice", h5py.h5t.NATIVE_INT32, space, twice).write(space, space, array)
         file.create_dataset("booleans", data=array > 3)
         file.create_dataset("choices", data=array, dtype=h5py.enum_dtype({"a": 1}, basetype="i4"))
     with h5py.File(tmp_path / "a.h5") as file, hdf5.reading(str(tmp_path / "a.h5"), None, LIMITS) as reader:
@@ -547,6 +567,46 @@ def test_damaged_hdf5_chunks_are_an_error(tmp_path):
         except ContainerError:
             continue
         assert found.tobytes() == array.tobytes()  # a bit that zlib does not use
+
+
+INFLATERS = [zlib, *filter(None, [find_spec("zlib_ng") and importlib.import_module("zlib_ng.zlib_ng")])]
+
+
+@pytest.mark.parametrize("inflater", INFLATERS, ids=lambda module: module.__name__)
+@given(data=st.data())
+def test_any_part_of_a_deflated_dataset(folder, inflater, data):
+    array = numbers(data.draw(lengths.filter(bool)), data.draw(st.sampled_from(TYPES)))
+    chunks, shuffle = data.draw(st.integers(1, len(array) + 3)), data.draw(st.booleans())
+    with h5py.File(folder / "c.h5", "w") as file:
+        options = {"chunks": (chunks,), "maxshape": (None,), "compression": "gzip", "shuffle": shuffle}
+        file.create_dataset("values", data=array, **options)
+    with hdf5.reading(str(folder / "c.h5"), None, LIMITS) as reader, mock.patch.object(hdf5_chunks, "zlib", inflater):
+        values = reader.array("values")
+        assert isinstance(values, hdf5_chunks.DeflatedArray) == (array.dtype.kind in "iuf")
+        for _ in range(3):
+            start, stop = sorted(data.draw(st.integers(0, len(array))) for _ in range(2))
+            same(values[start:stop], array[start:stop])
+            at = np.array(data.draw(st.lists(st.integers(0, len(array) - 1), max_size=20)), np.int64)
+            same(values[at], array[at])
+
+
+@pytest.mark.parametrize("inflater", INFLATERS, ids=lambda module: module.__name__)
+@pytest.mark.parametrize(
+    "chunk",
+    [zlib.compress(bytes(2**25)), zlib.compress(bytes(79)), zlib.compress(bytes(80))[:-1], bytes(2**18), b"a"],
+    ids=["longer", "shorter", "cut", "large", "other"],
+)
+def test_what_does_not_expand_to_a_chunk_is_an_error(tmp_path, inflater, chunk):
+    with h5py.File(tmp_path / "a.h5", "w") as file:
+        values = file.create_dataset("values", (20,), "i4", chunks=(20,), compression="gzip")
+        values.id.write_direct_chunk((0,), chunk)
+    with hdf5.reading(str(tmp_path / "a.h5"), None, LIMITS) as reader, mock.patch.object(hdf5_chunks, "zlib", inflater):
+        values = reader.array("values")
+        tracemalloc.start()
+        with pytest.raises(ContainerError, match="values: cannot be read or written"):
+            values[:]
+        assert tracemalloc.get_traced_memory()[1] < 2**22
+        tracemalloc.stop()
 
 
 # Narrow

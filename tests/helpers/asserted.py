@@ -23,6 +23,7 @@ SMALL = {
     "parts": [2, 3], "copies": [1, 2], "copy_cost": [0, 1], "reserved_bytes": [0, 64], "map_digits": [0, 2],
     "counted_values": [0],
     "row_entries": [1, 2], "sizes_per_entry": [0], "extra_sizes": [0, 1], "zarr_chunk": [1, 2], "bucket_chunk": [1, 2],
+    "deflated_chunk": [1, 2],
     "zarr_shard": [1, 4], "hdf5_chunk": [1, 2], "read_gap_bytes": [0, 8], "gap_bytes": [0, 8], "fetched_bytes": [1, 8],
     "sent_bytes": [1, 8], "spooled_bytes": [1], "cached_reads": [1, 2**40], "cached_chunks": [0, 1], "remote_bytes":
     [64], "step_entries": [1, 2, 5], "step_bytes": [1, 64], "shard_items": [1, 2], "sampled_entries": [1],

@@ -101,7 +101,7 @@ def _from_gzip(raw: Bytes, out: Bytes) -> None:
     _from_plain(np.frombuffer(gzip.GzipFile(fileobj=io.BytesIO(raw.data)).read(out.size + 1), np.uint8), out)
 
 
-def _most_packed(size: int) -> int:
+def most_packed(size: int) -> int:
     """A bound on the compressed size of a number of bytes. A larger chunk is not read."""
     return 2 * size + 2**16
 
@@ -114,8 +114,8 @@ def _from_plain(raw: Bytes, out: Bytes) -> None:
 
 CODECS: dict[str, Codec] = {  # by their names in Zarr
     "blosc": Codec(_to_blosc, _from_blosc, lambda size: size + 16),
-    "zstd": Codec(_to_zstd, _from_zstd, _most_packed),
-    "gzip": Codec(lambda items, how: gzip.compress(items.data, how["level"], mtime=0), _from_gzip, _most_packed),
+    "zstd": Codec(_to_zstd, _from_zstd, most_packed),
+    "gzip": Codec(lambda items, how: gzip.compress(items.data, how["level"], mtime=0), _from_gzip, most_packed),
     "none": Codec(lambda items, _: items.view(np.uint8), _from_plain, lambda size: size),
 }
 

@@ -66,21 +66,28 @@ CACHE = Cache()
 _owners = itertools.count()
 
 
-class Objects:
-    """The store of a tensor, and the owner of what its arrays have in the cache."""
+class Owner:
+    """The owner of what the arrays of a tensor have in the cache."""
+
+    def __init__(self, limits: Limits) -> None:
+        self.limits = limits
+        self.number = next(_owners)
+        weakref.finalize(self, CACHE.drop, self.number)
+
+
+class Objects(Owner):
+    """The store of a tensor."""
 
     def __init__(self, store: ArrayStore, limits: Limits) -> None:
+        super().__init__(limits)
         self.store = store
-        self.limits = limits
-        self.owner = next(_owners)
-        weakref.finalize(self, CACHE.drop, self.owner)
 
 
 class ChunkedArray(LazyArray):
     """An array in chunks. The chunks of a small read are cached."""
 
     _name: str
-    _objects: Objects
+    _owner: Owner
 
     def _read(self, numbers: list[int], use: UseItems) -> None:
         """Call `use` with the number and the items of each of these chunks, in any order and in any thread."""
@@ -88,11 +95,11 @@ class ChunkedArray(LazyArray):
 
     def _keeps(self, count: int) -> bool:
         """Return True if the chunks of a read of so many chunks are cached."""
-        size, most = count * self.chunk * self.dtype.itemsize, self._objects.limits.cache_bytes
+        size, most = count * self.chunk * self.dtype.itemsize, self._owner.limits.cache_bytes
         return size * THRESHOLDS.cached_reads <= most or (count <= THRESHOLDS.cached_chunks and size <= most)
 
     def part(self, start: int, stop: int) -> Array:
-        check_items(self._name, stop - start, self.dtype.itemsize, self._objects.limits)
+        check_items(self._name, stop - start, self.dtype.itemsize, self._owner.limits)
         items, chunk = np.empty(stop - start, self.dtype), self.chunk
 
         def use(number: int, decoded: Array) -> None:
@@ -104,24 +111,28 @@ class ChunkedArray(LazyArray):
         return items
 
     def at(self, positions: Array) -> Array:
+        if (positions[1:] < positions[:-1]).any():
+            ascending, inverse = np.unique(positions, return_inverse=True)
+            return self.at(ascending)[inverse]
         items, chunk = np.empty(len(positions), self.dtype), self.chunk
-        numbers, which = np.unique(positions // chunk, return_inverse=True)
-        order = np.argsort(which, kind="stable")
-        ends = np.cumsum(np.bincount(which, minlength=len(numbers)))
-        by_chunk = dict(zip(numbers.tolist(), np.split(order, ends[:-1]), strict=True)) if len(numbers) else {}
+        if not len(positions):
+            return items
+        numbers = positions // chunk
+        ends = np.append(np.flatnonzero(numbers[1:] != numbers[:-1]) + 1, len(positions))
+        slices = dict(zip(numbers[ends - 1].tolist(), map(slice, [0, *ends.tolist()], ends.tolist()), strict=False))
 
         def use(number: int, decoded: Array) -> None:
-            here = by_chunk[number]
-            items[here] = decoded[positions[here] - number * chunk]
+            here = slices[number]
+            items[here] = decoded.take(positions[here] - number * chunk)
 
-        self._each(by_chunk, use)
+        self._each(slices, use)
         return items
 
     def _each(self, numbers: Collection[int], use: UseItems) -> None:
         """Call `use` with the number and the items of each of these chunks, from the cache if they are there."""
-        objects, missing = self._objects, []
+        owner, missing = self._owner, []
         for number in numbers:
-            known = CACHE.get((objects.owner, self._name, number))
+            known = CACHE.get((owner.number, self._name, number))
             if known is None:
                 missing.append(number)
             else:
@@ -134,7 +145,7 @@ class ChunkedArray(LazyArray):
 
         def keep(number: int, decoded: Array) -> None:
             if kept:
-                CACHE.put((objects.owner, self._name, number), decoded, objects.limits.cache_bytes)
+                CACHE.put((owner.number, self._name, number), decoded, owner.limits.cache_bytes)
             use(number, decoded)
 
         self._read(missing, keep)
@@ -145,7 +156,7 @@ class CachedArray(ChunkedArray):
 
     def __init__(self, name: str, objects: Objects, array: LazyArray) -> None:
         super().__init__(array.shape, array.dtype, lambda: array.nbytes)
-        self.chunk, self._name, self._objects, self._array = array.chunk, name, objects, array
+        self.chunk, self._name, self._owner, self._array = array.chunk, name, objects, array
 
     def _keeps(self, count: int) -> bool:
         small = self.chunk * self.dtype.itemsize < _MIN_CHUNK_BYTES
@@ -175,7 +186,7 @@ class ObjectArray(ChunkedArray):
 
     def __init__(self, name: str, objects: Objects, chunks: Chunks, nbytes: Size | None, *, complete: bool) -> None:
         super().__init__(chunks.length, chunks.dtype, nbytes)
-        self.chunk, self._name, self._objects = chunks.chunk, name, objects
+        self.chunk, self._name, self._owner, self._store = chunks.chunk, name, objects, objects.store
         self._chunks, self._complete, self._checked = chunks, complete, False
 
     def _each(self, numbers: Collection[int], use: UseItems) -> None:
@@ -186,8 +197,8 @@ class ObjectArray(ChunkedArray):
 
     def _check(self) -> None:
         """Raise LimitError for chunks that are too large, or too many."""
-        chunks, limits = self._chunks, self._objects.limits
-        bounded_chunk(self._name, chunks.per_file, chunks.length, chunks.dtype.itemsize, limits)
+        chunks, limits = self._chunks, self._owner.limits
+        bounded_chunk(self._name, chunks.chunk, chunks.length, chunks.dtype.itemsize, limits)
         if chunks.index:
             limits.hold("array_bytes", chunks.index_bytes, self._name, "the size in bytes of the index of a shard")
         count = -(-chunks.length // chunks.chunk)
@@ -216,29 +227,30 @@ class ObjectArray(ChunkedArray):
     def _fetch(self, numbers: list[int], use: Use) -> None:
         """Call `use` with the number and the stored bytes of each of these chunks; None for a missing chunk."""
         chunks, parts, numbered = self._chunks, [], []
+        most = chunks.most
         with wrap_errors(self._name):
             indexes = self._indexes(numbers) if chunks.index else {}
             for number in numbers:
                 file, k = divmod(number, chunks.per_index)
                 if not chunks.index:
-                    parts.append(Part(f"{chunks.folder}/{file}", 0, None, chunks.most))
-                elif (index := indexes[file]) is None or (index[k] == ABSENT).all():
+                    parts.append(Part(f"{chunks.folder}/{file}", 0, None, most))
+                elif (index := indexes[file]) is None or (place := index[k].tolist()) == [ABSENT, ABSENT]:
                     use(number, None)
                     continue
                 else:
-                    start, length = index[k].tolist()
-                    if length > chunks.most:
+                    start, length = place
+                    if length > most:
                         what = f"a chunk of {chunks.chunk_bytes} bytes is stored in {length}, at {start} of its shard"
                         raise ValueError(what)
-                    parts.append(Part(f"{chunks.folder}/{file}", start, length, chunks.most))
+                    parts.append(Part(f"{chunks.folder}/{file}", start, length, most))
                 numbered.append(number)
-            self._objects.store.each(parts, lambda k, raw: use(numbered[k], raw))
+            self._store.each(parts, lambda k, raw: use(numbered[k], raw))
 
     def _indexes(self, numbers: list[int]) -> dict[int, Array | None]:
         """The indexes of the shards of these chunks, by number; None for a missing shard."""
         chunks = self._chunks
         files = dict.fromkeys(number // chunks.per_index for number in numbers)
-        owner, most = self._objects.owner, self._objects.limits.cache_bytes
+        owner, most = self._owner.number, self._owner.limits.cache_bytes
         indexes = {file: CACHE.get((owner, self._name, -1 - file)) for file in files}
         todo = [file for file, index in indexes.items() if index is None]
 
@@ -250,5 +262,5 @@ class ObjectArray(ChunkedArray):
 
         size = chunks.index_bytes
         start = 0 if chunks.index == "start" else -size
-        self._objects.store.each([Part(f"{chunks.folder}/{file}", start, size, size) for file in todo], use)
+        self._store.each([Part(f"{chunks.folder}/{file}", start, size, size) for file in todo], use)
         return indexes
