@@ -77,6 +77,10 @@ class Batches:
 
     A DataLoader of PyTorch takes it with `batch_size=None`. With any number of workers, the batches are the same, in
     another order: each worker loads other buffers. Call `set_epoch` before each epoch then, as workers have copies.
+
+    >>> loop = bl.batches(bl.pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR"), 1, format="numpy")
+    >>> len(list(loop)), loop.state_dict()["epoch"]
+    (2, 0)
     """
 
     def __init__(self, tensor: Tensor, plan: _Plan, format: BatchFormat, rank: int, rows: bool) -> None:
@@ -112,10 +116,7 @@ class Batches:
         self._done, self._finished = self._skipped, False
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch and the number of batches (`done`) that the last loop has returned, in each process of a job.
-
-        If a DataLoader has workers, their copies count. Use `StatefulDataLoader` of torchdata, or count and set `done`.
-        """
+        """The epoch and the number of batches (`done`) of the last loop. Workers of a DataLoader count in their copies."""
         return {**asdict(self._plan), "epoch": self._epoch, "done": self._done, "worker": self._worker}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -171,9 +172,8 @@ class Batches:
         columns = [part.arrays[f"indices_{k}"].take(at) for k in range(1, part.ndim)]
         values = np.require(items_at(part.values, at), requirements=["C", "W"])  # an iso tensor repeats one item
         shape = (len(pick), *part.shape[1:])
-        made: Any
         if self._format in ("torch", "numpy"):
-            made = np.full(shape, inside(part).pad, part.dtype)
+            made: Any = np.full(shape, inside(part).pad, part.dtype)
             made[(np.repeat(np.arange(len(pick)), counts), *columns)] = values
         else:
             cells = max(self._plan.size, len(pick)) * shape[1]  # so that all batches have the same type of indices
