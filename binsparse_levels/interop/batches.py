@@ -116,7 +116,7 @@ class Batches:
         self._done, self._finished = self._skipped, False
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch and the number of batches (`done`) of the last loop. Workers of a DataLoader count in their copies."""
+        """The epoch and the number of batches (`done`) of the last loop. Workers of a DataLoader count their own."""
         return {**asdict(self._plan), "epoch": self._epoch, "done": self._done, "worker": self._worker}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
