@@ -19,14 +19,14 @@ from binsparse_levels import BinsparseError
 from binsparse_levels.compute import store
 from binsparse_levels.parallel import using_threads
 from binsparse_levels.thresholds import using_thresholds
-from composition import files, functions, kinds
+from composition import borrowed, files, functions, kinds
 from composition.features import cases, check
 from composition.known import explains
 from composition.refusals import refused
 from composition.ways import WAYS
 
 DRAWN = collections.Counter()  # of examples, by (feature, feature, way, way)
-MODULES = files, functions  # which register their ways
+MODULES = borrowed, files, functions  # which register their ways
 
 
 def interpreted(function, *_):
