@@ -60,7 +60,7 @@ class Thresholds:
     zarr_chunk: int = 2**16  # items: a small slice reads little
     bucket_chunk: int = 2**11  # items, in an object store: 25 MB → 1.3 MB for 50 values at scattered places of 2.5 M
     zarr_shard: int = 2**20  # items: a large array needs few files
-    hdf5_chunk: int = 2**17  # items, without compression: chunks of a thousand items are half as fast
+    hdf5_chunk: int = 2**17  # items, without compression or for small files: smaller chunks are slow, or compress less
     deflated_chunk: int = 2**13  # items, with gzip: 20 rows in a fifth of the time that 2**17 take
     read_gap_bytes: int = 2**12  # between items that one read covers
     gap_bytes: int = 2**15  # between two parts of one request

@@ -144,11 +144,12 @@ class HDF5Writer:
     def write(self, name: str, pieces: Pieces) -> None:
         if self.group.id.links.exists(name.encode()):
             raise PathExistsError(Problem(f"{self.group.name}/{name}", "already exists, and is no array of a tensor"))
-        compressed = self._storage.of("compression", name) in ("gzip", "small")
+        compression = self._storage.of("compression", name)
+        compressed = compression in ("gzip", "small")
         chunks = self._storage.of("chunks", name)
         options: dict[str, Any] = {}
         if pieces.length and (chunks or compressed):
-            usual = THRESHOLDS.deflated_chunk if compressed else THRESHOLDS.hdf5_chunk
+            usual = THRESHOLDS.deflated_chunk if compression == "gzip" else THRESHOLDS.hdf5_chunk
             options["chunks"] = (min(chunks or usual, pieces.length),)
             checked = self._storage.chunk_checksum
             # A deflated chunk contains one already, Adler-32.
