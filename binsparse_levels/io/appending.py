@@ -280,7 +280,7 @@ def _unrepeated(there: Tensor, tensor: Tensor, axis: int, existing: Existing | N
     `existing`.
     """
     mine, its = inside(there).metadata.labels, inside(tensor).metadata.labels
-    if existing == "repeat" or mine is None or its is None or mine.dims != its.dims:
+    if existing == "repeat" or mine is None or its is None or mine.dims != its.dims or not tensor.ndim:
         return tensor
     dim = mine.dims[axis]
     column, known = its.columns.get(dim), mine.columns.get(dim)

@@ -152,7 +152,7 @@ class Counting(ObjectStore):
 
 @pytest.mark.slow
 def test_opening_does_not_grow_with_the_number_of_shards(tmp_path):
-    for shards in (10, 10_000):
+    for shards in (10, 1000):
         path = tmp_path / f"{shards}.zarr"
         tensor = bl.pack([np.arange(2 * shards)], np.full(2 * shards, 1.5), 2 * shards, "CVEC")
         bl.write(path, tensor, chunks=1, shards=2, compression="none")

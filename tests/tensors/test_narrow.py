@@ -99,7 +99,7 @@ def test_coordinates_that_do_not_fit_are_refused_with_the_name_of_the_level():
 
 @pytest.mark.slow
 def test_the_laws_of_a_kind_with_a_type():
-    assert all(law.holds for law in testing.check_kind(Short))
+    assert all(law.holds for law in testing.check_kind(Short, examples=10))
 
 
 def test_the_laws_report_types_that_are_not_as_declared():
