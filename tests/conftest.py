@@ -9,6 +9,7 @@ import hypothesis
 import pytest
 from helpers import kinds, servers  # noqa: F401 (kinds registers those that tests use)
 
+from binsparse_levels.levels import LEVELS
 from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
 
 # Machines are shared, so examples have no deadline. Runs on CI and runs without --all repeat the same examples.
@@ -47,6 +48,19 @@ def pytest_collection():
         return (yield)
     finally:
         gc.freeze()
+
+
+@pytest.fixture(autouse=True)
+def _kinds_as_before():
+    """The level kinds that a test registers are forgotten, and so is the gallery, which registers them once."""
+    before, modules = dict(LEVELS), set(sys.modules)
+    yield
+    if LEVELS.keys() != before.keys():
+        LEVELS.clear()
+        LEVELS.update(before)
+        for name in sys.modules.keys() - modules:
+            if name.startswith("binsparse_levels.gallery"):
+                del sys.modules[name]
 
 
 @pytest.hookimpl(wrapper=True, tryfirst=True)

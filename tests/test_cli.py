@@ -105,7 +105,8 @@ WHY = {
 }  # fmt: skip
 SAID = {
     "a.h5": ["of the kind hdf5, because of its signature", "values: read at its offset", "values: 16 bytes at byte"],
-    "gzip.h5": ["values: read by the HDF5 library, because of the filters shuffle, deflate", "values: 16 bytes by the"],
+    "gzip.h5": ["values: its chunks are read at their offsets, and inflated without the HDF5 library",
+                "values: 0 of 1 chunks are in the cache"],
     "a.zarr": ["because of the member 'zarr.json'", "values: read without zarr, in chunks of 5 items (blosc)",
                "values: 0 of 1 chunks are in the cache", "bytes for 1 chunks"],
     "a.zarr.zip": ["because of the member 'zarr.json'", "values: read without zarr"],

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib
+from typing import Any
+
 import numpy as np
 
 from ..arrays import Array
@@ -14,10 +17,11 @@ from .hdf5_arrays import Dataset
 from .objects.codecs import most_packed
 from .objects.reading import ChunkedArray, Owner, UseItems
 
+zlib: Any
 try:  # twice as fast as that of Python and of the HDF5 library
-    from zlib_ng import zlib_ng as zlib
+    zlib = importlib.import_module("zlib_ng.zlib_ng")
 except ImportError:
-    import zlib
+    zlib = importlib.import_module("zlib")
 
 
 class DeflatedArray(ChunkedArray):

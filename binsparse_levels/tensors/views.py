@@ -288,6 +288,8 @@ class Joined(Backing):
                 yield part.placed(coords), values
 
     def count(self, pad: Any) -> int:
+        if self._own is not None:  # which may store padding
+            return self._own.count(pad)
         counts = [box.count for box in self.boxes.boxes]
         if self.selection.cut or None in counts:
             return sum(part.backing.count(pad) for part in self.parts())

@@ -599,7 +599,11 @@ def test_any_part_of_a_deflated_dataset(folder, inflater, data):
 def test_what_does_not_expand_to_a_chunk_is_an_error(tmp_path, inflater, chunk):
     with h5py.File(tmp_path / "a.h5", "w") as file:
         values = file.create_dataset("values", (20,), "i4", chunks=(20,), compression="gzip")
-        values.id.write_direct_chunk((0,), chunk)
+        try:
+            values.id.write_direct_chunk((0,), chunk)
+        except OSError:  # HDF5 2 does not write a chunk that is longer than its items may become
+            assert len(chunk) > 2**16
+            return
     with hdf5.reading(str(tmp_path / "a.h5"), None, LIMITS) as reader, mock.patch.object(hdf5_chunks, "zlib", inflater):
         values = reader.array("values")
         tracemalloc.start()

@@ -203,6 +203,7 @@ def test_other_programs_read_the_files(tmp_path, kind, name):
     np.testing.assert_array_equal(found.indices_1, tensor.arrays["indices_1"])
 
 
+@pytest.mark.filterwarnings("ignore:The '.*' option is deprecated")
 @pytest.mark.parametrize("compression", ["gzip", "small"])
 def test_anndata_reads_the_files(tmp_path, compression):
     anndata = pytest.importorskip("anndata")

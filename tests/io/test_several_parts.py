@@ -22,6 +22,7 @@ from binsparse_levels import testing
 from binsparse_levels.cli import main
 from binsparse_levels.limits import DEFAULT_LIMITS
 from binsparse_levels.looking.faults import all_faults, faults_of
+from binsparse_levels.system import resident
 
 SYMMETRIC = bl.pack([[0, 1, 2]] * 2, [1.0] * 3, (3, 3), "CSR", structure="symmetric_lower")
 
@@ -75,7 +76,7 @@ def test_a_store_that_grows_is_the_tensor_of_its_parts(data, parts, tmp_path_fac
     assert pickle.loads(pickle.dumps(opened)).equals(opened)
     assert list(map(len, opened.unpack()[0])) == [opened.nnz] * opened.ndim
     format = data.draw(st.sampled_from([None, f"sparse({dense.ndim})"]))
-    memory = data.draw(st.sampled_from([None, 2**31]))
+    memory = data.draw(st.sampled_from([None, resident() + 2**30]))
     bl.compact(place, format, memory=memory, grace=data.draw(st.sampled_from([0, 60])))
     again = bl.open(place)
     assert [(x.origin, x.shape) for x in again.parts] == [((0,) * dense.ndim, dense.shape)]
@@ -118,7 +119,7 @@ def test_a_hundred_shards_of_scipy_are_one_tensor(tmp_path):
     assert len(opened.parts) == 100
     np.testing.assert_array_equal(opened[350:372].to_dense(), whole[350:372].toarray())
     np.testing.assert_allclose(opened @ np.arange(30.0), whole @ np.arange(30.0))
-    bl.write_from(opened, tmp_path / "a.h5", opened.shape, "CSC", memory=2**31)
+    bl.write_from(opened, tmp_path / "a.h5", opened.shape, "CSC", memory=resident() + 2**30)
     np.testing.assert_array_equal(bl.read(tmp_path / "a.h5").to_dense(), whole.toarray())
 
 

@@ -35,7 +35,7 @@ def test_the_gallery_has_the_kinds_of_the_literature():
     assert len(OF_GALLERY) >= 10
     assert max(len(path.read_text().splitlines()) for path in GALLERY) <= 170
     for kind in OF_GALLERY:
-        assert re.search(r"\n    References\n    -+\n    .*(19|20)\d\d", kind.__doc__, re.DOTALL), kind
+        assert re.search(r"\n *References\n *-+\n.*(19|20)\d\d", kind.__doc__, re.DOTALL), kind
 
 
 @pytest.mark.slow
