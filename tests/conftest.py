@@ -8,6 +8,7 @@ import sys
 import hypothesis
 import pytest
 from helpers import kinds, servers  # noqa: F401 (kinds registers those that tests use)
+from hypothesis import strategies as st
 
 from binsparse_levels.levels import LEVELS
 from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
@@ -38,6 +39,11 @@ def pytest_configure(config):
         config.option.markexpr = " and ".join(filter(None, [config.option.markexpr, "not slow"]))
 
 
+@hypothesis.given(st.none())
+def nothing(_):
+    """An example of Hypothesis."""
+
+
 @pytest.hookimpl(wrapper=True, tryfirst=True)
 def pytest_collection():
     """The collector of garbage visits nothing that is imported and collected, because it stays.
@@ -47,6 +53,7 @@ def pytest_collection():
     try:
         return (yield)
     finally:
+        nothing()  # registers numpy's generator, whose referrers Hypothesis does not find afterwards
         gc.freeze()
 
 
