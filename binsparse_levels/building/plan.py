@@ -30,7 +30,7 @@ from ..tensors.validation import check_value_type, checked_fill, mirror_problems
 from ..thresholds import THRESHOLDS
 
 LOADED_BYTES = 188 * 2**20  # of a process that has loaded all libraries and kernels of a build
-_BUFFER_BYTES = 2**25  # pieces of arrays in transit
+_BUFFER_BYTES = 2**25 + 2**23  # pieces of arrays in transit, and chunks by which a filter is chosen
 _MIN_ENTRIES = 2**14
 _ENTRIES_PER_POSITION = 4  # a tree may have one empty position for this number of entries
 _POSITION_BYTES = 64  # while a tree is written to a file
