@@ -62,7 +62,7 @@ def _kinds_as_before():
     """The level kinds that a test registers are forgotten, and so is the gallery, which registers them once."""
     before, modules = dict(LEVELS), set(sys.modules)
     yield
-    if LEVELS.keys() != before.keys():
+    if before != LEVELS:
         LEVELS.clear()
         LEVELS.update(before)
         for name in sys.modules.keys() - modules:

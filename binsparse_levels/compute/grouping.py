@@ -18,7 +18,7 @@ from ..tensors.packing import pack
 from ..tensors.tensor import Tensor, inside
 from .products import LETTERS, einsum
 
-GROUP = LETTERS[-1]  # the index of the groups
+_GROUP = LETTERS[-1]  # the index of the groups
 
 
 @within_memory
@@ -64,9 +64,9 @@ class Groups:
         shape = len(self.labels), tensor.shape[k]
         members = pack([self.codes[there], there], np.ones(len(there), bool), shape, "CSR", fill_value=False)
         own = LETTERS[: tensor.ndim]
-        out = own.replace(own[k], GROUP)
+        out = own.replace(own[k], _GROUP)
         plain = tensor if tensor.dims is None else tensor.with_labels({k: None})
-        made = einsum(f"{GROUP}{own[k]},{own}->{out}", members, plain, format=format, memory=memory)
+        made = einsum(f"{_GROUP}{own[k]},{own}->{out}", members, plain, format=format, memory=memory)
         return made.with_labels({k: self.labels}, dims=tensor.dims)  # type: ignore[no-any-return]
 
     def mean(self, format: FormatLike | None = None, *, memory: int | None = None) -> Tensor:

@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.tree import alike
 from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..formats.format import coordinates
 from ..levels.positions import Array
@@ -116,17 +117,13 @@ def _first(extreme: Array, cells: Array, at: Array, values: Array, pad: Any, siz
     order = np.lexsort((at, cells))
     cells, at, values = cells[order], at[order], values[order]
     found = np.full(len(extreme), size)
-    best = _alike(values, extreme[cells])
+    best = alike(values, extreme[cells])
     np.minimum.at(found, cells[best], at[best])
     unstored = np.bincount(cells, minlength=len(extreme))  # the first coordinate that is not stored
     rank = np.arange(len(cells)) - (np.cumsum(unstored) - unstored)[cells]
     np.minimum.at(unstored, cells[at != rank], rank[at != rank])
-    pads = _alike(np.full(len(extreme), pad), extreme) & (unstored < size)
+    pads = alike(np.full(len(extreme), pad), extreme) & (unstored < size)
     return np.where(pads, np.minimum(found, unstored), found)
-
-
-def _alike(a: Array, b: Array) -> Any:
-    return (a == b) | ((a != a) & (b != b))
 
 
 def count_nonzero(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Any:
@@ -250,20 +247,16 @@ def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = Non
 
 def vstack(tup: Sequence[Any], *, dtype: Any = None) -> Tensor:
     """`numpy.vstack` of tensors with two dimensions at least."""
-    return concatenate(_of_rank(tup, "vstack"), 0, dtype=dtype)
+    if any(np.ndim(x) < 2 for x in tup):
+        what = "numpy.vstack of a Tensor takes two dimensions at least; call numpy.concatenate"
+        raise ArrayError(Problem("operands", what))
+    return concatenate(tup, 0, dtype=dtype)
 
 
 def hstack(tup: Sequence[Any], *, dtype: Any = None) -> Tensor:
     """`numpy.hstack`."""
     tensors = list(tup)
     return concatenate(tensors, 0 if all(np.ndim(x) == 1 for x in tensors) else 1, dtype=dtype)
-
-
-def _of_rank(tensors: Sequence[Any], name: str) -> Sequence[Any]:
-    if any(np.ndim(x) < 2 for x in tensors):
-        what = f"numpy.{name} of a Tensor takes two dimensions at least; call numpy.concatenate"
-        raise ArrayError(Problem("operands", what))
-    return tensors
 
 
 # Products
@@ -318,10 +311,6 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
         others[other] = own[k]
     kept = [x for k, x in enumerate(own) if k not in pairs[0]] + [x for k, x in enumerate(others) if k not in pairs[1]]
     return einsum(f"{''.join(own)},{''.join(others)}->{''.join(kept)}", a, b)
-
-
-def _listed(axes: Any) -> Any:
-    return list(axes) if np.iterable(axes) else axes
 
 
 def diagonal(a: Tensor, offset: int = 0) -> Any:

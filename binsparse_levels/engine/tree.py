@@ -328,6 +328,11 @@ def same(a: Any, b: Any) -> bool:
     return bool(a == b or (a != a and b != b))
 
 
+def alike(a: Array, b: Array) -> Any:
+    """For each item of two arrays, True if they are equal; NaN equals NaN."""
+    return (a == b) | ((a != a) & (b != b))
+
+
 def smallest(array: Array) -> Array:
     """The same integers in the smallest unsigned type that fits. Negative ones keep their type."""
     if array.size and array.min() < 0:

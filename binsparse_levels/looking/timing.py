@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from ..engine.tree import alike
 from ..errors import ArrayError, BinsparseError, Problem
 from ..formats.format import coordinates
 from ..levels.base import Array
@@ -155,7 +156,7 @@ def error_of(made: Any, wanted: Any, terms: Any = None) -> float:
         raise ArrayError(Problem("", f"{what}; return an array or a tensor of shape {results[1].shape}"))
     first, second, *sums = _cells(results) if isinstance(results[0], Tensor) else results
     with np.errstate(all="ignore"):
-        same = (first == second) | ((first != first) & (second != second))  # also two NaN
+        same = alike(first, second)
         if same.all():
             return 0.0
         work = np.result_type(first.dtype, second.dtype, np.float64)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ..engine.tree import same
+from ..engine.tree import alike, same
 from ..errors import within_memory
 from ..formats.format import FormatLike
 from ..levels.positions import Array
@@ -402,7 +402,7 @@ class Tensor(Contents, NDArrayOperatorsMixin):
 
 def _alike(a: Array, b: Array) -> bool:
     """Return True if all items are equal. NaN equals NaN."""
-    return len(a) == len(b) and bool(np.all((a == b) | ((a != a) & (b != b))))
+    return len(a) == len(b) and bool(np.all(alike(a, b)))
 
 
 def _labelled_alike(a: Tensor, b: Tensor) -> bool:

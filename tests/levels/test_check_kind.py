@@ -24,15 +24,6 @@ from binsparse_levels.testing.kinds import _LAWS
 OTHERS = [kind for kind in PLUGINS if kind not in OF_GALLERY]  # test_gallery checks these
 
 
-@pytest.fixture(autouse=True)
-def known():
-    """What a test registers is forgotten."""
-    before = dict(LEVELS)
-    yield
-    LEVELS.clear()
-    LEVELS.update(before)
-
-
 def variant(base, **members):
     return type(base.__name__, (base,), {"package": "tests", **members})
 

@@ -13,15 +13,6 @@ from binsparse_levels.levels import LEVELS, Sparse, register
 from binsparse_levels.levels.registry import SentKind, layout, register_sent, sent_kinds
 
 
-@pytest.fixture(autouse=True)
-def known():
-    """What a test registers is forgotten."""
-    before = dict(LEVELS)
-    yield
-    LEVELS.clear()
-    LEVELS.update(before)
-
-
 def kind(package, name="tangle", **more):
     return type(name.title(), (kinds.Backwards,), {"kind": name, "package": package, "__module__": package, **more})
 
