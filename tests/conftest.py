@@ -62,7 +62,7 @@ def _kinds_as_before():
     """The level kinds that a test registers are forgotten, and so is the gallery, which registers them once."""
     before, modules = dict(LEVELS), set(sys.modules)
     yield
-    if before != LEVELS:
+    if list(before.items()) != list(LEVELS.items()):
         LEVELS.clear()
         LEVELS.update(before)
         for name in sys.modules.keys() - modules:

@@ -217,7 +217,7 @@ def name_of(thing: Any) -> str:
 
 def choices_of(rank: int, kinds: Iterable[str], omitted: dict[str, str] | None = None) -> Choices:
     """The levels of each rank, for every kind without further parameters. omitted: gets reasons of kinds without."""
-    names = list(kinds)
+    names = sorted(set(kinds))  # formats of equal cost are in the same order, whatever the order of the kinds
     unknown, known = [name for name in names if name not in LEVELS], ", ".join(LEVELS)
     raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind; known are {known}") for name in unknown])
     choices: Choices = {r: [] for r in range(1, rank + 1)}
