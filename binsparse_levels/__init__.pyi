@@ -78,12 +78,12 @@ from .levels import Sparse as Sparse
 from .limits import Limits as Limits
 from .looking.advice import Advice as Advice
 from .looking.advice import advise as advise
-from .looking.advice import size_of as size_of
 from .looking.explaining import Explanation as Explanation
 from .looking.explaining import explain as explain
 from .looking.fibers import LevelStatistics as LevelStatistics
 from .looking.fibers import levels_of as levels_of
 from .looking.rows import Sweep as Sweep
+from .looking.sizing import size_of as size_of
 from .looking.sweep import sweep as sweep
 from .parallel import get_threads as get_threads
 from .parallel import set_threads as set_threads

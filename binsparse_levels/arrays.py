@@ -111,6 +111,10 @@ class LazyArray:
     def mapped(self, change: Callable[[Array], Array], dtype: np.dtype[Any] | None = None, parts: int = 1) -> LazyArray:
         """The array with `change` applied to its items. It maps `parts` items to one of `dtype`.
 
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import binsparse_levels as bl
         >>> lazy(6, np.dtype(int), np.arange).mapped(lambda x: x.reshape(-1, 2).sum(1), parts=2)[1:].tolist()
         [5, 9]
         """
@@ -162,6 +166,10 @@ def lazy(
 
     at: reads the items at positions, if that is faster than reading ranges. nbytes, chunk: as for LazyArray.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> squares = lazy(10, np.dtype(int), lambda start, stop: np.arange(start, stop) ** 2)
     >>> squares[2:5].tolist(), squares[np.array([7, 3])].tolist(), int(squares[-1])
     ([4, 9, 16], [49, 9], 81)
@@ -176,6 +184,10 @@ def copy_if_writable(array: Array, copy: bool = True) -> Array:
 
     copy: False returns the array itself; for values only.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> array = np.arange(3)
     >>> np.shares_memory(array, copy_if_writable(array))
     False
@@ -186,6 +198,10 @@ def copy_if_writable(array: Array, copy: bool = True) -> Array:
 def cut(array: Sliceable, start: int, length: int) -> LazyArray:
     """A section of an array.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> cut(np.arange(10), 4, 3)[1:].tolist()
     [5, 6]
     """
@@ -195,6 +211,10 @@ def cut(array: Sliceable, start: int, length: int) -> LazyArray:
 def chained(pieces: Sequence[tuple[int, Callable[[], Sliceable]]], dtype: np.dtype[Any]) -> LazyArray:
     """Arrays one after the other: the length of each, and a function that returns it when its items are read.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> chained([(2, lambda: np.arange(2)), (3, lambda: np.arange(5, 8))], np.dtype(int))[1:4].tolist()
     [1, 5, 6]
     """
@@ -272,6 +292,10 @@ class Pieces(NamedTuple):
 def in_pieces(array: Sliceable, size: int) -> Pieces:
     """A lazy array, to be written in pieces of `size` items.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> [piece.tolist() for piece in in_pieces(np.arange(5), 2).each(2)]
     [[2, 3], [4]]
     """

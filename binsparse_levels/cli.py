@@ -36,7 +36,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Parameters
     ----------
-    arguments: the arguments of the command line; by default those of the process.
+    arguments : sequence of str, optional
+        The arguments of the command line; by default those of the process.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):

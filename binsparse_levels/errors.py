@@ -20,10 +20,19 @@ class Problem:
 
     Parameters
     ----------
-    path: the location, such as `custom.level.rank` or `indices_1[1234]`; may be empty.
-    message: the fault, and the remedy if there is one.
+    path : str
+        The location, such as `custom.level.rank` or `indices_1[1234]`; may be empty.
+    message : str
+        The fault, and the remedy if there is one.
 
-    >>> print(Problem("indices_1[3]", "7 is outside dimension 1 of size 5"))
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> print(bl.Problem("indices_1[3]", "7 is outside dimension 1 of size 5"))
     indices_1[3]: 7 is outside dimension 1 of size 5
     """
 
@@ -47,9 +56,21 @@ class BinsparseError(ValueError):
 
     `problems` contains every fault, at least one. `str` has a line for each of the first, at most ten lines.
 
+    Parameters
+    ----------
+    problems : Problem, str or iterable of Problem
+        Every fault, at least one.
+
+    See Also
+    --------
+    Problem : One fault and its location.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> try:
-    ...     pack([[0, 9]], [1.0, 2.0], (5,), "CVEC")
-    ... except BinsparseError as error:
+    ...     bl.pack([[0, 9]], [1.0, 2.0], (5,), "CVEC")
+    ... except bl.BinsparseError as error:
     ...     print(error)
     ...     print(error.problems[0].path)
     coords[0][1]: 9 is outside dimension 0 of size 5
@@ -73,9 +94,16 @@ class BinsparseError(ValueError):
 class DescriptorError(BinsparseError):
     """The JSON header is not a Binsparse descriptor.
 
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> try:
-    ...     read({"binsparse": {"binsparse": {"version": "0.1.0", "format": "CSR"}}})
-    ... except DescriptorError as error:
+    ...     bl.read({"binsparse": {"binsparse": {"version": "0.1.0", "format": "CSR"}}})
+    ... except bl.DescriptorError as error:
     ...     print(error)
     shape: missing
     number_of_stored_values: missing; read(…, lenient=True) repairs it
@@ -86,9 +114,16 @@ class DescriptorError(BinsparseError):
 class ArrayError(BinsparseError):
     """Arrays, coordinates or values are missing, out of range, repeated, or of a wrong length or type.
 
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> try:
-    ...     pack([[0, 0]], 1.0, 3, "CVEC")
-    ... except ArrayError as error:
+    ...     bl.pack([[0, 0]], 1.0, 3, "CVEC")
+    ... except bl.ArrayError as error:
     ...     print(error)
     coords: (0,) is given more than once; say what to do with duplicates: 'sum', 'first' or 'last'
     """
@@ -97,9 +132,16 @@ class ArrayError(BinsparseError):
 class FormatError(BinsparseError):
     """A format cannot be parsed, or it cannot represent the tensor.
 
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> try:
-    ...     parse_format("dense, sparse @ 0, 0")
-    ... except FormatError as error:
+    ...     bl.parse_format("dense, sparse @ 0, 0")
+    ... except bl.FormatError as error:
     ...     print(error)
     'dense, sparse @ 0, 0': transpose: expected a permutation of 0 … 1, got [0, 0]
     """
@@ -108,9 +150,16 @@ class FormatError(BinsparseError):
 class ContainerError(BinsparseError):
     """A file, folder, group or store cannot be read or written.
 
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> try:
-    ...     read("missing.h5")
-    ... except ContainerError as error:
+    ...     bl.read("missing.h5")
+    ... except bl.ContainerError as error:
     ...     print(error)
     missing.h5: no such file; check the path
     """
@@ -119,9 +168,17 @@ class ContainerError(BinsparseError):
 class LimitError(BinsparseError):
     """A limit was exceeded. The message names the field of `Limits` to raise.
 
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+    Limits : Limits of a call.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> try:
-    ...     pack([[0]], 1.0, 10**9, "dense", limits=Limits(dense_bytes=10**6))
-    ... except LimitError as error:
+    ...     bl.pack([[0]], 1.0, 10**9, "dense", limits=bl.Limits(dense_bytes=10**6))
+    ... except bl.LimitError as error:
     ...     print(error)
     the size in bytes of the dense levels is 8000000000, more than the limit dense_bytes=1000000;
     pass limits=Limits(dense_bytes=…)
@@ -131,13 +188,20 @@ class LimitError(BinsparseError):
 class UnsafeError(BinsparseError):
     """A file requires an unsafe action, such as following a link out of its folder.
 
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import os
-    >>> write("linked.bspnpy", pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
+    >>> bl.write("linked.bspnpy", bl.pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
     >>> os.replace("linked.bspnpy/values.npy", "elsewhere.npy")
     >>> os.symlink(os.path.abspath("elsewhere.npy"), "linked.bspnpy/values.npy")
     >>> try:
-    ...     read("linked.bspnpy")
-    ... except UnsafeError as error:
+    ...     bl.read("linked.bspnpy")
+    ... except bl.UnsafeError as error:
     ...     print(error.problems[0].message)
     a symbolic link is not followed
     """
@@ -146,12 +210,19 @@ class UnsafeError(BinsparseError):
 class IncompleteError(BinsparseError):
     """A file is incomplete: chunks or the header are missing.
 
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import shutil
-    >>> write("cut.zarr", pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
+    >>> bl.write("cut.zarr", bl.pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
     >>> shutil.rmtree("cut.zarr/values/c")
     >>> try:
-    ...     read("cut.zarr")
-    ... except IncompleteError as error:
+    ...     bl.read("cut.zarr")
+    ... except bl.IncompleteError as error:
     ...     print(error)
     values: chunks are missing
     """
@@ -168,11 +239,18 @@ class PathExistsError(ContainerError, FileExistsError):
 class LabelError(BinsparseError, KeyError):
     """No coordinate has this label.
 
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import pyarrow
-    >>> tensor = from_table(pyarrow.table({"item": ["pen", "ink"], "value": [1.5, 2.5]}), ["item"], "value", "CVEC")
+    >>> tensor = bl.from_table(pyarrow.table({"item": ["pen", "ink"], "value": [1.5, 2.5]}), ["item"], "value", "CVEC")
     >>> try:
     ...     tensor.sel(item="pens")
-    ... except LabelError as error:
+    ... except bl.LabelError as error:
     ...     print(error)
     item: no label 'pens'; did you mean 'pen'?
     """
@@ -181,9 +259,16 @@ class LabelError(BinsparseError, KeyError):
 class OptionError(BinsparseError, TypeError):
     """An option does not apply here, or its value has a wrong type.
 
+    See Also
+    --------
+    BinsparseError : Base class of all errors of this package.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> try:
-    ...     write("a.npz", pack([[0]], 1.0, 3, "CVEC"), chunks=3)
-    ... except OptionError as error:
+    ...     bl.write("a.npz", bl.pack([[0]], 1.0, 3, "CVEC"), chunks=3)
+    ... except bl.OptionError as error:
     ...     print(error)
     chunks: NPZ has no such option
     """
@@ -329,13 +414,21 @@ def within_memory(public: Public) -> Public:
 class DialectWarning(UserWarning):
     """Lenient reading repaired a deviation from the specification.
 
+    See Also
+    --------
+    read : Read a tensor into memory, and check everything.
+    repair : Read a file leniently, and write the repaired tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import warnings
     >>> store = {}
-    >>> write(store, pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
+    >>> bl.write(store, bl.pack([[0, 2]], [1.0, 2.0], 3, "CVEC"))
     >>> store["binsparse"]["binsparse"]["shape"] = [3.0]
     >>> with warnings.catch_warnings(record=True) as caught:
-    ...     warnings.simplefilter("always", DialectWarning)
-    ...     read(store, lenient=True).shape
+    ...     warnings.simplefilter("always", bl.DialectWarning)
+    ...     bl.read(store, lenient=True).shape
     (3,)
     >>> print(caught[0].message)
     shape[0]: 3.0 is not written as an integer

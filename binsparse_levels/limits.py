@@ -52,21 +52,35 @@ class Limits:
 
     Parameters
     ----------
-    rank: dimensions of a tensor; numpy's own limit is 64.
-    nesting: levels of a tree, and of brackets in JSON.
-    header_bytes: bytes of the JSON header.
-    array_bytes: bytes of any array that is read. Items of HDF5 and Zarr must fit the free memory, too.
-    dense_bytes: bytes of everything that dense levels make for empty cells: pointers, padding, `to_dense`; and of index
-        arrays that select cell by cell. In memory, the bytes that are free are a limit too.
-    cache_bytes: bytes of the cached chunks of a tensor opened in an object store. No call exceeds it.
+    rank : int, default 64
+        Dimensions of a tensor; numpy's own limit is 64.
+    nesting : int, default 256
+        Levels of a tree, and of brackets in JSON.
+    header_bytes : int, default 2 ** 20
+        Bytes of the JSON header.
+    array_bytes : int, default 2 ** 36
+        Bytes of any array that is read. Items of HDF5 and Zarr must fit the free memory, too.
+    dense_bytes : int, default 2 ** 34
+        Bytes of everything that dense levels make for empty cells: pointers, padding, `to_dense`; and of index arrays
+        that select cell by cell. In memory, the bytes that are free are a limit too.
+    cache_bytes : int, default 2 ** 26
+        Bytes of the cached chunks of a tensor opened in an object store. No call exceeds it.
 
     Raises
     ------
-    OptionError: a limit is not an integer.
+    OptionError
+        A limit is not an integer.
 
+    See Also
+    --------
+    LimitError : A limit was exceeded.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> try:
-    ...     pack([[0], [0]], [1.0], (10**9, 10**9), "dense(2)", limits=Limits(dense_bytes=10**6))
-    ... except LimitError as error:
+    ...     bl.pack([[0], [0]], [1.0], (10**9, 10**9), "dense(2)", limits=bl.Limits(dense_bytes=10**6))
+    ... except bl.LimitError as error:
     ...     print("dense_bytes" in str(error))
     True
     """
@@ -91,9 +105,25 @@ class Limits:
         return f"Limits({', '.join(changed)})"
 
     def hold(self, limit: str, size: int, path: str, what: str, *, memory: bool | None = None) -> None:
-        """Raise LimitError if `size` exceeds the limit of that name, or the bytes of free memory.
+        """Raise LimitError if a size exceeds a limit, or the bytes of free memory.
 
-        memory: whether the size becomes memory; by default, `dense_bytes` do and other sizes are of files.
+        Parameters
+        ----------
+        limit : str
+            Name of the limit.
+        size : int
+            Size to compare.
+        path : str
+            Place in the file, for the error.
+        what : str
+            What has the size, for the error.
+        memory : bool, optional
+            True if the size becomes memory. By default, `dense_bytes` do, and other sizes are of files.
+
+        Raises
+        ------
+        LimitError
+            The size exceeds the limit.
         """
         allowed = getattr(self, limit)
         if size > allowed:

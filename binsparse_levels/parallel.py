@@ -90,9 +90,17 @@ def get_threads() -> int:
 
     Returns
     -------
-    int : at least 1.
+    int
+        Int : at least 1.
 
-    >>> get_threads() >= 1
+    See Also
+    --------
+    set_threads : Set the number of threads of every operation in this process.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.get_threads() >= 1
     True
     """
     return _this_thread.threads or _threads
@@ -103,17 +111,26 @@ def set_threads(count: int) -> None:
 
     Parameters
     ----------
-    count: at least 1. Use 1 in programs that distribute work among processes.
+    count : int
+        At least 1. Use 1 in programs that distribute work among processes.
 
     Raises
     ------
-    OptionError: `count` is not a positive integer.
+    OptionError
+        `count` is not a positive integer.
 
-    >>> before = get_threads()
-    >>> set_threads(1)
-    >>> get_threads()
+    See Also
+    --------
+    get_threads : The number of threads that an operation may use.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> before = bl.get_threads()
+    >>> bl.set_threads(1)
+    >>> bl.get_threads()
     1
-    >>> set_threads(before)
+    >>> bl.set_threads(before)
     """
     global _threads
     _threads = checked_integer("threads", count)

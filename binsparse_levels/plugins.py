@@ -39,8 +39,16 @@ def list_plugins() -> list[str]:
     Returns
     -------
     list of str
+        List of str.
 
-    >>> "apple" in list_plugins()
+    See Also
+    --------
+    load_plugins : Load plug-ins by name.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> "apple" in bl.list_plugins()
     False
     """
     return sorted({point.name for point in _installed()})
@@ -53,20 +61,31 @@ def load_plugins(*names: str) -> list[str]:
 
     Parameters
     ----------
-    names : names from `list_plugins`, or paths of Python files that register level kinds, such as "my_kinds.py".
-        Without names, all installed plug-ins are loaded.
+    *names
+        Names from `list_plugins`, or paths of Python files that register level kinds, such as "my_kinds.py". Without
+        names, all installed plug-ins are loaded.
 
     Returns
     -------
-    list of str, sorted.
+    list of str
+        List of str, sorted.
 
     Raises
     ------
-    OptionError : a name is unknown, an object is neither a level kind nor a kind of file, a kind of file conflicts with
-        a known one, or a Python file fails or registers nothing.
-    FormatError : the name of a level kind is taken.
+    OptionError
+        A name is unknown, an object is neither a level kind nor a kind of file, a kind of file conflicts with a known
+        one, or a Python file fails or registers nothing.
+    FormatError
+        The name of a level kind is taken.
 
-    >>> load_plugins("apple")
+    See Also
+    --------
+    list_plugins : List the names of all installed plug-ins, sorted.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.load_plugins("apple")
     Traceback (most recent call last):
     binsparse_levels.errors.OptionError: plugins: no plug-in has the name 'apple'; see list_plugins(), or name a file
     """

@@ -95,6 +95,9 @@ THRESHOLDS = Thresholds()
 def using_thresholds(**values: int) -> Iterator[None]:
     """Set thresholds of this process by name within the block.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> with using_thresholds(block_entries=4):
     ...     THRESHOLDS.block_entries
     4

@@ -15,7 +15,7 @@ author = copyright = "The binsparse_levels developers"
 release = version = binsparse_levels.__version__
 
 extensions = [
-    "sphinx.ext.autodoc", "sphinx.ext.doctest", "myst_nb", "sphinx_copybutton", "sphinx_design",
+    "sphinx.ext.autodoc", "sphinx.ext.doctest", "sphinx.ext.napoleon", "myst_nb", "sphinx_copybutton", "sphinx_design",
     "api_docstrings", "command_pages", "level_pictures", "repository_links",
     "task_scripts",
 ]  # fmt: skip
@@ -25,6 +25,9 @@ myst_enable_extensions = ["colon_fence", "deflist"]
 myst_heading_anchors = 3
 nb_execution_mode = "off"  # the notebooks contain their outputs, and a test runs them
 nb_merge_streams = True
+
+napoleon_google_docstring = False
+napoleon_use_rtype = False
 
 autodoc_member_order = "bysource"
 autodoc_preserve_defaults = True

@@ -38,19 +38,37 @@ def compact(
 
     Parameters
     ----------
-    path : as for `append`.
-    format : of the tree, and of parts that are appended later; by default that of the first part.
-    memory : as for `convert`. By default, the entries are in memory.
-    grace : seconds in which those who have opened the tensor before can read its old parts. Later, the next `append` or
+    path : str, PathLike, group, store or mapping
+        See `append`.
+    format : str, Format or mapping, optional
+        Of the tree, and of parts that are appended later; by default that of the first part.
+    memory : int, optional
+        As for `convert`. By default, the entries are in memory.
+    grace : float, default GRACE_SECONDS
+        Seconds in which those who have opened the tensor before can read its old parts. Later, the next `append` or
         `compact` removes these. 0 removes them now.
-    progress, limits, options : as for `convert`.
+    progress : bool or callable, optional
+        True shows a bar, and a callable receives the stage and the steps.
+    limits : Limits, optional
+        Bounds on the resources of this call.
+    **options
+        See `convert`.
 
     Raises
     ------
-    OptionError : the tensor has no parts.
-    ContainerError : another program has compacted the tensor in the meantime.
-    BinsparseError : as for `convert`.
+    OptionError
+        The tensor has no parts.
+    ContainerError
+        Another program has compacted the tensor in the meantime.
+    BinsparseError
+        See `convert`.
 
+    See Also
+    --------
+    append : Append a tensor to a stored one.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> bl.write("days.zarr", bl.pack([[0], [2]], [1.0], (1, 3), "CSR"))
     >>> bl.append("days.zarr", bl.pack([[0], [1]], [2.0], (1, 3), "CSR"), part=True)

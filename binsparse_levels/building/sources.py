@@ -294,6 +294,10 @@ def checked_columns(plan: Plan, chunk: Chunk) -> list[Array]:
 def represents(wide: np.dtype[Any], narrow: np.dtype[Any]) -> bool:
     """Return True if a type represents every value of another exactly.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> represents(np.dtype(float), np.dtype("int32")), represents(np.dtype(float), np.dtype("int64"))
     (True, False)
     """

@@ -58,25 +58,45 @@ def convert(
 
     Parameters
     ----------
-    source, target : as the path of `read` and `write`.
-    format : the format of the target; by default, that of the source. From a dense array in a file of another system,
-        a sparse target stores the cells that differ from zero.
-    map : an index map, or its notation, through which the target is stored; by default, that of the source. With a
-        map and no format, the target is a list of coordinates. The identity, such as "0, 1", removes a map.
-    memory : bytes that the whole process may use, such as 2**30. Scratch files next to the target need 20 to 40 bytes
-        for each entry. With it, text of Matrix Market, FROSTT, svmlight and 10x folders is read in blocks; their labels
+    source, target : str, PathLike, group, store or mapping
+        As the path of `read` and `write`.
+    format : str, Format or mapping, optional
+        The format of the target; by default, that of the source. From a dense array in a file of another system, a
+        sparse target stores the cells that differ from zero.
+    map : str or IndexMap, optional
+        An index map, or its notation, through which the target is stored; by default, that of the source. With a map
+        and no format, the target is a list of coordinates. The identity, such as "0, 1", removes a map.
+    memory : int, optional
+        Bytes that the whole process may use, such as 2**30. Scratch files next to the target need 20 to 40 bytes for
+        each entry. With it, text of Matrix Market, FROSTT, svmlight and 10x folders is read in blocks; their labels
         stay in memory. By default, the memory is not bounded.
-    client : a Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. `memory`
+    client : dask.distributed.Client or concurrent.futures.Executor, optional
+        A Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. `memory`
         bounds each process. Text is read by this process alone. To write in other processes too, see `build`.
-    progress : called with the name of a stage, the number of finished steps, and their total. True draws a bar on
-        standard error, if that is a terminal.
-    overwrite, limits, options : as for `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
+    progress : bool or callable, optional
+        Called with the name of a stage, the number of finished steps, and their total. True draws a bar on standard
+        error, if that is a terminal.
+    overwrite : bool or 'file', default False
+        True replaces an existing tensor; see `write`.
+    limits : Limits, optional
+        Bounds on the resources of this call.
+    **options
+        As for `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
 
     Raises
     ------
-    LimitError : the memory is too small. Levels other than dense and sparse need all entries in memory.
-    BinsparseError : as for `read`, `Tensor.convert` and `write`.
+    LimitError
+        The memory is too small. Levels other than dense and sparse need all entries in memory.
+    BinsparseError
+        As for `read`, `Tensor.convert` and `write`.
 
+    See Also
+    --------
+    write_from : Write a stream of entries.
+    Tensor.convert : The same entries in another format.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> source, target = {}, {}
     >>> bl.write(source, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
@@ -168,33 +188,70 @@ def write_from(
 
     Parameters
     ----------
-    chunks : an iterable, which is read once. An item is a pair of coordinates and values as for `pack`, or a tensor,
-        in memory or opened. With `dims` and `values`, an item may also be a table with Arrow's C stream, such as those
-        of pandas, polars, pyarrow, and relations of duckdb. A tensor or a table can also be passed alone.
-    path, overwrite, limits, options : as for `write`, without `narrow` and `bitpacked`.
-    shape : as for `pack`. If a size or the shape is None, the chunks determine it: a size is the number of labels, or
-        one more than the largest coordinate.
-    format, fill_value, attributes, map : as for `pack`. By default, the attributes are those of the first tensor.
-        Entries that exceed the memory need levels that are joined array by array, such as those of CSF.
-    memory : bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it uses. A chunk has to
-        fit too. Entries that exceed the memory need scratch files next to the target, of about three times their size,
-        or twice if chunks are in the order of the format.
-    duplicates : as for `pack`, over all chunks, in their order.
-    dims, values : the names of the columns with the coordinates, in order, and with the values. Labels in a column,
-        such as texts, stay in memory until the last chunk. Then they are numbered in ascending order, and stored.
-    labels : all labels of a dimension by its name, in the order of their coordinates.
-    nulls : "drop" leaves out rows with a null in one of the columns.
-    dtype : the type of the values; by default, that of the first chunk with entries.
-    progress : called with the name of a stage, the number of finished steps or entries, and their total. True draws a
-        bar on standard error, if that is a terminal.
+    chunks : iterable
+        An iterable, which is read once. An item is a pair of coordinates and values as for `pack`, or a tensor, in
+        memory or opened. With `dims` and `values`, an item may also be a table with Arrow's C stream, such as those of
+        pandas, polars, pyarrow, and relations of duckdb. A tensor or a table can also be passed alone.
+    path : str, PathLike, group, store or mapping
+        As for `write`, without `narrow` and `bitpacked`.
+    shape : int or sequence of int
+        As for `pack`. If a size or the shape is None, the chunks determine it: a size is the number of labels, or one
+        more than the largest coordinate.
+    format : str, Format or mapping
+        As for `pack`. By default, the attributes are those of the first tensor. Entries that exceed the memory need
+        levels that are joined array by array, such as those of CSF.
+    memory : int, optional
+        Bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it uses. A chunk has to fit
+        too. Entries that exceed the memory need scratch files next to the target, of about three times their size, or
+        twice if chunks are in the order of the format.
+    duplicates : {'error', 'sum', 'first', 'last'}, default 'error'
+        As for `pack`, over all chunks, in their order.
+    dims : sequence of str, optional
+        Names of the dimensions.
+    values : str, optional
+        The names of the columns with the coordinates, in order, and with the values. Labels in a column, such as
+        texts, stay in memory until the last chunk. Then they are numbered in ascending order, and stored.
+    labels : mapping, optional
+        All labels of a dimension by its name, in the order of their coordinates.
+    nulls : {'error', 'drop'}, default 'error'
+        "drop" leaves out rows with a null in one of the columns.
+    dtype : dtype_like, optional
+        The type of the values; by default, that of the first chunk with entries.
+    fill_value : scalar, optional
+        Value of the cells that are not stored.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
+    map : str or IndexMap, optional
+        Index map through which the tensor is stored.
+    progress : bool or callable, optional
+        Called with the name of a stage, the number of finished steps or entries, and their total. True draws a bar on
+        standard error, if that is a terminal.
+    overwrite : bool or 'file', default False
+        True replaces an existing tensor; see `write`.
+    limits : Limits, optional
+        Bounds on the resources of this call.
+    **options
+        As for `write`, without `narrow` and `bitpacked`.
 
     Raises
     ------
-    ArrayError : a column contains nulls; the message names it.
-    LimitError : the memory is too small.
-    ContainerError : a tensor of the chunks is that at `path`, and another program has changed it since it was opened.
-    BinsparseError : as for `pack` and `write`. A failure leaves no files.
+    ArrayError
+        A column contains nulls; the message names it.
+    LimitError
+        The memory is too small.
+    ContainerError
+        A tensor of the chunks is that at `path`, and another program has changed it since it was opened.
+    BinsparseError
+        As for `pack` and `write`. A failure leaves no files.
 
+    See Also
+    --------
+    build : Build a tensor in a sharded Zarr store by many processes.
+    convert : Write a tensor in another format to another path.
+    append : Append a tensor to a stored one.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> chunks = (([[3 * k, k], [k, k]], [1.0, 2.0]) for k in range(2))

@@ -54,48 +54,90 @@ def build(
 
     Parameters
     ----------
-    source : Parquet files (a path, a pattern, a folder, a URL, or several of these), a relation of duckdb or a Dask
-        dataframe, each with `columns`; a function with `count`; or tensors at one or more places. Tensors need the same
-        structure, fill value and labels. The target keeps these, and the attributes of the first tensor.
-    target : a folder, or the URL of a prefix of an object store.
-    shape, format, map : as for `pack`. For Parquet files or a relation, a size or the shape may be None. The size is
-        then the number of labels, or one more than the largest coordinate. Levels other than dense and sparse need all
-        entries in memory.
-    client : a Dask client, or an executor of `concurrent.futures`. By default this process runs one step after another.
-    work : a folder or URL for the objects between the steps, about three times as large as the entries. Every worker
+    source : object
+        Parquet files (a path, a pattern, a folder, a URL, or several of these), a relation of duckdb or a Dask
+        dataframe, each with `columns`; a function with `count`; or tensors at one or more places. Tensors need the
+        same structure, fill value and labels. The target keeps these, and the attributes of the first tensor.
+    target : str or PathLike
+        A folder, or the URL of a prefix of an object store.
+    shape : int or sequence of int
+        As for `pack`. For Parquet files or a relation, a size or the shape may be None. The size is then the number of
+        labels, or one more than the largest coordinate. Levels other than dense and sparse need all entries in memory.
+    format : str, Format or mapping
+        As for `pack`. For Parquet files or a relation, a size or the shape may be None. The size is then the number of
+        labels, or one more than the largest coordinate. Levels other than dense and sparse need all entries in memory.
+    client : dask.distributed.Client or concurrent.futures.Executor, optional
+        A Dask client, or an executor of `concurrent.futures`. By default this process runs one step after another.
+    work : str or PathLike, optional
+        A folder or URL for the objects between the steps, about three times as large as the entries. Every worker
         needs access to it. If the call fails, it can be repeated and continues where it stopped; functions and
         relations are identified by their names alone. By default it is a temporary folder next to a target that is a
         folder.
-    columns : the column of the coordinates of each dimension, and last that of the values. With None as the last, each
-        value is 1: pass `duplicates="sum"` to count rows. Columns of texts, booleans, dates, times or decimals are
-        labels, in Parquet files and relations. This process sorts and numbers them with duckdb. They are stored in the
-        target. Folders such as `year=2026` are columns too.
-    count : the number of chunks of the function: function(k) returns the coordinates and the values of chunk k.
-    duplicates : as for `pack`, in the order of the source. Rows with labels come in any order.
-    nulls : "drop" leaves out rows with a null in one of the columns.
-    dtype : the type of the values. By default it is the common type of all files or tensors, or that of the first chunk
-        of a function with entries; a value that it does not represent is an error.
-    fill_value, attributes, limits : as for `pack`.
-    memory : bytes that each process may use; by default 45 % of the limit of a Dask worker, divided by its
-        threads, or else 1 GiB more than the process uses.
-    progress : called with the name of a stage, the number of finished steps, and their total. True draws a bar on
-        standard error, if that is a terminal.
-    overwrite, compression, chunks, shards, checksum : as for `write`. By default, shards grow with the array.
-
-    Each shard is written once, by one step. The target is replaced in a single step after all shards are written. In a
-    bucket, its header points to the prefix of the arrays; other programs read the tensor at that prefix.
+    columns : sequence of str or None, optional
+        The column of the coordinates of each dimension, and last that of the values. With None as the last, each value
+        is 1: pass `duplicates="sum"` to count rows. Columns of texts, booleans, dates, times or decimals are labels,
+        in Parquet files and relations. This process sorts and numbers them with duckdb. They are stored in the target.
+        Folders such as `year=2026` are columns too.
+    count : int, optional
+        The number of chunks of the function: function(k) returns the coordinates and the values of chunk k.
+    duplicates : {'error', 'sum', 'first', 'last'}, default 'error'
+        As for `pack`, in the order of the source. Rows with labels come in any order.
+    nulls : {'error', 'drop'}, default 'error'
+        "drop" leaves out rows with a null in one of the columns.
+    dtype : dtype_like, optional
+        The type of the values. By default it is the common type of all files or tensors, or that of the first chunk of
+        a function with entries; a value that it does not represent is an error.
+    fill_value : scalar, optional
+        Value of the cells that are not stored.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
+    map : str or IndexMap, optional
+        Index map through which the tensor is stored.
+    memory : int, optional
+        Bytes that each process may use; by default 45 % of the limit of a Dask worker, divided by its threads, or else
+        1 GiB more than the process uses.
+    progress : bool or callable, optional
+        Called with the name of a stage, the number of finished steps, and their total. True draws a bar on standard
+        error, if that is a terminal.
+    overwrite : bool or 'file', default False
+        True replaces an existing tensor; see `write`.
+    compression : str or mapping of str to str, optional
+        Compression of all arrays, or by name; see `write`.
+    chunks : int or mapping of str to int, optional
+        Length of chunks in items, for all arrays or by name.
+    shards : int or mapping of str to int, optional
+        Length of shards in items, for all arrays or by name.
+    checksum : bool, optional
+        As for `write`. By default, shards grow with the array.
+    limits : Limits, optional
+        Bounds on the resources of this call.
 
     Raises
     ------
-    ArrayError : a coordinate is out of range or repeated, a column has nulls or no numbers.
-    ContainerError : the work folder has the work of another build; the source has changed; an object of the work is
-        damaged; a worker has died.
-    FormatError, LimitError, OptionError, PathExistsError : as `write` raises them.
+    ArrayError
+        A coordinate is out of range or repeated, a column has nulls or no numbers.
+    ContainerError
+        The work folder has the work of another build; the source has changed; an object of the work is damaged; a
+        worker has died.
+    FormatError, LimitError, OptionError, PathExistsError
+        As `write` raises them.
+
+    See Also
+    --------
+    write_from : Write a stream of entries.
+    from_table : Pack the rows of a table into a Tensor.
+
+    Notes
+    -----
+    Each shard is written once, by one step. The target is replaced in a single step after all shards are written. In a
+    bucket, its header points to the prefix of the arrays; other programs read the tensor at that prefix.
 
     An error of the caller's function is raised unchanged, with a note that names the chunk.
 
-    >>> import tempfile
+    Examples
+    --------
     >>> import binsparse_levels as bl
+    >>> import tempfile
     >>> def chunk(k):
     ...     return [[k, 3 - k], [0, 1]], [1.0, 2.0]
     >>> with tempfile.TemporaryDirectory() as folder:

@@ -48,9 +48,12 @@ def calculate(function: np.ufunc, method: str, inputs: Sequence[Any], options: M
 
     Raises
     ------
-    ArrayError : the shapes do not match, or a tensor cannot have the type of the result.
-    OptionError : cells that are not stored would have several values, or the function is not elementwise.
-    LabelError : the operands have different labels.
+    ArrayError
+        The shapes do not match, or a tensor cannot have the type of the result.
+    OptionError
+        Cells that are not stored would have several values, or the function is not elementwise.
+    LabelError
+        The operands have different labels.
     """
     if options.get("out") is not None:
         raise OptionError(Problem("out", "a tensor is immutable; assign the result, such as a = a + b"))

@@ -24,12 +24,28 @@ _GROUP = LETTERS[-1]  # the index of the groups
 @within_memory
 @dataclass(frozen=True, eq=False)
 class Groups:
-    """The groups of the coordinates of a dimension, as `groupby` and `resample` return them.
+    """Groups of the coordinates of a dimension, as `groupby` and `resample` return them.
 
-    dimension: its number. codes: the number of the group of each coordinate, or -1 for none. labels: of the groups.
+    Parameters
+    ----------
+    tensor : Tensor
+        Tensor whose coordinates are grouped.
+    dimension : int
+        Number of the dimension.
+    codes : ndarray
+        Number of the group of each coordinate, or -1 for none.
+    labels : ndarray
+        Label of each group.
 
-    >>> from binsparse_levels import groupby, pack_dense
-    >>> groups = groupby(pack_dense([[1, 2], [4, 0], [8, 0]], "CSR"), 0, ["b", "a", "b"])
+    See Also
+    --------
+    groupby : Group the coordinates of a dimension, to sum each group or take its mean.
+    resample : Group the coordinates of a dimension by periods of their labels.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> groups = bl.groupby(bl.pack_dense([[1, 2], [4, 0], [8, 0]], "CSR"), 0, ["b", "a", "b"])
     >>> groups.sum("CSR").to_dense().tolist(), groups.mean().to_dense().tolist()
     ([[4, 0], [9, 2]], [[4.0, 0.0], [4.5, 1.0]])
     """
@@ -44,17 +60,22 @@ class Groups:
 
         Parameters
         ----------
-        format : by default dense and sparse levels.
-        memory : bytes for the blocks that are read from a file; by default 2**28.
+        format : str, Format or mapping, optional
+            By default dense and sparse levels.
+        memory : int, optional
+            Bytes for the blocks that are read from a file; by default 2**28.
 
         Returns
         -------
-        Tensor, labelled by the groups. Integers and booleans have 64 bits, as sums of numpy.
+        Tensor
+            Tensor, labelled by the groups. Integers and booleans have 64 bits, as sums of numpy.
 
         Raises
         ------
-        FormatError : cells that are not stored are not 0.
-        ArrayError : arithmetic does not support the type of the values.
+        FormatError
+            Cells that are not stored are not 0.
+        ArrayError
+            Arithmetic does not support the type of the values.
         """
         tensor, k = self.tensor, self.dimension
         if inside(tensor).pad:
@@ -74,16 +95,22 @@ class Groups:
 
         Parameters
         ----------
-        format, memory : as for `sum`.
+        format : str, Format or mapping, optional
+            See `sum`.
+        memory : int, optional
+            Bytes that the call may take.
 
         Returns
         -------
-        Tensor, labelled by the groups.
+        Tensor
+            Tensor, labelled by the groups.
 
         Raises
         ------
-        ArrayError : a group has no coordinates, and so no mean.
-        FormatError : as for `sum`.
+        ArrayError
+            A group has no coordinates, and so no mean.
+        FormatError
+            See `sum`.
         """
         counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
         if not counts.all():
@@ -99,20 +126,33 @@ def groupby(tensor: Any, dimension: Dimension, groups: npt.ArrayLike) -> Groups:
 
     Parameters
     ----------
-    tensor : Tensor, or any object that `as_tensor` accepts.
-    dimension : its number or name.
-    groups : the group of each coordinate, such as a column of a table with a row for each. A missing group, as of
+    tensor : Tensor or array
+        Tensor, or any object that `as_tensor` accepts.
+    dimension : int or str
+        Its number or name.
+    groups : array_like
+        The group of each coordinate, such as a column of a table with a row for each. A missing group, as of
         `pandas.factorize`, leaves the coordinate out. The groups are sorted.
 
     Returns
     -------
-    Groups with the methods `sum` and `mean`.
+    Groups
+        Groups with the methods `sum` and `mean`.
 
     Raises
     ------
-    OptionError : the groups are not as many as the coordinates, or pandas is missing.
-    IndexError : there is no such dimension.
+    OptionError
+        The groups are not as many as the coordinates, or pandas is missing.
+    IndexError
+        There is no such dimension.
 
+    See Also
+    --------
+    resample : Group the coordinates of a dimension by periods of their labels.
+    reduce : Reduce dimensions.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> sales = bl.pack_dense([[1, 2], [4, 0], [8, 0]], "CSR", dims=["user", "item"])
     >>> by_country = bl.groupby(sales, "user", ["no", "it", "no"]).sum()
@@ -135,19 +175,32 @@ def resample(tensor: Any, dimension: Dimension, frequency: str) -> Groups:
 
     Parameters
     ----------
-    tensor : Tensor, or any object that `as_tensor` accepts.
-    dimension : its number or name; its labels are times.
-    frequency : of pandas, such as "MS" for months. A period without coordinates is an empty group.
+    tensor : Tensor or array
+        Tensor, or any object that `as_tensor` accepts.
+    dimension : int or str
+        Its number or name; its labels are times.
+    frequency : str
+        Of pandas, such as "MS" for months. A period without coordinates is an empty group.
 
     Returns
     -------
-    Groups with the methods `sum` and `mean`.
+    Groups
+        Groups with the methods `sum` and `mean`.
 
     Raises
     ------
-    OptionError : the labels are no times, pandas does not know the frequency, or it is missing.
-    IndexError : there is no such dimension.
+    OptionError
+        The labels are no times, pandas does not know the frequency, or it is missing.
+    IndexError
+        There is no such dimension.
 
+    See Also
+    --------
+    groupby : Group the coordinates of a dimension, to sum each group or take its mean.
+
+    Examples
+    --------
+    >>> import numpy as np
     >>> import binsparse_levels as bl
     >>> days = np.array(["2026-01-30", "2026-01-31", "2026-03-01"], "M8[D]")
     >>> rain = bl.pack_dense([[1, 2], [4, 0], [8, 0]], "CSR", dims=["day", "place"]).with_labels({"day": days})

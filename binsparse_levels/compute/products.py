@@ -75,41 +75,65 @@ def einsum(
 
     Parameters
     ----------
-    spec : letters for the dimensions of each operand, and of the result after `->`.
-    operands : one or more Tensors, and numpy arrays, in the order of `spec`.
-    semiring : another sum and product of one or two operands: "min_plus", "max_plus", "max_times", "min_first",
-        "plus_pair", "any_pair" or "lor_land" as in GraphBLAS, or two functions compiled by numba and the identity of
-        the first, a number. Only stored cells take part. The other cells of a result have this identity.
-    mask : a Tensor or array of the shape of the result. With one or two operands, only cells where it is not 0 are
+    spec : str
+        Letters for the dimensions of each operand, and of the result after `->`.
+    *operands
+        One or more Tensors, and numpy arrays, in the order of `spec`.
+    semiring : str or tuple of two callables and a number, default 'plus_times'
+        Another sum and product of one or two operands: "min_plus", "max_plus", "max_times", "min_first", "plus_pair",
+        "any_pair" or "lor_land" as in GraphBLAS, or two functions compiled by numba and the identity of the first, a
+        number. Only stored cells take part. The other cells of a result have this identity.
+    mask : Tensor or array_like, optional
+        A Tensor or array of the shape of the result. With one or two operands, only cells where it is not 0 are
         computed; `~mask` has the others. It is read into memory.
-    dtype : type of the result, to which the operands are cast first; by default the type of the sums, or numpy's type
-        if nothing is summed.
-    format : format of a Tensor result; by default dense and sparse levels, or the format of the only stored tensor.
-        Sums of one tensor are a Tensor with it, and a dense array without.
-    memory : bytes for the result and the blocks that are read from a file; by default 2**28.
-    limits : `dense_bytes` bounds the size of the result; by default the limits of the tensor.
+    dtype : dtype_like, optional
+        Type of the result, to which the operands are cast first; by default the type of the sums, or numpy's type if
+        nothing is summed.
+    format : str, Format or mapping, optional
+        Format of a Tensor result; by default dense and sparse levels, or the format of the only stored tensor. Sums of
+        one tensor are a Tensor with it, and a dense array without.
+    memory : int, optional
+        Bytes for the result and the blocks that are read from a file; by default 2**28.
+    limits : Limits, optional
+        `dense_bytes` bounds the size of the result; by default the limits of the tensor.
 
     Returns
     -------
-    Tensor for several stored tensors and no dense array, or for one with a `format`; a numpy scalar if the result has
-    no dimensions. Otherwise, a Tensor with the index arrays of the stored tensor if the result has exactly its indices
-    (row scaling, masks, sampled products), else a numpy.ndarray or scalar.
+    Tensor
+        Tensor for several stored tensors and no dense array, or for one with a `format`; a numpy scalar if the result
+        has no dimensions. Otherwise, a Tensor with the index arrays of the stored tensor if the result has exactly its
+        indices (row scaling, masks, sampled products), else a numpy.ndarray or scalar.
 
     Raises
     ------
-    FormatError : the specification is invalid, or a fill value is neither 0 nor the identity of the sum.
-    ArrayError : shapes or types do not match, or complex numbers have no minimum.
-    LimitError : the result exceeds `limits` or `memory`.
-    OptionError : no operand is a Tensor, the semiring is unknown, numpy does not cast the operands to `dtype`, or
-        `format` is given for a result that is a dense array.
-    LabelError : the tensors have different labels for an index, also for one that is summed.
+    FormatError
+        The specification is invalid, or a fill value is neither 0 nor the identity of the sum.
+    ArrayError
+        Shapes or types do not match, or complex numbers have no minimum.
+    LimitError
+        The result exceeds `limits` or `memory`.
+    OptionError
+        No operand is a Tensor, the semiring is unknown, numpy does not cast the operands to `dtype`, or `format` is
+        given for a result that is a dense array.
+    LabelError
+        The tensors have different labels for an index, also for one that is summed.
 
-    >>> tensor = pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
-    >>> einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0])).tolist()
+    See Also
+    --------
+    reduce : Reduce dimensions.
+    foreach : Call a compiled function for every stored entry.
+    explain : Show the loops that compute a sum or product.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> tensor = bl.pack([[0, 1], [2, 0]], [3.0, 4.0], (2, 3), "CSR")
+    >>> bl.einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0])).tolist()
     [30.0, 4.0]
-    >>> einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0]), semiring="min_plus").tolist()
+    >>> bl.einsum("ij,j->i", tensor, np.array([1.0, 2.0, 10.0]), semiring="min_plus").tolist()
     [13.0, 5.0]
-    >>> einsum("ij,i->ij", tensor, np.array([1.0, 0.5])).to_dense().tolist()
+    >>> bl.einsum("ij,i->ij", tensor, np.array([1.0, 0.5])).to_dense().tolist()
     [[0.0, 0.0, 3.0], [2.0, 0.0, 0.0]]
     """
     if not isinstance(spec, str):

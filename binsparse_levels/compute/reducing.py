@@ -36,7 +36,22 @@ Axis: TypeAlias = Dimension | Sequence[Dimension] | None
 class Statistics(NamedTuple):
     """The result of `statistics`: an array, or a scalar, for each reduction.
 
-    >>> statistics(pack_dense(np.eye(2), "CSR"), 0).mean.tolist()
+    Parameters
+    ----------
+    count : ndarray or int
+        Numbers of stored entries.
+    sum, mean, var, std, min, max, norm : ndarray or scalar
+        The other reductions.
+
+    See Also
+    --------
+    statistics : Compute sums, means, variances and extremes along dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.statistics(bl.pack_dense(np.eye(2), "CSR"), 0).mean.tolist()
     [0.5, 0.5]
     """
 
@@ -75,40 +90,64 @@ def reduce(
 
     Parameters
     ----------
-    tensor : Tensor, or any object that `as_tensor` accepts.
-    axis : dimensions to reduce, by number or by name: one, several, or None for all.
-    how : "sum", "prod", "count" (of stored entries), "min", "max", "any", "all", "mean", "var", "std" or "norm". The
+    tensor : Tensor
+        Tensor, or any object that `as_tensor` accepts.
+    axis : int, str or sequence of these, optional
+        Dimensions to reduce, by number or by name: one, several, or None for all.
+    how : str, default 'sum'
+        "sum", "prod", "count" (of stored entries), "min", "max", "any", "all", "mean", "var", "std" or "norm". The
         norm is the root of the sum of squares.
-    cells : "all", or "stored" for the stored entries only, without the fill value. The mean and variance of no entries
-        are NaN, and so are the minimum and maximum of floats.
-    dtype : type of the result, and the least precise type of the computation. As in numpy, "sum", "prod" and "mean"
-        cast each value first: a cast of floats to integers drops fractions.
-    keepdims : keep the reduced dimensions, with size 1.
-    ddof : the variance and the standard deviation divide by the number of cells less `ddof`.
-    format : return the sum as a Tensor in this format, for results that are sparse themselves.
-    labelled : return an xarray.DataArray with the names and labels of the remaining dimensions.
-    memory : bytes for the result and the blocks that are read from a file; by default 2**28.
-    limits : `dense_bytes` bounds the size of the result; by default the limits of the tensor.
+    cells : {'all', 'stored'}, default 'all'
+        "all", or "stored" for the stored entries only, without the fill value. The mean and variance of no entries are
+        NaN, and so are the minimum and maximum of floats.
+    dtype : dtype_like, optional
+        Type of the result, and the least precise type of the computation. As in numpy, "sum", "prod" and "mean" cast
+        each value first: a cast of floats to integers drops fractions.
+    keepdims : bool, default False
+        Keep the reduced dimensions, with size 1.
+    ddof : float, default 0
+        The variance and the standard deviation divide by the number of cells less `ddof`.
+    format : str, Format or mapping, optional
+        Return the sum as a Tensor in this format, for results that are sparse themselves.
+    labelled : bool, default False
+        Return an xarray.DataArray with the names and labels of the remaining dimensions.
+    memory : int, optional
+        Bytes for the result and the blocks that are read from a file; by default 2**28.
+    limits : Limits, optional
+        `dense_bytes` bounds the size of the result; by default the limits of the tensor.
 
     Returns
     -------
-    numpy.ndarray of the remaining dimensions, numpy scalar if none remain, xarray.DataArray if `labelled`, or Tensor if
-    there is a `format`.
+    scalar, ndarray or Tensor
+        Array of the remaining dimensions, numpy scalar if none remain, xarray.DataArray if `labelled`, or
+        Tensor if there is a `format`.
 
     Raises
     ------
-    OptionError, IndexError : the reduction or the dimension is unknown, options do not go together, or the type drops
-        imaginary parts.
-    ArrayError : arithmetic does not support the type of the values, or a cell has no minimum or maximum.
-    FormatError : the sum has a `format`, and cells that are not stored are not 0.
-    LimitError : the result exceeds `limits` or `memory`.
+    OptionError, IndexError
+        The reduction or the dimension is unknown, options do not go together, or the type drops imaginary parts.
+    ArrayError
+        Arithmetic does not support the type of the values, or a cell has no minimum or maximum.
+    FormatError
+        The sum has a `format`, and cells that are not stored are not 0.
+    LimitError
+        The result exceeds `limits` or `memory`.
 
-    >>> tensor = pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR")
-    >>> reduce(tensor, 0, "sum").tolist(), float(reduce(tensor, None, "mean"))
+    See Also
+    --------
+    einsum : Sum products of tensors and dense arrays.
+    groupby : Group the coordinates of a dimension, to sum each group or take its mean.
+    statistics : Compute sums, means, variances and extremes along dimensions.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> tensor = bl.pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR")
+    >>> bl.reduce(tensor, 0, "sum").tolist(), float(bl.reduce(tensor, None, "mean"))
     ([4.0, 6.0, 3.0], 2.1666666666666665)
-    >>> reduce(tensor, 1, "min").tolist(), reduce(tensor, 1, "min", cells="stored").tolist()
+    >>> bl.reduce(tensor, 1, "min").tolist(), bl.reduce(tensor, 1, "min", cells="stored").tolist()
     ([0.0, 0.0], [3.0, 4.0])
-    >>> reduce(tensor, 0, "sum", format="CVEC").to_dense().tolist()
+    >>> bl.reduce(tensor, 0, "sum", format="CVEC").to_dense().tolist()
     [4.0, 6.0, 3.0]
     """
     if not isinstance(how, str) or how not in REDUCTIONS:
@@ -144,18 +183,36 @@ def statistics(
 
     Parameters
     ----------
-    tensor, axis, cells, memory : as for `reduce`. `count` is always the number of stored entries.
-    limits : `dense_bytes` bounds the size of all results together; by default the limits of the tensor.
+    tensor : Tensor
+        As for `reduce`. `count` is always the number of stored entries.
+    axis : int, str or sequence of these, optional
+        As for `reduce`. `count` is always the number of stored entries.
+    cells : {'all', 'stored'}, default 'all'
+        As for `reduce`. `count` is always the number of stored entries.
+    memory : int, optional
+        Bytes that the call may take.
+    limits : Limits, optional
+        `dense_bytes` bounds the size of all results together; by default the limits of the tensor.
 
     Returns
     -------
-    Statistics with an array, or a scalar, for each reduction.
+    Statistics
+        Statistics with an array, or a scalar, for each reduction.
 
     Raises
     ------
-    OptionError, IndexError, ArrayError, LimitError : see `reduce`.
+    OptionError, IndexError, ArrayError, LimitError
+        See `reduce`.
 
-    >>> by_row = statistics(pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR"), 1)
+    See Also
+    --------
+    levels_of : Compute statistics of the levels of the stored tensor.
+    reduce : Reduce dimensions.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> by_row = bl.statistics(bl.pack([[0, 1, 1], [2, 0, 1]], [3.0, 4.0, 6.0], (2, 3), "CSR"), 1)
     >>> by_row.max.tolist(), by_row.count.tolist()
     ([3.0, 6.0], [1, 2])
     """

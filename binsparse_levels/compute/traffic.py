@@ -23,9 +23,26 @@ from .walk import arguments
 
 
 class Reads(NamedTuple):
-    """The number of accesses to items of an array, the number of lines fetched for them, and their bytes.
+    """Accesses to the items of an array.
 
-    >>> traffic(pack_dense(np.eye(2), "CSR"), "ij->i")["values"].items
+    Parameters
+    ----------
+    items : int
+        Number of accesses to items.
+    lines : int
+        Number of lines that are fetched for them.
+    bytes : int
+        Bytes of these lines.
+
+    See Also
+    --------
+    traffic : Count the accesses of a product to each array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.traffic(bl.pack_dense(np.eye(2), "CSR"), "ij->i")["values"].items
     2
     """
 
@@ -51,28 +68,42 @@ def traffic(
 
     Parameters
     ----------
-    tensor : the stored tensor.
-    spec, operands : as for `einsum`; the operands are dense arrays.
-    cache : size of the cache in bytes, or sizes of several caches, each of which sees all accesses. A cache keeps the
+    tensor : Tensor
+        The stored tensor.
+    spec, *operands : str
+        As for `einsum`; the operands are dense arrays.
+    cache : int or sequence of int, default 2 ** 15
+        Size of the cache in bytes, or sizes of several caches, each of which sees all accesses. A cache keeps the
         lines that were used last.
-    line : size of a line in bytes.
+    line : int, default 64
+        Size of a line in bytes.
 
     Returns
     -------
-    dict of `Reads` by array: the names in a file of the arrays of the levels and of the values, then "operands[1]" and
-    so on, and "result". For several caches, a list of these.
+    dict or list of dict
+        Dict of `Reads` by array: the names in a file of the arrays of the levels and of the values, then "operands[1]"
+        and so on, and "result". For several caches, a list of these.
 
     Raises
     ------
-    OptionError, FormatError, ArrayError : the arguments are invalid; see `einsum`.
+    OptionError, FormatError, ArrayError
+        The arguments are invalid; see `einsum`.
 
-    >>> counted = traffic(pack_dense(np.eye(100), "CSR"), "ij,j->i", np.ones(100))
+    See Also
+    --------
+    explain : Show the loops that compute a sum or product.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> counted = bl.traffic(bl.pack_dense(np.eye(100), "CSR"), "ij,j->i", np.ones(100))
     >>> counted["indices_1"]
     Reads(items=100, lines=7, bytes=448)
     >>> sum(reads.bytes for reads in counted.values()) / 100
     33.92
-    >>> tall = pack_dense(np.tile(np.eye(100), (3, 1)), "CSR")
-    >>> [reads["operands[1]"].lines for reads in traffic(tall, "ij,j->i", np.ones(100), cache=(2**9, 2**15))]
+    >>> tall = bl.pack_dense(np.tile(np.eye(100), (3, 1)), "CSR")
+    >>> [reads["operands[1]"].lines for reads in bl.traffic(tall, "ij,j->i", np.ones(100), cache=(2**9, 2**15))]
     [39, 13]
     """
     from ..kernels.caches import Counted, use

@@ -19,6 +19,10 @@ DENSE = np.ndarray, np.generic, list, tuple, int, float, complex
 def common_type(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     """The type for sums in both types. Integers stay integers: signed and unsigned sums are equal modulo 2**64.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> str(common_type(np.dtype("int64"), np.dtype("uint64")))
     'uint64'
     """

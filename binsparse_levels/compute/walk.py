@@ -232,29 +232,46 @@ def foreach(
 
     Parameters
     ----------
-    tensor : Tensor, or any object that `as_tensor` accepts.
-    body : a function compiled by `numba.njit`. It changes `state` and returns nothing.
-    state : an array, or a tuple of arrays.
-    merge : a function of two states that returns the joined state. With it, threads share a large tensor: each part
-        begins with a copy of `state`, which must be neutral for `merge`. Only the size of the tensor determines parts.
-    threads : number of threads; by default that of `get_threads`.
-    memory : bytes for blocks that are read from a file; by default 2**28.
+    tensor : Tensor
+        Tensor, or any object that `as_tensor` accepts.
+    body : callable
+        A function compiled by `numba.njit`. It changes `state` and returns nothing.
+    state : ndarray or tuple of ndarray
+        An array, or a tuple of arrays.
+    merge : callable, optional
+        A function of two states that returns the joined state. With it, threads share a large tensor: each part begins
+        with a copy of `state`, which must be neutral for `merge`. Only the size of the tensor determines parts.
+    threads : int, optional
+        Number of threads; by default that of `get_threads`.
+    memory : int, optional
+        Bytes for blocks that are read from a file; by default 2**28.
 
     Returns
     -------
-    `state`, or what `merge` returned.
+    scalar, ndarray or Tensor
+        `state`, or what `merge` returned.
 
     Raises
     ------
-    OptionError, LimitError : an argument is invalid, or a block does not fit `memory`.
-    ArrayError : arithmetic does not support the type of the values.
+    OptionError, LimitError
+        An argument is invalid, or a block does not fit `memory`.
+    ArrayError
+        Arithmetic does not support the type of the values.
 
+    See Also
+    --------
+    reduce : Reduce dimensions.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> import numba
     >>> @numba.njit
     ... def trace(state, i, j, value):
     ...     if i == j:
     ...         state[0] += value
-    >>> foreach(pack_dense(np.eye(3), "CSR"), trace, np.zeros(1)).tolist()
+    >>> bl.foreach(bl.pack_dense(np.eye(3), "CSR"), trace, np.zeros(1)).tolist()
     [3.0]
     """
     tensor, allowed = as_tensor(tensor, copy=False), checked_memory(memory)

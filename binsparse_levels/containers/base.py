@@ -72,14 +72,24 @@ class Storage:
 
     Parameters
     ----------
-    compression: `blosc`, `small`, `zstd`, `gzip` or `none`
-    chunks, shards: lengths in items
-    checksum: True seals the header and every array with a checksum
-    chunk_checksum: False stores chunks without their own checksums
-    settings: those of the codec and the filter of an array that grows, by name; of other arrays, chunks decide
+    compression : str or mapping of str to str, optional
+        `blosc`, `small`, `zstd`, `gzip` or `none`.
+    chunks, shards : int or mapping of str to int, optional
+        Lengths in items.
+    checksum : bool, optional
+        True seals the header and every array with a checksum.
+    chunk_checksum : bool, optional
+        False stores chunks without their own checksums.
+    settings : mapping, optional
+        Those of the codec and the filter of an array that grows, by name; of other arrays, chunks decide.
 
+    Notes
+    -----
     None is the default of the container.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> Storage(chunks={"values": 1024}).of("chunks", "values")
     1024
     """

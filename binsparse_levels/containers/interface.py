@@ -50,19 +50,26 @@ class Container:
 
     Parameters
     ----------
-    reading: reading(file, group, limits), a context manager of a Reader.
-    writing: writing(path, group, overwrite, limits, storage, **options), a context manager of a Writer.
-    opened: opened(file), a context manager of the open file, which is passed to all other functions but `writing`.
-    list_groups: list_groups(file, limits, claims): the groups with a header, and the paths that other kinds claim in
-        groups with their marks. claims: by mark.
-    mark: mark(file, group, among): the first of these names that is an attribute or a member of the group. It raises
+    reading : callable
+        Reading(file, group, limits), a context manager of a Reader.
+    writing : callable
+        Writing(path, group, overwrite, limits, storage, **options), a context manager of a Writer.
+    opened : callable, optional
+        Opened(file), a context manager of the open file, which is passed to all other functions but `writing`.
+    list_groups : callable, optional
+        List_groups(file, limits, claims): the groups with a header, and the paths that other kinds claim in groups
+        with their marks. claims: by mark.
+    mark : callable, optional
+        Mark(file, group, among): the first of these names that is an attribute or a member of the group. It raises
         ContainerError for an array, and returns None for a missing group.
-    others: others(path): the rest of the file, which a new tensor at its root would replace.
-    neighbours: neighbours(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this
-        tensor.
-    grow: grow(path, group, new, change, limits) replaces the header of a tensor by change(header, first), atomically.
-        new: the group of a part of the tensor in its group, which is removed if `change` fails. first: a group with the
-        arrays of the tensor, if its header lists no parts. Parts that the new header no longer lists are removed.
+    others : callable, optional
+        Others(path): the rest of the file, which a new tensor at its root would replace.
+    neighbours : callable, optional
+        Neighbours(path, group): sizes of dimensions, by name, of each further variable of a Dataset with this tensor.
+    grow : callable, optional
+        Grow(path, group, new, change, limits) replaces the header of a tensor by change(header, first), atomically.
+        new: the group of a part of the tensor in its group, which is removed if `change` fails. first: a group with
+        the arrays of the tensor, if its header lists no parts. Parts that the new header no longer lists are removed.
     """
 
     reading: Reading

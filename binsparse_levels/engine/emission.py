@@ -173,6 +173,10 @@ def sums(values: Array) -> bool:
 def sum_type(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The type of sums of values of a type.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> str(sum_type(np.dtype("int8"))), str(sum_type(np.dtype("float32")))
     ('int64', 'float64')
     """

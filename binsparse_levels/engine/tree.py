@@ -343,6 +343,9 @@ def smallest(array: Array) -> Array:
 def index_dtype(dims: Sequence[int], count: int) -> np.dtype[Any]:
     """The integer type of the arrays that the package makes: int32 if every dimension and count fits, else int64.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> str(index_dtype((3, 2**40), 5))
     'int64'
     """

@@ -75,6 +75,9 @@ def parse_key(key: Any, shape: Sequence[int]) -> tuple[list[Any], bool]:
     separates integers and arrays, which numpy treats differently. Raises IndexError where numpy does, and for keys that
     would add dimensions.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> parse_key((..., -1), (2, 3))
     ([slice(None, None, None), -1], False)
     """
@@ -189,6 +192,10 @@ def narrowed(selection: Selection, indices: Sequence[Any], *, separated: bool = 
 def broadcast(indices: Sequence[Any], shape: Sequence[int]) -> list[Array]:
     """Broadcast arrays and integers to int64 arrays of one shape. Raises IndexError.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> [x.tolist() for x in broadcast([np.array([0, 1]), -1], (2, 3))]
     [[0, 1], [2, 2]]
     """

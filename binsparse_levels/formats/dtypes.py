@@ -80,6 +80,9 @@ class DataType:
 def parse_dtype(text: Any, path: str) -> DataType:
     """The data type of a type string. Raises DescriptorError for other strings.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> from binsparse_levels.formats.dtypes import parse_dtype
     >>> str(parse_dtype("complex[float32]", "values").dtype)
     'complex64'

@@ -27,8 +27,11 @@ _DIGITS = re.compile(r"[0-9/%(), -]*")  # and no other white space
 def rooted(custom: Mapping[str, Any], packed: bool, map: IndexMap | None, parts: bool = False) -> dict[str, Any]:
     """A `custom` object with the required levels at its root.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> from binsparse_levels.formats.extensions import rooted
-    >>> rooted(parse_format("sparse").custom(), False, IndexMap.grouping((2, 3), (0, 1), ()))["level"]["digits"]
+    >>> rooted(bl.parse_format("sparse").custom(), False, bl.IndexMap.grouping((2, 3), (0, 1), ()))["level"]["digits"]
     '(0 1)'
     """
     level, transpose = custom["level"], {key: value for key, value in custom.items() if key == "transpose"}

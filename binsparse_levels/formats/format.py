@@ -24,9 +24,10 @@ from typing import Any, TypeAlias
 
 from ..errors import BinsparseError, FormatError, OptionError, Problem, raise_if
 from ..levels import LEVELS, Dense, Level, Sparse, canonical, listing
-from ..levels.base import OWN, Array, described, package_of
+from ..levels.base import OWN, described, package_of
 from ..levels.registry import kind_named, kind_stored
 from ..limits import as_integer, as_integers
+from .names import Aliases, Synonyms
 from .notations import WRITERS, split, translated
 from .shapes import permutation_problems
 
@@ -34,11 +35,6 @@ from .shapes import permutation_problems
 def coordinates(rank: int) -> Format:
     """The format that lists all coordinates of every entry, in the order of the dimensions."""
     return Format(listing(rank))
-
-
-def has_empty_fibers(pointers: Array) -> bool:
-    """Return True if two neighbouring pointers are equal: a stored fiber has no entry."""
-    return bool((pointers[1:] == pointers[:-1]).any())
 
 
 def in_order(levels: tuple[Level, ...], order: Sequence[int]) -> Format:
@@ -52,16 +48,28 @@ class Format:
 
     Parameters
     ----------
-    levels: the levels from the root down; their ranks add up to the rank of the tensor.
-    transpose: stored dimension k is dimension transpose[k] of the tensor. None: the identity.
+    levels : tuple of Level
+        The levels from the root down; their ranks add up to the rank of the tensor.
+    transpose : tuple of int, optional
+        Stored dimension k is dimension transpose[k] of the tensor. None: the identity.
 
+    See Also
+    --------
+    parse_format : Parse the notation of a format.
+    IndexMap : A map from the coordinates of a tensor to those of the stored tensor.
+
+    Notes
+    -----
     Two formats store the same bytes if their `canonical()` formats are equal. A format equals a notation of the same
     bytes. `str` is the notation, and `parse_format` reads it. Raises FormatError for a transpose that is no permutation
     of the dimensions.
 
-    >>> print(Format((Dense(), Sparse())), Format((Sparse(2), Dense()), (2, 0, 1)), sep="; ")
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> print(bl.Format((bl.Dense(), bl.Sparse())), bl.Format((bl.Sparse(2), bl.Dense()), (2, 0, 1)), sep="; ")
     CSR; sparse(2), dense @ 2, 0, 1
-    >>> Format((Dense(), Sparse())) == "CSR"
+    >>> bl.Format((bl.Dense(), bl.Sparse())) == "CSR"
     True
     """
 
@@ -115,7 +123,15 @@ class Format:
     def canonical(self) -> Format:
         """The simplest format that stores the same bytes: dense levels split, no identity transpose.
 
-        >>> print(Format((Dense(2),)).canonical())
+        Returns
+        -------
+        Format
+            Format with split dense levels and no identity transpose.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> print(bl.Format((bl.Dense(2),)).canonical())
         DMATR
         """
         return self._canonical
@@ -129,7 +145,15 @@ class Format:
     def custom(self) -> dict[str, Any]:
         """The `custom` object of a descriptor, spelled as the format is.
 
-        >>> Format((Sparse(),)).custom()
+        Returns
+        -------
+        dict
+            JSON object with the key `level`, and `transpose` if the format has one.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.Format((bl.Sparse(),)).custom()
         {'level': {'level_desc': 'sparse', 'rank': 1, 'level': {'level_desc': 'element'}}}
         """
         tree: dict[str, Any] = {"level_desc": "element"}
@@ -142,16 +166,28 @@ class Format:
 
         Parameters
         ----------
-        system : "mlir", "taco" or "finch" (Finch.jl).
-        map : what the tensor is stored through.
+        system : str
+            "mlir", "taco" or "finch" (Finch.jl).
+        map : str or IndexMap, optional
+            What the tensor is stored through.
+
+        Returns
+        -------
+        str
+            Text that the system reads.
 
         Raises
         ------
-        FormatError : the system has no notation for the format or the map.
-        OptionError : there is no such system.
+        FormatError
+            The system has no notation for the format or the map.
+        OptionError
+            There is no such system.
 
+        Examples
+        --------
+        >>> import binsparse_levels as bl
         >>> for system in ("mlir", "taco", "finch"):
-        ...     print(parse_format("CSC").to_notation(system))
+        ...     print(bl.parse_format("CSC").to_notation(system))
         #sparse_tensor.encoding<{ map = (d0, d1) -> (d1 : dense, d0 : compressed) }>
         {Dense, Compressed}, {1, 0}
         Dense(SparseList(Element(0.0)))
@@ -172,22 +208,23 @@ class Format:
         return text
 
 
-# Binsparse 0.1, sections 3.5.1 and 3.5.3: names that are written, and names that are only read.
-ALIASES = {
-    "DVEC": Format((Dense(),)),
-    "DMATR": Format((Dense(), Dense())),
-    "DMATC": Format((Dense(), Dense()), (1, 0)),
-    "CVEC": Format((Sparse(),)),
-    "CSR": Format((Dense(), Sparse())),
-    "CSC": Format((Dense(), Sparse()), (1, 0)),
-    "DCSR": Format((Sparse(), Sparse())),
-    "DCSC": Format((Sparse(), Sparse()), (1, 0)),
-    "COOR": Format((Sparse(2),)),
-    "COOC": Format((Sparse(2),), (1, 0)),
-}
+ALIASES: Aliases[Format] = Aliases(
+    {
+        "DVEC": Format((Dense(),)),
+        "DMATR": Format((Dense(), Dense())),
+        "DMATC": Format((Dense(), Dense()), (1, 0)),
+        "CVEC": Format((Sparse(),)),
+        "CSR": Format((Dense(), Sparse())),
+        "CSC": Format((Dense(), Sparse()), (1, 0)),
+        "DCSR": Format((Sparse(), Sparse())),
+        "DCSC": Format((Sparse(), Sparse()), (1, 0)),
+        "COOR": Format((Sparse(2),)),
+        "COOC": Format((Sparse(2),), (1, 0)),
+    }
+)
 # Of these the text forbids fibers without an entry, which a tree of the same levels may have (section 3.5.1).
 NO_EMPTY_FIBERS = ("DCSR", "DCSC")
-SYNONYMS = {"DMAT": "DMATR", "COO": "COOR"}
+SYNONYMS = Synonyms(DMAT="DMATR", COO="COOR")
 _NAMES = {format: name for name, format in ALIASES.items()}
 # Families of formats: their names stand for a format of every rank.
 FAMILIES: dict[str, Callable[[int], Format]] = {
@@ -203,23 +240,36 @@ def parse_format(format: FormatLike, rank: int | None = None) -> Format:
 
     Parameters
     ----------
-    format : names of formats and of level kinds may be in any case. The notation may be that of another
-        system; see `Format.to_notation`.
-    rank : the number of dimensions, which `CSF` (sparse levels) and `COO` (a list of coordinates) follow. Without a
-        rank, `COO` is that of a matrix, as in Binsparse, and `CSF` is refused. The rank of other formats is their own.
+    format : str, Format or mapping
+        Names of formats and of level kinds may be in any case. The notation may be that of another system; see
+        `Format.to_notation`.
+    rank : int, optional
+        The number of dimensions, which `CSF` (sparse levels) and `COO` (a list of coordinates) follow. Without a rank,
+        `COO` is that of a matrix, as in Binsparse, and `CSF` is refused. The rank of other formats is their own.
 
     Returns
     -------
     Format
+        Format.
 
     Raises
     ------
-    FormatError : the notation is not valid.
-    OptionError : an argument has another type.
+    FormatError
+        The notation is not valid.
+    OptionError
+        An argument has another type.
 
-    >>> parse_format("dense, sparse").alias
+    See Also
+    --------
+    parse_map : Parse the notation of a map.
+    Format : A storage format, as levels and a transpose.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.parse_format("dense, sparse").alias
     'CSR'
-    >>> print(parse_format("csf", rank=3), parse_format("coo", rank=3), sep="; ")
+    >>> print(bl.parse_format("csf", rank=3), bl.parse_format("coo", rank=3), sep="; ")
     sparse, sparse, sparse; sparse(3)
     """
     if rank is not None and as_integer(rank) is None:
@@ -240,8 +290,6 @@ def with_map(format: FormatLike, map: Any = None) -> tuple[FormatLike, Any]:
 
     >>> with_map("(i) -> (i floordiv 8 : compressed, i mod 8 : dense)")
     ('sparse, dense', '0/8, 0%8')
-    >>> with_map("dense, sparse, dense(2) through 0/4, 1/4, 0%4, 1%4")
-    ('dense, sparse, dense(2)', '0/4, 1/4, 0%4, 1%4')
     """
     if not isinstance(format, str):
         return format, map

@@ -63,6 +63,9 @@ def split(text: str) -> list[str]:
 def from_mlir(text: str) -> str:
     """The notation of this package. Raises FormatError for what its levels cannot be.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> from_mlir("(i, j) -> (j : dense, i : compressed)")
     'dense, sparse @ 1, 0'
     """
@@ -134,8 +137,10 @@ def _to_digit(text: str, names: Sequence[str]) -> str:
 def to_mlir(levels: Sequence[Level], digits: Sequence[str], rank: int) -> str:
     """The notation of MLIR. digits: of the stored dimensions. rank: of the tensor. Raises FormatError.
 
-    >>> from binsparse_levels import Dense, Sparse
-    >>> to_mlir((Dense(), Sparse()), ["1", "0"], 2)
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> to_mlir((bl.Dense(), bl.Sparse()), ["1", "0"], 2)
     '#sparse_tensor.encoding<{ map = (d0, d1) -> (d1 : dense, d0 : compressed) }>'
     """
     left = iter(digits)
@@ -248,6 +253,9 @@ WRITERS = {system: write for system, (_, _, write) in _SYSTEMS.items() if write}
 def translated(text: str) -> str:
     """A notation of another system in that of this package, and any other text as it is. Raises FormatError.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> translated("{Dense, Compressed}, {1, 0}")
     'dense, sparse @ 1, 0'
     """

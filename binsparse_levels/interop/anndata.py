@@ -39,17 +39,25 @@ def register_anndata() -> None:
 
     Raises
     ------
-    OptionError : anndata is not installed, or its version has another registry.
+    OptionError
+        Anndata is not installed, or its version has another registry.
 
+    See Also
+    --------
+    read : Read a tensor into memory, and check everything.
+    write : Write a tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import anndata, tempfile
-    >>> from binsparse_levels import open, pack, register_anndata
-    >>> register_anndata()
+    >>> bl.register_anndata()
     >>> data = anndata.AnnData(shape=(2, 3))
-    >>> data.uns["counts"] = pack([[0, 1], [2, 0], [1, 1]], [1.0, 2.0], (2, 3, 4), "dense, sparse, sparse")
+    >>> data.uns["counts"] = bl.pack([[0, 1], [2, 0], [1, 1]], [1.0, 2.0], (2, 3, 4), "dense, sparse, sparse")
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     data.write_h5ad(f"{folder}/a.h5ad")
     ...     anndata.read_h5ad(f"{folder}/a.h5ad").uns["counts"].shape
-    ...     open(f"{folder}/a.h5ad:uns/counts")[0, 2, 1]
+    ...     bl.open(f"{folder}/a.h5ad:uns/counts")[0, 2, 1]
     (2, 3, 4)
     np.float64(1.0)
     """

@@ -51,28 +51,57 @@ def from_table(
 
     Parameters
     ----------
-    table : an object with the method `__arrow_c_stream__`: a DataFrame of pandas or polars, a table of pyarrow, a
-        relation of duckdb; or a polars LazyFrame or pyarrow dataset. Only the named columns of the latter are read.
-    dims : the names of the columns with coordinates or labels, in the order of the dimensions.
-    values : the name of the column with the values. By default each row has the value 1, so that the "sum" of
-        duplicates counts rows.
-    shape : by default, the number of labels, or the largest coordinate plus 1.
-    labels : all labels of a dimension by its name, in the order of their coordinates.
-    nulls : "drop" leaves out rows with a null in one of the columns.
-    format, duplicates, fill_value, attributes, map, limits : as for `pack`.
+    table : object
+        An object with the method `__arrow_c_stream__`: a DataFrame of pandas or polars, a table of pyarrow, a relation
+        of duckdb; or a polars LazyFrame or pyarrow dataset. Only the named columns of the latter are read.
+    dims : sequence of str
+        The names of the columns with coordinates or labels, in the order of the dimensions.
+    values : str, optional
+        The name of the column with the values. By default each row has the value 1, so that the "sum" of duplicates
+        counts rows.
+    format : str, Format or mapping, default 'COO'
+        See `pack`.
+    shape : sequence of int, optional
+        By default, the number of labels, or the largest coordinate plus 1.
+    labels : mapping, optional
+        All labels of a dimension by its name, in the order of their coordinates.
+    duplicates : {'error', 'sum', 'first', 'last'}, default 'error'
+        Treatment of repeated coordinates; see `pack`.
+    nulls : {'error', 'drop'}, default 'error'
+        "drop" leaves out rows with a null in one of the columns.
+    fill_value : scalar, optional
+        Value of the cells that are not stored.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
+    map : str or IndexMap, optional
+        Index map through which the tensor is stored.
+    limits : Limits, optional
+        Bounds on the resources of this call.
 
     Returns
     -------
-    Tensor with a dimension for each name in `dims`.
+    Tensor
+        Tensor with a dimension for each name in `dims`.
 
     Raises
     ------
-    ArrayError : a null, a label that is not in `labels`, a type that labels do not support, or as for `pack`.
-    OptionError : a column is missing, or `table` is another object.
+    ArrayError
+        A null, a label that is not in `labels`, a type that labels do not support, or as for `pack`.
+    OptionError
+        A column is missing, or `table` is another object.
 
+    See Also
+    --------
+    to_table : Convert the stored entries to an Arrow table, for pandas, polars and duckdb.
+    build : Build a tensor in a sharded Zarr store by many processes.
+    pack : Pack entries in any order into a Tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import pyarrow
     >>> table = pyarrow.table({"user": ["ann", "bob", "ann"], "day": [3, 1, 3], "value": [1.0, 2.0, 4.0]})
-    >>> from_table(table, ["user", "day"], "value", "CSR", duplicates="sum").to_dense().tolist()
+    >>> bl.from_table(table, ["user", "day"], "value", "CSR", duplicates="sum").to_dense().tolist()
     [[0.0, 0.0, 0.0, 5.0], [0.0, 2.0, 0.0, 0.0]]
     """
     if not tables.is_table(table):
@@ -108,24 +137,40 @@ def to_table(
 
     Parameters
     ----------
-    tensor : a dimension whose labels are text becomes a column of categories, one with other labels a column of their
-        type, and one without labels a column of integers. The structure is expanded.
-    dims, values : the names of the columns. By default those of the tensor, or `dim_0` and so on, and `value`.
-    dtype : "stored" returns the coordinate types of `Tensor.unpack`; by default coordinates have 32 bits, or 64 if a
+    tensor : Tensor
+        A dimension whose labels are text becomes a column of categories, one with other labels a column of their type,
+        and one without labels a column of integers. The structure is expanded.
+    dims : sequence of str, optional
+        Names of the dimensions.
+    values : str, optional
+        The names of the columns. By default those of the tensor, or `dim_0` and so on, and `value`.
+    dtype : {'stored'}, optional
+        "stored" returns the coordinate types of `Tensor.unpack`; by default coordinates have 32 bits, or 64 if a
         dimension requires it.
 
     Returns
     -------
-    pyarrow.Table with ndim + 1 columns and a row for each entry.
+    pyarrow.Table
+        Pyarrow.Table with ndim + 1 columns and a row for each entry.
 
     Raises
     ------
-    FormatError : Arrow does not support the values.
-    ArrayError : a coordinate has no label.
-    OptionError : the names do not fit.
+    FormatError
+        Arrow does not support the values.
+    ArrayError
+        A coordinate has no label.
+    OptionError
+        The names do not fit.
 
-    >>> from binsparse_levels import pack
-    >>> to_table(pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).to_pydict()
+    See Also
+    --------
+    from_table : Pack the rows of a table into a Tensor.
+    to_pandas : Convert the stored entries to a pandas DataFrame with a row for each.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.to_table(bl.pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).to_pydict()
     {'dim_0': [0, 1], 'dim_1': [2, 0], 'value': [1.5, 2.5]}
     """
     arrow, known = arrow_module(), inside(tensor).metadata.labels
@@ -156,18 +201,32 @@ def to_pandas(tensor: Tensor, *, dims: Sequence[str] | None = None, values: str 
 
     Parameters
     ----------
-    tensor, dims, values : as for `to_table`.
+    tensor : Tensor
+        See `to_table`.
+    dims : sequence of str, optional
+        Names of the dimensions.
+    values : str, optional
+        See `to_table`.
 
     Returns
     -------
-    pandas.DataFrame with ndim + 1 columns and a row for each entry.
+    scalar, ndarray or Tensor
+        Pandas.DataFrame with ndim + 1 columns and a row for each entry.
 
     Raises
     ------
-    ArrayError, FormatError, OptionError : as for `to_table`.
+    ArrayError, FormatError, OptionError
+        See `to_table`.
 
-    >>> from binsparse_levels import pack
-    >>> to_pandas(pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).value.tolist()
+    See Also
+    --------
+    to_table : Convert the stored entries to an Arrow table, for pandas, polars and duckdb.
+    to_xarray : Convert a tensor to an xarray.DataArray of a sparse.COO.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.to_pandas(bl.pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR")).value.tolist()
     [1.5, 2.5]
     """
     pandas_module()

@@ -78,6 +78,13 @@ class Batches:
     A DataLoader of PyTorch takes it with `batch_size=None`. With any number of workers, the batches are the same, in
     another order: each worker loads other buffers. Call `set_epoch` before each epoch then, as workers have copies.
 
+    See Also
+    --------
+    batches : Iterate over batches of rows of a tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> loop = bl.batches(bl.pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR"), 1, format="numpy")
     >>> len(list(loop)), loop.state_dict()["epoch"]
     (2, 0)
@@ -110,19 +117,43 @@ class Batches:
         return self._made(ascending, self._loaded(ascending), back)
 
     def set_epoch(self, epoch: int) -> None:
-        """Choose the epoch of the next loop. That of a state that was loaded goes on where it was."""
+        """Choose the epoch of the next loop.
+
+        The epoch of a state that was loaded continues where it was.
+
+        Parameters
+        ----------
+        epoch : int
+            Number of the epoch, which determines the order of the rows.
+        """
         if epoch != self._epoch:
             self._epoch, self._skipped = checked_integer("epoch", epoch, 0), 0
         self._done, self._finished = self._skipped, False
 
     def state_dict(self) -> dict[str, Any]:
-        """The epoch and the number of batches (`done`) of the last loop. Workers of a DataLoader count their own."""
+        """Return the state of the last loop, from which another loop continues.
+
+        Workers of a DataLoader count their own.
+
+        Returns
+        -------
+        dict
+            The epoch, and the number of batches (`done`).
+        """
         return {**asdict(self._plan), "epoch": self._epoch, "done": self._done, "worker": self._worker}
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
         """Let the next loop return the rest of an epoch, with the same options and number of workers.
 
-        Raises OptionError for the state of batches with other options.
+        Parameters
+        ----------
+        state : mapping
+            Result of `state_dict`.
+
+        Raises
+        ------
+        OptionError
+            The state is of batches with other options.
         """
         for name, mine in asdict(self._plan).items():
             if name not in state or state[name] != mine:
@@ -222,30 +253,52 @@ def batches(
 
     Parameters
     ----------
-    source : a Tensor, or a place as for `open`. Rows are the coordinates of the first dimension, which the format
-        should store outermost: others read the whole tensor for each buffer.
-    size : the number of rows of a batch. The last batch may have fewer.
-    shuffle : False keeps the order of the rows.
-    block : the number of adjacent rows that are read together. A larger block is faster, and less random.
-    buffer : the number of batches that are shuffled together. A larger buffer is more random.
-    seed : of the order, an integer >= 0.
-    format : "torch_csr", "scipy" (a `csr_array`), or a dense "torch" or "numpy" array.
-    drop_last : True drops the rows that fill no batch, or not the same number for all processes of a job. By default,
-        the last process repeats some of the first rows instead.
-    rows : True returns pairs of a batch and its row numbers, an array of int64.
-    rank, world : the number of this process of a job, and of all processes. By default those of `torch.distributed`,
-        if it is initialized.
+    source : Tensor or path
+        A Tensor, or a place as for `open`. Rows are the coordinates of the first dimension, which the format should
+        store outermost: others read the whole tensor for each buffer.
+    size : int
+        The number of rows of a batch. The last batch may have fewer.
+    shuffle : bool, default True
+        False keeps the order of the rows.
+    block : int, default 16
+        The number of adjacent rows that are read together. A larger block is faster, and less random.
+    buffer : int, default 64
+        The number of batches that are shuffled together. A larger buffer is more random.
+    seed : int, default 0
+        Of the order, an integer >= 0.
+    format : {'torch_csr', 'torch', 'scipy', 'numpy'}, default 'torch_csr'
+        "torch_csr", "scipy" (a `csr_array`), or a dense "torch" or "numpy" array.
+    drop_last : bool, default False
+        True drops the rows that fill no batch, or not the same number for all processes of a job. By default, the last
+        process repeats some of the first rows instead.
+    rows : bool, default False
+        True returns pairs of a batch and its row numbers, an array of int64.
+    rank, world : int, optional
+        The number of this process of a job, and of all processes. By default those of `torch.distributed`, if it is
+        initialized.
 
     Returns
     -------
-    Batches, an iterable. `len` is the number of batches.
+    Batches
+        Batches, an iterable. `len` is the number of batches.
 
     Raises
     ------
-    FormatError : the tensor has fewer than two dimensions, or the library cannot represent its batches.
-    OptionError : an option is invalid, or the library is missing.
-    BinsparseError : as for `open`.
+    FormatError
+        The tensor has fewer than two dimensions, or the library cannot represent its batches.
+    OptionError
+        An option is invalid, or the library is missing.
+    BinsparseError
+        See `open`.
 
+    See Also
+    --------
+    to_torch : Convert a tensor to a sparse tensor of torch.
+    to_scipy : Convert a tensor to a sparse array of scipy.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> tensor = bl.pack([[0, 1, 2], [2, 0, 1]], [1.5, 2.5, 3.5], (3, 3), "CSR")
     >>> for batch, numbers in bl.batches(tensor, 2, format="numpy", shuffle=False, rows=True):
     ...     print(batch.tolist(), numbers)

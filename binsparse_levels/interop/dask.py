@@ -95,19 +95,30 @@ def to_dask(place: StoreLike, *, chunks: Any = "auto") -> dask.array.Array:
 
     Parameters
     ----------
-    place : PATH[:GROUP] or a URL, which every process can open.
-    chunks : as for `dask.array.from_array`. "auto" cuts only the outermost stored dimension. The entries of a block
-        then take the bytes of Dask's option `array.chunk-size`, if they are spread evenly.
+    place : str, PathLike, group, store or mapping
+        PATH[:GROUP] or a URL, which every process can open.
+    chunks : int, tuple or 'auto', default 'auto'
+        As for `dask.array.from_array`. "auto" cuts only the outermost stored dimension. The entries of a block then
+        take the bytes of Dask's option `array.chunk-size`, if they are spread evenly.
 
     Returns
     -------
-    dask.array.Array of the shape and type of the tensor.
+    dask.array.Array
+        Dask.array.Array of the shape and type of the tensor.
 
     Raises
     ------
-    OptionError : `place` is an open object, or a mapping.
-    BinsparseError : as for `open`.
+    OptionError
+        `place` is an open object, or a mapping.
+    BinsparseError
+        See `open`.
 
+    See Also
+    --------
+    from_dask : Write a Dask array as one tensor.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> bl.write("matrix.h5", bl.pack([[0, 1], [2, 0]], [1.5, 2.5], (2, 3), "CSR"))
     >>> bl.to_dask("matrix.h5", chunks=(1, 3)).compute().todense().tolist()
@@ -196,16 +207,39 @@ def from_dask(
 
     Parameters
     ----------
-    array : its blocks are of any type that `as_tensor` accepts. Nonzero cells of numpy blocks are entries.
-    path, format, memory, attributes, overwrite, limits, options : as for `write_from`. A block must fit in memory.
-        `dims` and `values` name the dimensions and the values.
+    array : dask.array.Array
+        Its blocks are of any type that `as_tensor` accepts. Nonzero cells of numpy blocks are entries.
+    path : str, PathLike, group, store or mapping
+        As for `write_from`. A block must fit in memory. `dims` and `values` name the dimensions and the values.
+    format : str, Format or mapping
+        As for `write_from`. A block must fit in memory. `dims` and `values` name the dimensions and the values.
+    memory : int, optional
+        Bytes that the call may take.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
+    overwrite : bool, default False
+        True replaces an existing tensor; see `write`.
+    limits : Limits, optional
+        Bounds on the resources of this call.
+    **options
+        As for `write_from`. A block must fit in memory. `dims` and `values` name the dimensions and the values.
 
     Raises
     ------
-    OptionError : `array` is not a Dask array, or `as_tensor` does not accept its blocks.
-    BinsparseError : sizes of blocks are unknown, or as for `write_from`.
+    OptionError
+        `array` is not a Dask array, or `as_tensor` does not accept its blocks.
+    BinsparseError
+        Sizes of blocks are unknown, or as for `write_from`.
 
-    >>> import binsparse_levels as bl, dask.array, numpy
+    See Also
+    --------
+    to_dask : Make a Dask array of the tensor at a path.
+    write_from : Write a stream of entries.
+
+    Examples
+    --------
+    >>> import dask.array
+    >>> import binsparse_levels as bl
     >>> bl.from_dask(dask.array.eye(4, chunks=2), "a.h5", "CSR")
     >>> bl.read("a.h5").number_of_stored_values
     4

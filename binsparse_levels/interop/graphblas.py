@@ -28,19 +28,28 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
 
     Parameters
     ----------
-    tensor : of at most two dimensions, with the fill value 0 or none. It keeps its format if GraphBLAS supports it,
-        else it becomes hypersparse. The structure is expanded, and a map is removed.
+    tensor : Tensor
+        Of at most two dimensions, with the fill value 0 or none. It keeps its format if GraphBLAS supports it, else it
+        becomes hypersparse. The structure is expanded, and a map is removed.
 
     Returns
     -------
-    graphblas.Matrix, Vector or Scalar, by the number of dimensions.
+    graphblas.Matrix, Vector or Scalar
+        Graphblas.Matrix, Vector or Scalar, by the number of dimensions.
 
     Raises
     ------
-    FormatError : GraphBLAS cannot represent the tensor.
+    FormatError
+        GraphBLAS cannot represent the tensor.
 
-    >>> from binsparse_levels import pack, to_graphblas
-    >>> to_graphblas(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).nvals
+    See Also
+    --------
+    from_graphblas : Convert a Matrix, Vector or Scalar to a Tensor, checked in full.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.to_graphblas(bl.pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).nvals
     2
     """
     with needing("graphblas"):
@@ -83,23 +92,36 @@ def from_graphblas(
 
     Parameters
     ----------
-    thing : an empty Scalar becomes `bitmap(0)`.
-    format : by default the format of `thing`.
-    move : take the memory without a copy; `thing` must not be used afterwards.
-    attributes : as for Tensor.
+    thing : graphblas.Matrix, Vector or Scalar
+        An empty Scalar becomes `bitmap(0)`.
+    format : str, Format or mapping, optional
+        By default the format of `thing`.
+    move : bool, default False
+        Take the memory without a copy; `thing` must not be used afterwards.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
 
     Returns
     -------
-    Tensor of 2, 1 or 0 dimensions.
+    Tensor
+        Tensor of 2, 1 or 0 dimensions.
 
     Raises
     ------
-    OptionError : `thing` is another object.
-    FormatError : the type of its values is user-defined.
+    OptionError
+        `thing` is another object.
+    FormatError
+        The type of its values is user-defined.
 
+    See Also
+    --------
+    to_graphblas : Convert a tensor to a Matrix, Vector or Scalar.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import graphblas
-    >>> from binsparse_levels import from_graphblas
-    >>> from_graphblas(graphblas.Vector.from_coo([0, 2], [1, 2], size=4)).shape
+    >>> bl.from_graphblas(graphblas.Vector.from_coo([0, 2], [1, 2], size=4)).shape
     (4,)
     """
     with needing("graphblas"):

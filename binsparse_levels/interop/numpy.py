@@ -21,19 +21,30 @@ def to_numpy(tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[
 
     Parameters
     ----------
-    tensor : of any format.
-    limits : `dense_bytes` is the largest size of the array.
+    tensor : Tensor
+        Of any format.
+    limits : Limits, optional
+        `dense_bytes` is the largest size of the array.
 
     Returns
     -------
-    numpy.ndarray of the shape and type of the tensor.
+    ndarray
+        Array of the shape and type of the tensor.
 
     Raises
     ------
-    LimitError : the array is larger.
+    LimitError
+        The array is larger.
 
-    >>> from binsparse_levels import from_numpy, to_numpy
-    >>> to_numpy(from_numpy([[0, 2], [3, 0]], "CSR")).tolist()
+    See Also
+    --------
+    from_numpy : Pack a dense array.
+    Tensor.to_dense : Return a dense array.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.to_numpy(bl.from_numpy([[0, 2], [3, 0]], "CSR")).tolist()
     [[0, 2], [3, 0]]
     """
     return tensor.to_dense(limits=limits)
@@ -53,19 +64,38 @@ def from_numpy(
 
     Parameters
     ----------
-    format : by default a list of coordinates.
-    array, fill_value, attributes, dims, labels : as for `pack_dense`.
+    array : array_like
+        See `pack_dense`.
+    format : str, Format or mapping, optional
+        By default a list of coordinates.
+    fill_value : scalar, default 0
+        Value of the cells that are not stored.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
+    dims : sequence of str, optional
+        Names of the dimensions.
+    labels : mapping of int or str to array_like, optional
+        Labels of the coordinates, by dimension; see `Tensor.with_labels`.
 
     Returns
     -------
-    Tensor of the shape of `array`.
+    Tensor
+        Tensor of the shape of `array`.
 
     Raises
     ------
-    ArrayError, FormatError, LimitError : as for `pack_dense`.
+    ArrayError, FormatError, LimitError
+        See `pack_dense`.
 
-    >>> from binsparse_levels import from_numpy
-    >>> from_numpy([[0, 2], [3, 0]], "CSR").values.tolist()
+    See Also
+    --------
+    to_numpy : Convert a tensor to a dense array.
+    pack_dense : Pack the cells of a dense array that differ from the fill value into a Tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.from_numpy([[0, 2], [3, 0]], "CSR").values.tolist()
     [2, 3]
     """
     options: dict[str, Any] = {"fill_value": fill_value, "attributes": attributes, "dims": dims, "labels": labels}

@@ -22,21 +22,31 @@ def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
 
     Parameters
     ----------
-    other : an object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are
-        checked in full.
-    copy : as for `from_scipy`. Read-only arrays are not copied.
+    other : object
+        An object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are checked in full.
+    copy : bool, default True
+        As for `from_scipy`. Read-only arrays are not copied.
 
     Returns
     -------
     Tensor
+        Tensor.
 
     Raises
     ------
-    OptionError : `other` does not implement the protocol.
-    BinsparseError : as for `read`.
+    OptionError
+        `other` does not implement the protocol.
+    BinsparseError
+        See `read`.
 
-    >>> from binsparse_levels import from_binsparse, pack
-    >>> from_binsparse(pack([[0, 2]], [1.5, 2.5], 3, "CVEC")).values.tolist()
+    See Also
+    --------
+    as_tensor : Convert an object of another library to a Tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.from_binsparse(bl.pack([[0, 2]], [1.5, 2.5], 3, "CVEC")).values.tolist()
     [1.5, 2.5]
     """
     if not hasattr(other, "__binsparse_descriptor__") or not hasattr(other, "__binsparse__"):

@@ -26,19 +26,30 @@ def to_sparse(tensor: Tensor, *, copy: bool = False) -> sparse.COO:
 
     Parameters
     ----------
-    tensor : of any format.
-    copy : as for `to_scipy`; the coordinates are always copied.
+    tensor : Tensor
+        Of any format.
+    copy : bool, default False
+        As for `to_scipy`; the coordinates are always copied.
 
     Returns
     -------
-    sparse.COO of the same shape.
+    sparse.COO
+        Sparse.COO of the same shape.
 
     Raises
     ------
-    ArrayError, LimitError : as for `Tensor.load`.
+    ArrayError, LimitError
+        See `Tensor.load`.
 
-    >>> from binsparse_levels import pack, to_sparse
-    >>> to_sparse(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).todense().tolist()
+    See Also
+    --------
+    from_sparse : Convert a COO, GCXS or DOK to a Tensor with its fill value.
+    to_gcxs : Convert a tensor to a sparse.GCXS.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.to_sparse(bl.pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).todense().tolist()
     [[0, 0, 1], [2, 0, 0]]
     """
     with needing("sparse"):
@@ -60,20 +71,32 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
 
     Parameters
     ----------
-    tensor : of any format; the structure is expanded.
-    compressed_axes : the dimensions of the rows. By default those of the tensor, or a choice of the library.
-    copy : as for `to_scipy`.
+    tensor : Tensor
+        Of any format; the structure is expanded.
+    compressed_axes : sequence of int, optional
+        The dimensions of the rows. By default those of the tensor, or a choice of the library.
+    copy : bool, default False
+        See `to_scipy`.
 
     Returns
     -------
-    sparse.GCXS of the same shape.
+    sparse.GCXS
+        Sparse.GCXS of the same shape.
 
     Raises
     ------
-    FormatError : GCXS does not support the type of the values, the shape, or the axes.
+    FormatError
+        GCXS does not support the type of the values, the shape, or the axes.
 
-    >>> from binsparse_levels import pack, to_gcxs
-    >>> to_gcxs(pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).compressed_axes
+    See Also
+    --------
+    from_gcxs : Convert a GCXS of any rank to a Tensor.
+    to_sparse : Convert a tensor to a sparse.COO with its fill value.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.to_gcxs(bl.pack([[0, 1], [2, 0]], [1, 2], (2, 3), "CSR")).compressed_axes
     (0,)
     """
     with needing("sparse"):
@@ -112,23 +135,37 @@ def from_sparse(
 
     Parameters
     ----------
-    array : of any class. Duplicates are summed.
-    format : by default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
-    copy : as for `from_scipy`; with False the values of a GCXS of rank 2 are shared.
-    attributes : as for Tensor.
+    array : sparse.SparseArray
+        Of any class. Duplicates are summed.
+    format : str, Format or mapping, optional
+        By default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
+    copy : bool, default True
+        As for `from_scipy`; with False the values of a GCXS of rank 2 are shared.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
 
     Returns
     -------
-    Tensor of the shape of `array`.
+    Tensor
+        Tensor of the shape of `array`.
 
     Raises
     ------
-    OptionError : `array` is another object.
-    ArrayError : the arrays contradict each other.
+    OptionError
+        `array` is another object.
+    ArrayError
+        The arrays contradict each other.
 
+    See Also
+    --------
+    to_sparse : Convert a tensor to a sparse.COO with its fill value.
+    from_gcxs : Convert a GCXS of any rank to a Tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import sparse
-    >>> from binsparse_levels import from_sparse
-    >>> from_sparse(sparse.COO([[0, 1], [2, 0]], [1, 2], shape=(2, 3))).values.tolist()
+    >>> bl.from_sparse(sparse.COO([[0, 1], [2, 0]], [1, 2], shape=(2, 3))).values.tolist()
     [1, 2]
     """
     with needing("sparse"):
@@ -154,21 +191,35 @@ def from_gcxs(array: sparse.GCXS, *, copy: bool = True, attributes: Mapping[str,
 
     Parameters
     ----------
-    array : a sparse.GCXS.
-    copy, attributes : as for `from_scipy`.
+    array : sparse.GCXS
+        A sparse.GCXS.
+    copy : bool, default True
+        See `from_scipy`.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
 
     Returns
     -------
-    Tensor of the shape of `array`.
+    Tensor
+        Tensor of the shape of `array`.
 
     Raises
     ------
-    OptionError : `array` is another object.
-    ArrayError : the arrays contradict each other.
+    OptionError
+        `array` is another object.
+    ArrayError
+        The arrays contradict each other.
 
+    See Also
+    --------
+    to_gcxs : Convert a tensor to a sparse.GCXS.
+    from_sparse : Convert a COO, GCXS or DOK to a Tensor with its fill value.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import numpy, sparse
-    >>> from binsparse_levels import from_gcxs
-    >>> str(from_gcxs(sparse.GCXS.from_numpy(numpy.eye(6).reshape(2, 3, 6), compressed_axes=[2])).map)
+    >>> str(bl.from_gcxs(sparse.GCXS.from_numpy(numpy.eye(6).reshape(2, 3, 6), compressed_axes=[2])).map)
     '2, (0 1)'
     """
     with needing("sparse"):

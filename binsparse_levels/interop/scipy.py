@@ -31,23 +31,34 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
 
     Parameters
     ----------
-    tensor : of one dimension or more, with the fill value 0 or none.
-    format : csr, csc, coo, bsr, dia, dok or lil. By default CSC, BSR and lists of coordinates keep their format. Other
+    tensor : Tensor
+        Of one dimension or more, with the fill value 0 or none.
+    format : str, optional
+        Csr, csc, coo, bsr, dia, dok or lil. By default CSC, BSR and lists of coordinates keep their format. Other
         matrices that are stored by rows become csr, and all others coo; also those with more than 2**20 rows, unless
         they have an entry for each fourth row.
-    copy : True copies all arrays, so that the result can be changed in place. By default the result shares the arrays
-        of the tensor, which are read-only; arrays made by the conversion are writable.
+    copy : bool, default False
+        True copies all arrays, so that the result can be changed in place. By default the result shares the arrays of
+        the tensor, which are read-only; arrays made by the conversion are writable.
 
     Returns
     -------
-    scipy.sparse array of the same shape.
+    scipy.sparse.sparray
+        Sparse array of the same shape.
 
     Raises
     ------
-    FormatError : scipy cannot represent the tensor.
+    FormatError
+        scipy cannot represent the tensor.
 
-    >>> from binsparse_levels import pack, to_scipy
-    >>> to_scipy(pack([[0, 1], [2, 0]], [1.0, 2.0], (2, 3), "CSR")).toarray().tolist()
+    See Also
+    --------
+    from_scipy : Convert a sparse array or matrix of scipy to a Tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.to_scipy(bl.pack([[0, 1], [2, 0]], [1.0, 2.0], (2, 3), "CSR")).toarray().tolist()
     [[0.0, 0.0, 1.0], [2.0, 0.0, 0.0]]
     """
     with needing("scipy"):
@@ -105,25 +116,40 @@ def from_scipy(
 
     Parameters
     ----------
-    matrix : of any format. Unsorted entries are sorted, and duplicates are summed.
-    format : by default csr becomes CSR, csc becomes CSC, bsr becomes blocks through a map, and others a list of
+    matrix : scipy.sparse.sparray or spmatrix
+        Of any format. Unsorted entries are sorted, and duplicates are summed.
+    format : str, Format or mapping, optional
+        By default csr becomes CSR, csc becomes CSC, bsr becomes blocks through a map, and others a list of
         coordinates.
-    copy : False shares the values of csr and csc, so that the tensor changes with them. Index and pointer arrays are
+    copy : bool, default True
+        False shares the values of csr and csc, so that the tensor changes with them. Index and pointer arrays are
         always copied, because kernels index memory with them.
-    attributes : as for Tensor.
-    dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
+    dims : sequence of str, optional
+        Names of the dimensions.
+    labels : mapping of int or str to array_like, optional
+        Labels of the coordinates, by dimension; see `Tensor.with_labels`.
 
     Returns
     -------
-    Tensor of the shape of `matrix`.
+    Tensor
+        Tensor of the shape of `matrix`.
 
     Raises
     ------
-    ArrayError : the arrays contradict each other.
+    ArrayError
+        The arrays contradict each other.
 
+    See Also
+    --------
+    to_scipy : Convert a tensor to a sparse array of scipy.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import scipy.sparse
-    >>> from binsparse_levels import from_scipy
-    >>> from_scipy(scipy.sparse.eye_array(3, format="csr")).number_of_stored_values
+    >>> bl.from_scipy(scipy.sparse.eye_array(3, format="csr")).number_of_stored_values
     3
     """
     with needing("scipy"):

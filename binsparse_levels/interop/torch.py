@@ -58,22 +58,37 @@ def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[s
 
     Parameters
     ----------
-    tensor : of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks
-        divide dimensions. A tensor on a device is copied to CPU memory.
-    copy, attributes : as for `from_scipy`.
+    tensor : torch.Tensor
+        Of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks divide
+        dimensions. A tensor on a device is copied to CPU memory.
+    copy : bool, default True
+        See `from_scipy`.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
 
     Returns
     -------
-    Tensor of the shape of `tensor`.
+    Tensor
+        Tensor of the shape of `tensor`.
 
     Raises
     ------
-    OptionError : `tensor` is another object.
-    FormatError : numpy does not support the type of the values.
-    ArrayError : the arrays contradict each other.
+    OptionError
+        `tensor` is another object.
+    FormatError
+        numpy does not support the type of the values.
+    ArrayError
+        The arrays contradict each other.
 
+    See Also
+    --------
+    to_torch : Convert a tensor to a sparse tensor of torch.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import torch  # doctest: +SKIP
-    >>> from_torch(torch.eye(3).to_sparse_csr()).shape  # doctest: +SKIP
+    >>> bl.from_torch(torch.eye(3).to_sparse_csr()).shape  # doctest: +SKIP
     (3, 3)
     """
     with needing("torch"):
@@ -123,19 +138,32 @@ def to_torch(tensor: Tensor, layout: str | None = None, *, block: tuple[int, int
 
     Parameters
     ----------
-    tensor : with the fill value 0 or none; the structure is expanded.
-    layout : coo, csr, csc, bsr or bsc. By default that of the tensor if torch supports it, else coo.
-    block : the sizes of a block for bsr and bsc; they must divide those of the matrix.
+    tensor : Tensor
+        With the fill value 0 or none; the structure is expanded.
+    layout : str, optional
+        Coo, csr, csc, bsr or bsc. By default that of the tensor if torch supports it, else coo.
+    block : tuple of two int, optional
+        The sizes of a block for bsr and bsc; they must divide those of the matrix.
 
     Returns
     -------
-    torch.Tensor of the same shape, in CPU memory.
+    torch.Tensor
+        Torch.Tensor of the same shape, in CPU memory.
 
     Raises
     ------
-    FormatError : torch cannot represent the tensor.
+    FormatError
+        Torch cannot represent the tensor.
 
-    >>> to_torch(pack([[0], [2]], [1.0], (2, 3), "CSR"), "coo").layout  # doctest: +SKIP
+    See Also
+    --------
+    from_torch : Convert a sparse tensor of torch to a Tensor with the fill value 0.
+    batches : Iterate over batches of rows of a tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.to_torch(bl.pack([[0], [2]], [1.0], (2, 3), "CSR"), "coo").layout  # doctest: +SKIP
     torch.sparse_coo
     """
     with needing("torch"):

@@ -122,6 +122,8 @@ class BinsparseBackend(BackendEntrypoint):
 
     tensor_chunks: "auto", or sizes of blocks by dimension, such as {"time": 10}; other dimensions are not cut.
 
+    Examples
+    --------
     >>> import binsparse_levels as bl, sparse, xarray as xr
     >>> dataset = xr.Dataset({"a": (("x", "y"), sparse.COO([[0, 1], [2, 0]], [1.5, 2.5], shape=(2, 3)))})
     >>> bl.write_dataset("a.zarr", dataset)
@@ -182,22 +184,39 @@ def write_dataset(
 
     Parameters
     ----------
-    path : a .zarr or .nc path, the URL of a Zarr store, or a store of the zarr package.
-    dataset : variables with sparse data are written as tensors, all others by xarray itself.
-    formats : formats by name of the variable. Others keep the format of their file, or become lists of coordinates.
-        Dense variables that are named become sparse.
-    overwrite : replace an existing Dataset.
-    kind : one of "zarr", "zarr2" and "netcdf". By default, the suffix of the path decides.
-    memory : largest number of bytes of the process, as for `from_dask`, to write Dask arrays block by block. By
-        default, each array is computed as a whole.
-    options : as for `write`, for every tensor.
+    path : str, PathLike, group, store or mapping
+        A .zarr or .nc path, the URL of a Zarr store, or a store of the zarr package.
+    dataset : xarray.Dataset
+        Variables with sparse data are written as tensors, all others by xarray itself.
+    formats : mapping of str to str or Format, optional
+        Formats by name of the variable. Others keep the format of their file, or become lists of coordinates. Dense
+        variables that are named become sparse.
+    overwrite : bool, default False
+        Replace an existing Dataset.
+    kind : str, optional
+        One of "zarr", "zarr2" and "netcdf". By default, the suffix of the path decides.
+    memory : int, optional
+        Largest number of bytes of the process, as for `from_dask`, to write Dask arrays block by block. By default,
+        each array is computed as a whole.
+    **options
+        As for `write`, for every tensor.
 
     Raises
     ------
-    FileExistsError : the path exists, and `overwrite` is False.
-    OptionError : the path is of another kind of file, or `formats` has an unknown variable.
-    BinsparseError : as for `write`.
+    FileExistsError
+        The path exists, and `overwrite` is False.
+    OptionError
+        The path is of another kind of file, or `formats` has an unknown variable.
+    BinsparseError
+        See `write`.
 
+    See Also
+    --------
+    to_xarray : Convert a tensor to an xarray.DataArray of a sparse.COO.
+    open : Open a tensor without reading its arrays.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl, sparse, xarray as xr
     >>> dataset = xr.Dataset({"a": (("x", "y"), sparse.COO([[0, 1], [2, 0]], [1.5, 2.5], shape=(2, 3)))})
     >>> bl.write_dataset("a.nc", dataset, {"a": "CSR"})
@@ -235,19 +254,29 @@ def to_xarray(tensor: Tensor) -> xr.DataArray:
 
     Parameters
     ----------
-    tensor : of any format. A dimension with fewer labels than coordinates has none in xarray.
+    tensor : Tensor
+        Of any format. A dimension with fewer labels than coordinates has none in xarray.
 
     Returns
     -------
-    xarray.DataArray of the same shape.
+    xarray.DataArray
+        Xarray.DataArray of the same shape.
 
     Raises
     ------
-    FormatError, ArrayError : as for `to_sparse`.
+    FormatError, ArrayError
+        See `to_sparse`.
 
-    >>> from binsparse_levels import pack_dense
-    >>> named = pack_dense([[0, 2], [3, 0]], "CSR").with_labels({"item": ["pen", "ink"]}, dims=["user", "item"])
-    >>> array = to_xarray(named)
+    See Also
+    --------
+    to_pandas : Convert the stored entries to a pandas DataFrame with a row for each.
+    write_dataset : Write an xarray Dataset.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> named = bl.pack_dense([[0, 2], [3, 0]], "CSR").with_labels({"item": ["pen", "ink"]}, dims=["user", "item"])
+    >>> array = bl.to_xarray(named)
     >>> array.dims, array["item"].values.tolist()
     (('user', 'item'), ['pen', 'ink'])
     """

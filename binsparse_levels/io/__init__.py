@@ -2,10 +2,11 @@
 
 from ..containers.interface import Container
 from .appending import append, concatenate
+from .describing import Description, describe
 from .interface import FileTensor, Foreign, Stream
 from .kinds import KINDS, Kind, StoreLike, register_kind
 from .opening import open
-from .reading import Description, describe, list_tensors, open_reader, read, read_all
+from .reading import list_tensors, open_reader, read, read_all
 from .writing import repair, write, write_all, write_arrays
 
 __all__ = [

@@ -8,12 +8,12 @@ import math
 import os
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
-from typing import Any, Literal, NamedTuple, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from ..arrays import Array, Pieces, in_pieces, one_piece
-from ..containers.base import DEFAULT_STORAGE, is_url
+from ..containers.base import is_url
 from ..containers.interface import Container, part_name
 from ..containers.replacing import Overwrite, hold_lock, real_path
 from ..engine.joining import joined_trees
@@ -41,6 +41,7 @@ from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place
 from .orders import within
 from .parts import Parts, part_of
 from .reading import check_lazy, read
+from .storages import Stored, storage_of
 from .writing import write, write_pieces
 
 Existing: TypeAlias = Literal["skip", "repeat"]
@@ -68,19 +69,36 @@ def concatenate(
 
     Parameters
     ----------
-    sources, target: as the path of `read` and `write`.
-    progress: called with "writing", the number of items written, and the total. True draws a bar on standard error,
-        if that is a terminal or a notebook.
-    overwrite, limits: as for `write`.
-    options: as for `write`, without `narrow` and `bitpacked`. By default, the target has checksums if one of the
-        sources has them, and it packs the same arrays into bits as the first source. It has the first source's
-        compression, chunks and shards if both are the same kind of file.
+    sources : sequence of paths
+        As the path of `read` and `write`.
+    target : str, PathLike, group, store or mapping
+        As the path of `read` and `write`.
+    progress : bool or callable, optional
+        Called with "writing", the number of items written, and the total. True draws a bar on standard error, if that
+        is a terminal or a notebook.
+    overwrite : bool or 'file', default False
+        True replaces an existing tensor; see `write`.
+    limits : Limits, optional
+        Bounds on the resources of this call.
+    **options
+        As for `write`, without `narrow` and `bitpacked`. By default, the target has checksums if one of the sources
+        has them, and it packs the same arrays into bits as the first source. It has the first source's compression,
+        chunks and shards if both are the same kind of file.
 
     Raises
     ------
-    FormatError, ArrayError : the tensors do not fit together.
-    BinsparseError : as for `read` and `write`.
+    FormatError, ArrayError
+        The tensors do not fit together.
+    BinsparseError
+        As for `read` and `write`.
 
+    See Also
+    --------
+    append : Append a tensor to a stored one.
+    write_from : Write a stream of entries.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> first, second, both = {}, {}, {}
     >>> bl.write(first, bl.pack([[0]], [1.0], (2,), "sparse"))
@@ -116,8 +134,9 @@ def append(
     limits: Limits = DEFAULT_LIMITS,
     **options: Any,
 ) -> None:
-    """Append a tensor to the one at `path` along a dimension, in the format of the file, with its labels, as in
-    `concatenate`.
+    """Append a tensor to the one at `path` along a dimension.
+
+    The result has the format of the file, and the labels of both, as in `concatenate`.
 
     The stored tensor is checked in full, then replaced atomically: the stored items are copied in pieces. A tensor with
     other orders is loaded, and all orders are written again. Checksums, bit-packing, compression and chunks are kept. A
@@ -130,27 +149,45 @@ def append(
 
     Parameters
     ----------
-    path : as for `write`.
-    tensor : as for `write`, in any format.
-    axis : the dimension, by number or name. A format can only grow along its outermost stored dimension: CSC along 1.
+    path : str, PathLike, group, store or mapping
+        See `write`.
+    tensor : Tensor or array
+        As for `write`, in any format.
+    axis : int or str, default 0
+        The dimension, by number or name. A format can only grow along its outermost stored dimension: CSC along 1.
         With a map, it is the dimension of the outermost stored digit.
-    part : True adds a part to a tensor in a folder or an object store of Zarr, along any dimension, in the time and
-        space of what is new. `open` joins the parts; other programs refuse such a tensor until `compact` has made one
-        tree of it. By default, a tensor that has parts gets another one.
-    existing : for coordinates whose label is in the file already, or occurs twice in the tensor. By default, these are
-        an error, so that a job that runs again appends nothing twice. "skip" leaves the later ones out; "repeat"
-        appends them.
-    limits : as for `read`.
-    options : as for `write`; they replace the stored ones.
+    part : bool, optional
+        True adds a part to a tensor in a folder or an object store of Zarr, along any dimension, in the time and space
+        of what is new. `open` joins the parts; other programs refuse such a tensor until `compact` has made one tree
+        of it. By default, a tensor that has parts gets another one.
+    existing : {'skip', 'repeat'}, optional
+        For coordinates whose label is in the file already, or occurs twice in the tensor. By default, these are an
+        error, so that a job that runs again appends nothing twice. "skip" leaves the later ones out; "repeat" appends
+        them.
+    limits : Limits, optional
+        Bounds on the resources of this call.
+    **options
+        As for `write`; they replace the stored ones.
 
     Raises
     ------
-    FormatError : the file cannot grow along this axis; or the tensor is a variable of an xarray Dataset that has other
-        variables over this dimension.
-    ArrayError : a label is in the file already.
-    OptionError : the file is one of another system.
-    BinsparseError : as for `concatenate`.
+    FormatError
+        The file cannot grow along this axis; or the tensor is a variable of an xarray Dataset that has other variables
+        over this dimension.
+    ArrayError
+        A label is in the file already.
+    OptionError
+        The file is one of another system.
+    BinsparseError
+        See `concatenate`.
 
+    See Also
+    --------
+    concatenate : Write several tensors as one.
+    compact : Make one tree of the parts of a tensor.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> bl.write(store, bl.pack([[0]], [1.0], (2,), "sparse"))
@@ -325,7 +362,7 @@ def _check_formats(tensors: Sequence[Tensor], names: Sequence[str]) -> None:
 
 
 def _joined(
-    tensors: Sequence[Tensor], names: Sequence[str], stored: _Stored, limits: Limits
+    tensors: Sequence[Tensor], names: Sequence[str], stored: Stored, limits: Limits
 ) -> tuple[dict[str, Any], dict[str, Pieces]]:
     """The header and the arrays of the tensors concatenated along the outermost stored dimension, checked.
 
@@ -401,37 +438,3 @@ def local_path(path: StoreLike) -> str | None:
     store, _ = split_place(path)
     root = store if isinstance(store, str) and not is_url(store) else getattr(store, "root", None)
     return real_path(os.fspath(root)) if isinstance(root, str | os.PathLike) else None
-
-
-class _Stored(NamedTuple):
-    """The storage of a tensor: options of `write_pieces`, the wrappers of bit-packed arrays by name, and whether values
-    are a dictionary.
-    """
-
-    options: Mapping[str, Any] = {}
-    wrappers: Mapping[str, str] = {}
-    dictionary: bool = False
-
-
-def storage_of(loading: Loading | None, location: Location) -> _Stored:
-    """The storage of an opened tensor; empty for a file of another system, which has no header."""
-    if loading is None:
-        return _Stored()
-    reader: Any = loading.reader
-    arrays: dict[str, Any] = {**loading.infos, **(loading.labels.arrays() if loading.labels else {})}
-    storages = {name: reader.storage(name) for name in arrays} if hasattr(reader, "storage") else {}
-    kind = getattr(reader, "kind", location.name)
-    usual = next((x for x in storages.values() if x != DEFAULT_STORAGE), DEFAULT_STORAGE)
-    for name, storage in storages.items():
-        if storage == DEFAULT_STORAGE and 0 in arrays[name].shape:  # an empty array has no chunks to continue
-            storages[name] = replace(usual, settings=None)
-    options: dict[str, Any] = {"kind": kind}
-    for option in ("compression", "chunks", "shards"):
-        by_name = {name: getattr(x, option) for name, x in storages.items() if getattr(x, option) is not None}
-        options[option] = by_name or None
-    settings = {name: x for storage in storages.values() for name, x in (storage.settings or {}).items()}
-    options["settings"] = settings or None
-    options["checksum"] = loading.sealed or None
-    options["chunk_checksum"] = False if False in (x.chunk_checksum for x in storages.values()) else None
-    types = loading.descriptor.data_types
-    return _Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper}, types["values"].dictionary)

@@ -19,8 +19,9 @@ from ..formats.descriptor import parse_descriptor
 from ..formats.dictionary import CODES, MOST_ENTRIES, Dictionary, checked_table, in_memory
 from ..formats.dtypes import INTEGERS, DataType, decode, sound_booleans
 from ..formats.extensions import PARTS
-from ..formats.format import NO_EMPTY_FIBERS, has_empty_fibers
+from ..formats.format import NO_EMPTY_FIBERS
 from ..formats.structure import structure_problems
+from ..levels.pointers import has_empty_fibers
 from ..limits import INT64_MAX, Limits
 from ..tensors.backing import Check, TreeBacking
 from ..tensors.inside import Metadata

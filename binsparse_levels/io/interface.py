@@ -87,14 +87,22 @@ class Foreign:
 
     Parameters
     ----------
-    look: look(file, closing, …): a FileTensor. Objects to close are entered into the ExitStack `closing`.
-    streaming: streaming(file, …, whole=…): a context manager of a Stream. whole: its chunks become one tensor.
-    read: read(file, …): a Tensor.
-    write: write(path, tensor, …).
-    write_all: write_all(path, tensors, …) writes tensors by name, for a `named` kind.
-    opened: opened(file): a context manager of the open file, which is passed to the other functions but `write`.
-    list_groups: list_groups(file, limits): the groups with tensors. The root is an empty string.
-    claims: claims(group): the paths of tensors of this kind in a group that has a mark of the kind; "", the default, is
+    look : callable, optional
+        Look(file, closing, …): a FileTensor. Objects to close are entered into the ExitStack `closing`.
+    streaming : callable, optional
+        Streaming(file, …, whole=…): a context manager of a Stream. whole: its chunks become one tensor.
+    read : callable, optional
+        Read(file, …): a Tensor.
+    write : callable, optional
+        Write(path, tensor, …).
+    write_all : callable, optional
+        Write_all(path, tensors, …) writes tensors by name, for a `named` kind.
+    opened : callable, optional
+        Opened(file): a context manager of the open file, which is passed to the other functions but `write`.
+    list_groups : callable, optional
+        List_groups(file, limits): the groups with tensors. The root is an empty string.
+    claims : callable, default claim_itself
+        Claims(group): the paths of tensors of this kind in a group that has a mark of the kind; "", the default, is
         the group itself.
     """
 

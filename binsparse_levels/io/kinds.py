@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import functools
-import importlib
 import itertools
 import os
 import re
@@ -13,7 +11,7 @@ import zlib
 from builtins import open as open_file
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, Any, TypeAlias
 
 from ..containers import remote
 from ..containers.base import is_url, split_path, wrap_errors
@@ -24,73 +22,12 @@ from ..errors import BinsparseError, ContainerError, OptionError, PathMissingErr
 from ..limits import DEFAULT_LIMITS
 from ..log import DEBUG, LOG, without_secrets
 from .interface import Foreign
+from .kind import Kind as Kind
 
 PLUG_IN = "; a plug-in may support it: install its package"
 
 # A path, PATH:GROUP, a URL, a Zarr store, an open group of h5py or zarr, a mapping.
 StoreLike: TypeAlias = Any
-
-
-class Kind(NamedTuple):
-    """A kind of file.
-
-    Parameters
-    ----------
-    module: the functions that read and write such files, or the module with these as `FUNCTIONS`. A leading dot means
-        this package; a plug-in gives an absolute name.
-    suffixes: endings of paths, in lower case.
-    options: fixed options of the module's `writing` or `write`.
-    reads, writes: names of the options of reading and writing. `duplicates` and `check` are for `read` alone.
-    attributes: names of attributes of a tensor that its files keep, if it is a Foreign. A write warns of others.
-    named: a file contains several tensors by name, and a path names one of them after the colon.
-    signature: the first bytes of a file, or a tuple of alternatives.
-    folder, zip: names of files in a folder, or of members of a zip file, by which it is recognised.
-    group: names of attributes or members of an HDF5 group, by which it is recognised.
-    zarr_group: names of attributes of a Zarr group, by which it is recognised.
-    inner: the field, `group` or `zarr_group`, by which groups of such a file are recognised as of another kind.
-    objects: the class of open objects, as "module:class".
-    """
-
-    module: str | Container | Foreign
-    suffixes: tuple[str, ...] = ()
-    options: Mapping[str, Any] = {}
-    reads: tuple[str, ...] = ()
-    writes: tuple[str, ...] = ()
-    attributes: tuple[str, ...] = ()
-    named: bool = False
-    signature: bytes | tuple[bytes, ...] = ()
-    folder: tuple[str, ...] = ()
-    zip: tuple[str, ...] = ()
-    group: tuple[str, ...] = ()
-    zarr_group: tuple[str, ...] = ()
-    inner: str = ""
-    objects: str = ""
-
-    @property
-    def functions(self) -> Container | Foreign:
-        """The functions of its module. Raises OptionError for a module without any."""
-        return _functions_of(self.module)
-
-    @property
-    def foreign(self) -> bool:
-        """True for a kind of another system, which reads and writes tensors, not headers and arrays."""
-        return isinstance(self.functions, Foreign)
-
-    def marks(self) -> list[object]:
-        """Everything by which a file is recognised. No two kinds may share it."""
-        signatures = self.signature if isinstance(self.signature, tuple) else (self.signature,)
-        fields = ("folder", "zip", "group", "zarr_group")
-        return [*self.suffixes, *signatures, *((mark, field) for field in fields for mark in getattr(self, field))]
-
-
-@functools.cache
-def _functions_of(module: str | Container | Foreign) -> Container | Foreign:
-    functions: Any = module
-    if isinstance(module, str):
-        functions = getattr(importlib.import_module(module, __package__.rpartition(".")[0]), "FUNCTIONS", None)
-    if not isinstance(functions, Container | Foreign):
-        raise OptionError(Problem(f"{module!s:.60}", "has no FUNCTIONS of class Container or Foreign; define them"))
-    return functions
 
 
 _HDF5 = b"\x89HDF\r\n\x1a\n"
@@ -160,6 +97,9 @@ KINDS = {
 def register_kind(name: str, kind: Kind) -> None:
     """Add a kind of file. Raises OptionError for a name, a suffix, a signature or another mark that is taken.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> register_kind("npz", KINDS["npz"])  # again: nothing changes
     >>> register_kind("banana", Kind("my_package", (".npz",)))
     Traceback (most recent call last):

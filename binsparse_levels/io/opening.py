@@ -41,20 +41,32 @@ def open(path: Places, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS) 
 
     Parameters
     ----------
-    path : as for `read`; or a list of such paths; or a local path with wildcards, such as `year/*.h5`, whose files
-        are taken in the order of their names.
-    axis : the dimension along which several files follow each other, by number or name.
-    limits : as for `read`.
+    path : path or sequence of paths
+        As for `read`; or a list of such paths; or a local path with wildcards, such as `year/*.h5`, whose files are
+        taken in the order of their names.
+    axis : int or str, default 0
+        The dimension along which several files follow each other, by number or name.
+    limits : Limits, optional
+        Bounds on the resources of this call.
 
     Returns
     -------
-    A tensor with lazy arrays.
+    Tensor
+        A tensor with lazy arrays.
 
     Raises
     ------
-    FormatError, ArrayError : the files do not fit together.
-    BinsparseError : as for `read`.
+    FormatError, ArrayError
+        The files do not fit together.
+    BinsparseError
+        See `read`.
 
+    See Also
+    --------
+    read : Read a tensor into memory, and check everything.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> store, other = {}, {}
     >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))

@@ -1,28 +1,25 @@
-"""Read and open tensors; describe and list the tensors of a file."""
+"""Read and open tensors; list the tensors of a file."""
 
 from __future__ import annotations
 
 import contextlib
 import os
 import zlib
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 from ..arrays import File, LazyArray
-from ..containers.base import ORDERS, ArrayInfo, Reader, is_url, wrap_errors
+from ..containers.base import ORDERS, Reader, is_url, wrap_errors
 from ..containers.interface import Container
 from ..engine.parts import check_in_parts
 from ..engine.tree import Duplicates, Tree
 from ..errors import ArrayError, Problem, raise_if, warn, within_memory
-from ..formats.descriptor import Descriptor
-from ..formats.dtypes import DataType
 from ..formats.extensions import PARTS
 from ..limits import DEFAULT_LIMITS, Limits
 from ..log import LOG
 from ..tensors.backing import Check, TreeBacking
-from ..tensors.labels import KEY
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
@@ -48,24 +45,42 @@ def read(
 
     Parameters
     ----------
-    path: PATH[:GROUP], a URL, a Zarr store, an open group of h5py or zarr, or a mapping.
-    lenient: repair a fixed list of deviations of other programs. Each repair is reported by a DialectWarning.
-    check: as for Tensor.
-    shape: the shape of a .tns file, which does not store it. By default, the largest coordinates give the shape.
-    duplicates: as for `pack`, "error" by default. Files other than text may contain duplicates only if read leniently.
-    limits: bounds on sizes that a file may claim.
-    options: options of one kind of file, such as `name` for sscdf or `order` for RawArray. The module in `io/files`
+    path : str, PathLike, group, store or mapping
+        PATH[:GROUP], a URL, a Zarr store, an open group of h5py or zarr, or a mapping.
+    lenient : bool, default False
+        Repair a fixed list of deviations of other programs. Each repair is reported by a DialectWarning.
+    check : {'full', 'trusted', 'none'}, default 'full'
+        See Tensor.
+    shape : int or sequence of int, optional
+        The shape of a .tns file, which does not store it. By default, the largest coordinates give the shape.
+    duplicates : {'error', 'sum', 'first', 'last'}, optional
+        As for `pack`, "error" by default. Files other than text may contain duplicates only if read leniently.
+    limits : Limits, optional
+        Bounds on sizes that a file may claim.
+    **options
+        Options of one kind of file, such as `name` for sscdf or `order` for RawArray. The module in `io/files`
         documents them under `read`.
 
     Returns
     -------
-    The tensor, in memory.
+    Tensor
+        The tensor, in memory.
 
     Raises
     ------
-    FileNotFoundError : there is no such file.
-    BinsparseError : the file is damaged; the message lists every fault.
+    FileNotFoundError
+        There is no such file.
+    BinsparseError
+        The file is damaged; the message lists every fault.
 
+    See Also
+    --------
+    open : Open a tensor without reading its arrays.
+    read_all : Read all tensors of a file or store, by name.
+    repair : Read a file leniently, and write the repaired tensor.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
@@ -82,7 +97,7 @@ def read(
         reader = closing.enter_context(functions.reading(location.handle, location.group, limits))
         loading = Loading(reader, limits, lenient, check)
         if PARTS in loading.descriptor.extra:
-            return _joined(location, loading, limits).load()
+            return joined_at(location, loading, limits).load()
         source = loading.source()
         stored = loaded_tensor(source, limits, duplicates or "error", check)
     for repair in source.repairs or ():
@@ -121,7 +136,7 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
             reader = stack.enter_context(functions.reading(location.handle, location.group, limits))
             loading = Loading(reader, limits)
             if PARTS in loading.descriptor.extra:
-                tensor = _joined(location, loading, limits)
+                tensor = joined_at(location, loading, limits)
                 inside(tensor).backing.boxes.file = File(stack.pop_all().close)  # type: ignore[attr-defined]
                 return tensor, loading
             source, known = loading.source(), loading.descriptor
@@ -136,7 +151,7 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
     return tensor, loading
 
 
-def _joined(location: Location, loading: Loading, limits: Limits) -> Tensor:
+def joined_at(location: Location, loading: Loading, limits: Limits) -> Tensor:
     """The tensor whose parts a header lists. They are opened when they are needed."""
     origin, path = _origin(location, loading.descriptor), location.path
     path = os.path.abspath(path) if isinstance(path, str) and not is_url(path) else path  # the folder may change
@@ -183,7 +198,7 @@ def _opened_order(
 ) -> TreeBacking:
     """Another order of an opened tensor. The arguments are the variables of `opened`."""
     inner = within(location, name)
-    reader = stack.enter_context(_reading(inner, limits))
+    reader = stack.enter_context(reader_of(inner, limits))
     with named({}, name):
         loading = Loading(reader, limits)
         other = opened_tensor(loading.source(), limits)
@@ -241,7 +256,7 @@ def streamed(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[St
             yield stream
 
 
-def _reading(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
+def reader_of(location: Location, limits: Limits) -> contextlib.AbstractContextManager[Reader]:
     functions = location.kind.functions
     assert isinstance(functions, Container)
     return functions.reading(location.handle, location.group, limits)
@@ -255,16 +270,30 @@ def read_all(path: StoreLike, *, check: Check = "full", limits: Limits = DEFAULT
 
     Parameters
     ----------
-    path, check, limits : as for `read`.
+    path : str, PathLike, group, store or mapping
+        See `read`.
+    check : {'full', 'trusted', 'none'}, default 'full'
+        See `read`.
+    limits : Limits, optional
+        Bounds on the resources of this call.
 
     Returns
     -------
-    The tensors by name.
+    dict of str to Tensor
+        The tensors by name.
 
     Raises
     ------
-    BinsparseError : as for `read`.
+    BinsparseError
+        See `read`.
 
+    See Also
+    --------
+    write_all : Write several tensors by name into one sscdf file, atomically.
+    read : Read a tensor into memory, and check everything.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
@@ -280,6 +309,8 @@ def read_all(path: StoreLike, *, check: Check = "full", limits: Limits = DEFAULT
 def open_reader(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator[Reader]:
     """Open the container at PATH[:GROUP] for reading.
 
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
@@ -287,65 +318,8 @@ def open_reader(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> Iterator
     ...     list(reader.read_header()["binsparse"]["shape"])
     [3]
     """
-    with resolved(path, whole=True) as location, _reading(location, limits) as reader:
+    with resolved(path, whole=True) as location, reader_of(location, limits) as reader:
         yield reader
-
-
-class Description(NamedTuple):
-    """A tensor by its metadata: the descriptor, the metadata of the arrays, the repairs of lenient reading, and the
-    fill value in its stored type.
-    """
-
-    descriptor: Descriptor
-    arrays: Mapping[str, ArrayInfo]
-    repairs: Sequence[str] = ()
-    fill_value: Any = None
-
-
-@within_memory
-def describe(path: StoreLike, *, lenient: bool = False, limits: Limits = DEFAULT_LIMITS) -> Description:
-    """Describe the tensor at PATH[:GROUP] from its header, which is compared with the metadata of the arrays.
-
-    Only the fill value is read. A text file has no header, so it is read whole. lenient, limits: as for `read`. Raises
-    the errors of `read`.
-
-    >>> import binsparse_levels as bl
-    >>> store = {}
-    >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
-    >>> describe(store).descriptor.shape
-    (3, 4)
-    """
-    with resolved(path) as location:
-        if location.kind.foreign:
-            refuse(location.path, lenient=lenient or None)
-            with opened(location, limits)[0] as tensor:
-                return _described(tensor)
-        with _reading(location, limits) as reader:
-            loading = Loading(reader, limits, lenient)
-            if PARTS in loading.descriptor.extra:
-                return Description(loading.descriptor, {}, fill_value=_joined(location, loading, limits).fill_value)
-            return Description(loading.descriptor, loading.described(), loading.repairs, loading.fill_value())
-
-
-def _described(tensor: Tensor) -> Description:
-    """The description of a tensor in another system's file, in terms of Binsparse. No array is read."""
-    backing, labels = inside(tensor).backing, inside(tensor).metadata.labels
-    stored, tree = backing.stored, backing.stored.tree
-    arrays = {**tree.arrays, "values": tree.values}
-    types = {name: DataType(x.dtype, tree.iso and name == "values") for name, x in arrays.items()}
-    infos = {}
-    for name, x in arrays.items():
-        count = 1 if types[name].iso else len(x)
-        size = x.dtype.itemsize if types[name].iso else x.nbytes
-        infos[name] = ArrayInfo((count * types[name].parts,), types[name].stored, size)
-    if tensor.fill_value is not None:
-        types["fill_value"] = DataType(tree.values.dtype)
-    extra = {} if labels is None else {KEY: labels.header()}
-    descriptor = Descriptor(
-        stored.format, stored.shape, len(tree.values), types, structure=stored.structure,
-        user=dict(tensor.attributes), map=backing.map, extra=extra,
-    )  # fmt: skip
-    return Description(descriptor, infos, fill_value=tensor.fill_value)
 
 
 @within_memory
@@ -356,16 +330,28 @@ def list_tensors(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> list[st
 
     Parameters
     ----------
-    path, limits : as for `read`.
+    path : str, PathLike, group, store or mapping
+        See `read`.
+    limits : Limits, optional
+        Bounds on the resources of this call.
 
     Returns
     -------
-    The names of the groups, sorted.
+    list of str
+        The names of the groups, sorted.
 
     Raises
     ------
-    BinsparseError : as for `read`, for the file itself.
+    BinsparseError
+        As for `read`, for the file itself.
 
+    See Also
+    --------
+    read_all : Read all tensors of a file or store, by name.
+    open : Open a tensor without reading its arrays.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> bl.write(store, bl.pack([[0]], [1.0], (3,), "sparse"))
@@ -380,7 +366,7 @@ def list_tensors(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> list[st
         elif functions.list_groups is not None:
             names = functions.list_groups(file.handle, limits, claims_in(file.kind.inner))
         else:
-            with _reading(file, limits) as reader:
+            with reader_of(file, limits) as reader:
                 reader.read_header()
     return [name or "/" for name in names]
 

@@ -58,39 +58,70 @@ def write(
 
     Parameters
     ----------
-    path: PATH[:GROUP], a URL, a Zarr store, an open group of h5py or zarr, or a mapping.
-    tensor: a Tensor, or an array of another library that `as_tensor` accepts.
-    overwrite: True replaces an existing tensor. A file or folder with other contents is refused, and the error lists
-        them, unless the path has a group: `PATH:/` is the root. "file" replaces the whole file or folder.
-    kind: one of KINDS. By default, the suffix of the path decides.
-    spec_version: the version in the descriptor. Pass "0.1" for programs that read no other version.
-    compression: blosc, small, zstd, gzip or none, for all arrays or by name. HDF5, NetCDF and NPZ store uncompressed
-        arrays by default; Zarr uses blosc. "small" is zstd in Zarr and gzip in HDF5, and stores equal values as one.
-        For blosc, small, and gzip in HDF5, three chunks of an array decide whether its bytes or bits are grouped.
-    chunks, shards: their lengths in items, for all arrays or by name. The defaults of Zarr are 2**16 and 2**20.
-    checksum: True also stores checksums of the header and of every array, so that `read` refuses a changed file.
-    narrow: store index and pointer arrays as the smallest sufficient unsigned integers. They are read with that type.
-    bitpacked: store index and pointer arrays, or the integer arrays with these names, in the fewest possible bits. They
-        are read with their original type. Other programs cannot read them.
-    dictionary: store the values as a table of at most 65,536 distinct entries, and a code of one or two bytes for each.
-        They are read as a dictionary. Other programs cannot read them. `bitpacked=True` also packs the codes.
-    orders: further formats, each with another order of the dimensions, in which the entries are stored again in groups
+    path : str, PathLike, group, store or mapping
+        PATH[:GROUP], a URL, a Zarr store, an open group of h5py or zarr, or a mapping.
+    tensor : Tensor or array
+        A Tensor, or an array of another library that `as_tensor` accepts.
+    overwrite : bool or 'file', default False
+        True replaces an existing tensor. A file or folder with other contents is refused, and the error lists them,
+        unless the path has a group: `PATH:/` is the root. "file" replaces the whole file or folder.
+    kind : str, optional
+        One of KINDS. By default, the suffix of the path decides.
+    spec_version : str, default VERSION
+        The version in the descriptor. Pass "0.1" for programs that read no other version.
+    compression : str or mapping of str to str, optional
+        Blosc, small, zstd, gzip or none, for all arrays or by name. HDF5, NetCDF and NPZ store uncompressed arrays by
+        default; Zarr uses blosc. "small" is zstd in Zarr and gzip in HDF5, and stores equal values as one. For blosc,
+        small, and gzip in HDF5, three chunks of an array decide whether its bytes or bits are grouped.
+    chunks, shards : int or mapping of str to int, optional
+        Their lengths in items, for all arrays or by name. The defaults of Zarr are 2**16 and 2**20.
+    checksum : bool, optional
+        True also stores checksums of the header and of every array, so that `read` refuses a changed file.
+    narrow : bool, default False
+        Store index and pointer arrays as the smallest sufficient unsigned integers. They are read with that type.
+    bitpacked : bool or collection of str, default False
+        Store index and pointer arrays, or the integer arrays with these names, in the fewest possible bits. They are
+        read with their original type. Other programs cannot read them.
+    dictionary : bool, default False
+        Store the values as a table of at most 65,536 distinct entries, and a code of one or two bytes for each. They
+        are read as a dictionary. Other programs cannot read them. `bitpacked=True` also packs the codes.
+    orders : sequence of str or Format, default ()
+        Further formats, each with another order of the dimensions, in which the entries are stored again in groups
         such as `order_1_0`. A slice of the opened tensor reads the best of them. HDF5, NetCDF and Zarr have groups.
-    dims, labels: names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
-    limits: the bounds that `read` will apply.
-    options: options of one kind of file. The module in `io/files` documents them under `write`.
+    dims : sequence of str, optional
+        Names of the dimensions.
+    labels : mapping of int or str to array_like, optional
+        Labels of the coordinates, by dimension; see `Tensor.with_labels`.
+    limits : Limits, optional
+        The bounds that `read` will apply.
+    **options
+        Options of one kind of file. The module in `io/files` documents them under `write`.
 
+    Raises
+    ------
+    FileExistsError
+        The path exists, and `overwrite` is False.
+    LimitError
+        `read` would refuse the header.
+    OptionError
+        An option does not apply to this kind of file, or a dictionary is not smaller than the values.
+    BinsparseError
+        The kind of file cannot store the tensor. Nothing was changed.
+
+    See Also
+    --------
+    read : Read a tensor into memory, and check everything.
+    open : Open a tensor without reading its arrays.
+    write_from : Write a stream of entries.
+
+    Notes
+    -----
     A local file or folder is replaced atomically; of a Zarr folder, only the folder of the group. In another store, the
     header is written last. A write into a group, an open group or a mapping keeps everything else there, and restores a
     mapping or an open group if it fails.
 
-    Raises
-    ------
-    FileExistsError : the path exists, and `overwrite` is False.
-    LimitError : `read` would refuse the header.
-    OptionError : an option does not apply to this kind of file, or a dictionary is not smaller than the values.
-    BinsparseError : the kind of file cannot store the tensor. Nothing was changed.
-
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> store = {}
     >>> bl.write(store, bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR"))
@@ -160,6 +191,8 @@ def write_arrays(
     orders: functions that return the header and arrays of further groups, by name. The other parameters and the errors
     are those of `write`.
 
+    Examples
+    --------
     >>> import numpy as np
     >>> import binsparse_levels as bl
     >>> header = {"version": "0.1", "format": "DVEC", "shape": [2], "number_of_stored_values": 2}
@@ -272,14 +305,33 @@ def write_all(
 
     Parameters
     ----------
-    path : of the file.
-    tensors : a tensor for each name, as for `write`.
-    overwrite, kind, compression, chunks, limits : as for `write`.
+    path : str, PathLike, group, store or mapping
+        Of the file.
+    tensors : mapping of str to Tensor
+        A tensor for each name, as for `write`.
+    overwrite : bool or 'file', default False
+        True replaces an existing tensor; see `write`.
+    kind : str, optional
+        Kind of the file; by default the suffix decides.
+    compression : str or mapping of str to str, optional
+        Compression of all arrays, or by name; see `write`.
+    chunks : int or mapping of str to int, optional
+        Length of chunks in items, for all arrays or by name.
+    limits : Limits, optional
+        Bounds on the resources of this call.
 
     Raises
     ------
-    BinsparseError : as for `write`.
+    BinsparseError
+        See `write`.
 
+    See Also
+    --------
+    read_all : Read all tensors of a file or store, by name.
+    write : Write a tensor.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> bl.write_all("a.sscdf", {None: bl.pack([[0]], [1.0], 3, "CVEC"), "ones": bl.pack_dense([1, 1], "DVEC")})
     >>> list(bl.read_all("a.sscdf"))
@@ -314,20 +366,33 @@ def repair(
 
     Parameters
     ----------
-    path : the faulty file, as for `read`.
-    out : the new file, as for `write`.
-    duplicates : how to merge repeated coordinates: "sum", "first" or "last". By default they are an error.
-    overwrite : replace what is at `out`.
-    limits : as for `read`.
+    path : str, PathLike, group, store or mapping
+        The faulty file, as for `read`.
+    out : str, PathLike, group, store or mapping
+        The new file, as for `write`.
+    duplicates : {'error', 'sum', 'first', 'last'}, optional
+        How to merge repeated coordinates: "sum", "first" or "last". By default they are an error.
+    overwrite : bool or 'file', default False
+        Replace what is at `out`.
+    limits : Limits, optional
+        Bounds on the resources of this call.
 
     Returns
     -------
-    The repairs, one text each.
+    list of str
+        The repairs, one text each.
 
     Raises
     ------
-    BinsparseError : as for `read` and `write`.
+    BinsparseError
+        As for `read` and `write`.
 
+    See Also
+    --------
+    read : Read a tensor into memory, and check everything.
+
+    Examples
+    --------
     >>> import binsparse_levels as bl
     >>> source, target = {}, {}
     >>> bl.write(source, bl.pack([[0, 2]], [1.0, 2.0], (3,), "sparse"))

@@ -92,6 +92,10 @@ def __getattr__(name: str) -> ModuleType:
 def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
     """A contiguous, native, read-only view of an array, for input of kernels; a copy only if necessary.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> readable(np.arange(6, dtype=">i4")[::2])
     array([0, 2, 4], dtype=int32)
     """
@@ -103,6 +107,10 @@ def readable(array: Array, dtype: npt.DTypeLike | None = None) -> Array:
 def common_type(arrays: Sequence[Array]) -> tuple[Array, ...]:
     """`readable` arrays of one type, so that kernels are compiled for few types. Different types become int64.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> [x.dtype.name for x in common_type([np.zeros(1, np.int8), np.zeros(1, np.int16)])]
     ['int64', 'int64']
     """

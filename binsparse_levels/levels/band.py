@@ -41,9 +41,19 @@ class Band(Pointed):
 
     Parameters
     ----------
-    rank : the number of dimensions, 1.
+    rank : int
+        The number of dimensions, 1.
 
-    >>> pack_dense(np.eye(2), "dense, band").arrays["band_starts_1"].tolist()
+    See Also
+    --------
+    Dense : Store every coordinate.
+    Run : Store runs of consecutive coordinates with equal values.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense(np.eye(2), "dense, band").arrays["band_starts_1"].tolist()
     [0, 1]
     """
 

@@ -17,12 +17,13 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields
-from typing import Any, ClassVar, Literal, NamedTuple, TypeAlias
+from typing import Any, ClassVar, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..errors import ArrayError, FormatError, LimitError, Problem, raise_if
 from ..limits import as_integers
+from .array_spec import ArraySpec as ArraySpec
 from .checksums import checksum
 from .positions import Array as Array
 from .positions import (
@@ -74,50 +75,51 @@ DENSE, SPARSE, CONTINUED = range(3)
 INTEGERS = ("index", "pointer", "integer")  # the classes of arrays of any integer type
 
 
-class ArraySpec(NamedTuple):
-    """One array of a level: its stored name, its class, and the dimension of the level to which an index belongs.
-
-    holds: `index` (coordinates), `pointer` (the first child of each fiber, and the end of the last), `integer` (other
-    integers), `bool`, `byte`, or `word` (uint64). dtype: the type of integers, such as "uint16", in memory and in
-    files; by default any. Then `nbytes` takes it instead of `itemsize`, `fused` returns None, and the kind `refuses`
-    tensors: numbers that do not fit are a FormatError.
-
-    >>> ArraySpec("offsets_2", "index", 0, "uint8").dtype
-    'uint8'
-    """
-
-    name: str
-    holds: Literal["index", "pointer", "integer", "bool", "byte", "word"]
-    dimension: int | None = None
-    dtype: str | None = None
-
-    @classmethod
-    def pointers(cls, depth: int) -> ArraySpec:
-        """The pointers of a level below `depth` dimensions."""
-        return cls(f"pointers_to_{depth}", "pointer")
-
-
 @dataclass(frozen=True)
 class Level(ABC):
     """One level of a tree. The dataclass fields are the parameters of the kind, `rank` first.
 
-    Class attributes
-    ----------------
-    kind: the name, in the notation and as `level_desc` in a descriptor.
-    specified: True if the Binsparse specification defines the kind. Others are stored under an extension name.
-    package: the package of the kind, in its stored name; by default the top-level package of the class's module.
-    formerly: packages, or `__main__`, that had the kind. Files that name them are read.
-    version: of the layout of the arrays. A file of another version is refused. A class in a program or a notebook
-        without a version is identified by a checksum of `build` and `expand`.
-    ordered: True if a fiber is listed in lexicographic order.
-    unique: True if a fiber lists no coordinate twice. A law requires it.
-    monotone: True if the children of a fiber come before those of the next fiber.
-    padded: True if the level stores coordinates that are not entries.
-    gaps: True if the level has child positions that no entry reaches.
-    shares: True if several coordinates may have the same child.
-    refuses: True if there are tensors that the kind cannot store.
+    Parameters
+    ----------
+    rank : int, default 1
+        The number of dimensions.
 
-    >>> [(level.kind, level.rank, level.specified) for level in parse_format("dense, bitmap(2)").levels]
+    Attributes
+    ----------
+    kind : str
+        The name, in the notation and as `level_desc` in a descriptor.
+    specified : bool, default False
+        True if the Binsparse specification defines the kind. Others are stored under an extension name.
+    package : str, default ''
+        The package of the kind, in its stored name; by default the top-level package of the class's module.
+    formerly : tuple of str, default ()
+        Packages, or `__main__`, that had the kind. Files that name them are read.
+    version : int, default 0
+        Of the layout of the arrays. A file of another version is refused. A class in a program or a notebook without a
+        version is identified by a checksum of `build` and `expand`.
+    ordered : bool, default True
+        True if a fiber is listed in lexicographic order.
+    unique : bool, default True
+        True if a fiber lists no coordinate twice. A law requires it.
+    monotone : bool, default True
+        True if the children of a fiber come before those of the next fiber.
+    padded : bool, default False
+        True if the level stores coordinates that are not entries.
+    gaps : bool, default False
+        True if the level has child positions that no entry reaches.
+    shares : bool, default False
+        True if several coordinates may have the same child.
+    refuses : bool, default False
+        True if there are tensors that the kind cannot store.
+
+    See Also
+    --------
+    list_plugins : List the names of all installed plug-ins, sorted.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> [(level.kind, level.rank, level.specified) for level in bl.parse_format("dense, bitmap(2)").levels]
     [('dense', 1, True), ('bitmap', 2, False)]
     """
 
@@ -204,10 +206,10 @@ class Level(ABC):
 
     @abstractmethod
     def check(self, arrays: Arrays, dims: Sequence[int], n: int, *, order: bool = True) -> Iterator[Problem]:
-        """Yield every broken invariant; the path names the array by its role. Without `order`, only faults that would
-        index memory wrongly.
+        """Yield every broken invariant. The path names the array by its role.
 
-        Precondition: the arrays are one-dimensional and of a type of their class, and `lengths` reports no problem.
+        Without `order`, only faults that would index memory wrongly. Precondition: the arrays are one-dimensional and
+        of a type of their class, and `lengths` reports no problem.
         """
 
     @abstractmethod
@@ -217,10 +219,10 @@ class Level(ABC):
     # Optional methods that make a kind faster, or that read less of a file. The defaults use the members above.
 
     def fused(self) -> tuple[int, ...] | None:
-        """DENSE, SPARSE or CONTINUED for each dimension, if the fused pass can write the level (see `engine.emission`),
-        and its parts are joined array by array; None if it requires `build`.
+        """DENSE, SPARSE or CONTINUED for each dimension, if the fused pass can write the level.
 
-        A dense level has no arrays. A sparse one has an index for each dimension, and below the root a pointer.
+        See `engine.emission`. Its parts are joined array by array. None if it requires `build`. A dense level has no
+        arrays. A sparse one has an index for each dimension, and below the root a pointer.
         """
         return None
 
@@ -234,7 +236,10 @@ class Level(ABC):
         coordinate, that coordinate is within its dimension: statements that need only this coordinate stand around the
         loop, so that a row is summed in a register.
 
-        >>> print(Sparse().loop(root=False))
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> print(bl.Sparse().loop(root=False))
         for q in range(ptr[p], ptr[p + 1]):
             i0 = idx0[q]
             yield
@@ -372,6 +377,9 @@ def wrong_lengths(lengths: Mapping[str, int], expected: Mapping[str, int | None]
 
     each: the meaning of an item, for messages.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> [str(problem) for problem in wrong_lengths({"ptr": 4, "start": 3}, {"ptr": 5, "start": None})]
     ['ptr: expected a length of 5, got 4']
     """
@@ -384,11 +392,7 @@ def wrong_lengths(lengths: Mapping[str, int], expected: Mapping[str, int | None]
 
 
 def moved(problem: Problem, items: int) -> Problem:
-    """The problem of a part of an array as one of the whole array. items: the number of items before the part.
-
-    >>> str(moved(Problem("idx0[3]", "too large"), 100))
-    'idx0[103]: too large'
-    """
+    """The problem of a part of an array as one of the whole array. items: the number of items before the part."""
     role, bracket, number = problem.path.partition("[")
     return Problem(f"{role}[{items + int(number.rstrip(']'))}]" if bracket else role, problem.message)
 

@@ -29,9 +29,19 @@ class Bitmap(Marked):
 
     Parameters
     ----------
-    rank : the number of dimensions, 0 or more.
+    rank : int
+        The number of dimensions, 0 or more.
 
-    >>> pack_dense(np.eye(2), "bitmap(2)").arrays["bitmap_0"].tolist()
+    See Also
+    --------
+    Bits : Store a bit for each cell.
+    Mask : Store a bit for each cell, and the number of entries before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense(np.eye(2), "bitmap(2)").arrays["bitmap_0"].tolist()
     [True, False, False, True]
     """
 

@@ -28,9 +28,19 @@ class Bits(Bitmap):
 
     Parameters
     ----------
-    rank : the number of dimensions, 0 or more.
+    rank : int
+        The number of dimensions, 0 or more.
 
-    >>> pack_dense(np.eye(2), "bits(2)").arrays["bits_0"].tolist()
+    See Also
+    --------
+    Bitmap : Store a boolean for each cell.
+    Mask : Store a bit for each cell, and the number of entries before.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense(np.eye(2), "bits(2)").arrays["bits_0"].tolist()
     [9]
     """
 

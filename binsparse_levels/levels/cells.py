@@ -70,6 +70,10 @@ class Marked(Cells):
 def cells_of(width: int, positions: Positions) -> Positions:
     """The numbers of all cells of fibers with `width` cells each.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> cells_of(3, range(1, 3)), cells_of(3, np.array([0, 2])).tolist()
     (range(3, 9), [0, 1, 2, 6, 7, 8])
     """
@@ -101,6 +105,9 @@ def list_cells(dims: Sequence[int], positions: Positions, window: Window) -> tup
 def cell_range(dims: Sequence[int], positions: Positions, window: Window) -> range | None:
     """The numbers of the cells of the fibers inside the window as a range, or None if they are no range.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> cell_range([2, 3], range(1), [range(1, 2), range(3)])
     range(3, 6)
     """
@@ -129,6 +136,9 @@ def _smallest(size: int) -> npt.DTypeLike:
 def owners_of_cells(dims: Sequence[int], numbers: range) -> tuple[range, Array, list[Array]]:
     """The fibers of cells, the count of these cells in each, their coordinates. Precondition: at least one cell.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> fibers, counts, coords = owners_of_cells([2, 3], range(5, 8))
     >>> fibers, counts.tolist(), [x.tolist() for x in coords]
     (range(0, 2), [1, 2], [[1, 0, 0], [2, 0, 1]])
@@ -143,6 +153,9 @@ def owners_of_cells(dims: Sequence[int], numbers: range) -> tuple[range, Array, 
 def loop_cells(rank: int, condition: str = "") -> str:
     """`Level.loop` over all cells of a fiber, or over those whose number `q` meets a condition.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> print(loop_cells(1))
     for i0 in range(size0):
         q = p * size0 + i0

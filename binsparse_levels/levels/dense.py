@@ -28,9 +28,19 @@ class Dense(Cells):
 
     Parameters
     ----------
-    rank : the number of dimensions, 1 or more.
+    rank : int
+        The number of dimensions, 1 or more.
 
-    >>> pack_dense(np.eye(2), "dense(2)").values.tolist()
+    See Also
+    --------
+    Sparse : Store the coordinates of each fiber.
+    Bitmap : Store a boolean for each cell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense(np.eye(2), "dense(2)").values.tolist()
     [1.0, 0.0, 0.0, 1.0]
     """
 

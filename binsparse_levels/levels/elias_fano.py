@@ -30,7 +30,9 @@ from .registry import register
 
 @register
 class EliasFano(Pointed):
-    """Child q of fiber p with coordinate i is the number p · size + i. Its `low` lower bits are at bit q · low of the
+    """Coordinates as an ascending sequence of integers in the code of Elias and Fano [1]_, [2]_.
+
+    Child q of fiber p with coordinate i is the number p · size + i. Its `low` lower bits are at bit q · low of the
     array `low`; bit (number >> low) + q of the array `high` is set. Words have 64 bits, the lowest first.
 
     low is floor(log2(n · size / children)), from 0 to 57; a word of 0 follows the lower bits. A child takes about two
@@ -38,9 +40,24 @@ class EliasFano(Pointed):
 
     Parameters
     ----------
-    rank : the number of dimensions, 1.
+    rank : int
+        The number of dimensions, 1.
 
-    >>> pack_dense(np.eye(2), "dense, elias_fano").arrays["elias_fano_high_1"].tolist()
+    See Also
+    --------
+    Sparse : Store the coordinates of each fiber.
+
+    References
+    ----------
+    .. [1] P. Elias, "Efficient storage and retrieval by content and address of static files", Journal of the ACM,
+       1974.
+    .. [2] S. Vigna, "Quasi-succinct indices", WSDM, 2013.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense(np.eye(2), "dense, elias_fano").arrays["elias_fano_high_1"].tolist()
     [5]
     """
 

@@ -36,9 +36,18 @@ class Hashed(Pointed):
 
     Parameters
     ----------
-    rank : the number of dimensions, 1.
+    rank : int
+        The number of dimensions, 1.
 
-    >>> pack_dense(np.eye(2), "dense, hashed").arrays["hash_keys_1"].tolist()
+    See Also
+    --------
+    Sparse : Store the coordinates of each fiber.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense(np.eye(2), "dense, hashed").arrays["hash_keys_1"].tolist()
     [1, 0, 0, 2]
     """
 

@@ -48,9 +48,19 @@ class Mask(Pointed):
 
     Parameters
     ----------
-    rank : the number of dimensions, 1 or more.
+    rank : int
+        The number of dimensions, 1 or more.
 
-    >>> pack_dense(np.eye(2), "dense, mask").arrays["mask_1"].tolist()
+    See Also
+    --------
+    Bitmap : Store a boolean for each cell.
+    Bits : Store a bit for each cell.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense(np.eye(2), "dense, mask").arrays["mask_1"].tolist()
     [1, 2]
     """
 

@@ -33,10 +33,22 @@ class NOfM(Marked):
 
     Parameters
     ----------
-    rank : the number of dimensions, 1.
-    n, m : the number of slots for each block, and the coordinates of a block.
+    rank : int, default 1
+        The number of dimensions, 1.
+    n : int, default 2
+        The number of slots for each block.
+    m : int, default 4
+        The number of coordinates of a block.
 
-    >>> pack_dense(np.eye(2), "dense, n_of_m(1, n=1, m=2)").arrays["slots_1"].tolist()
+    See Also
+    --------
+    Sparse : Store the coordinates of each fiber.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense(np.eye(2), "dense, n_of_m(1, n=1, m=2)").arrays["slots_1"].tolist()
     [0, 1]
     """
 
@@ -138,5 +150,16 @@ class NOfM(Marked):
         return child
 
     def width(self, dims: Sequence[int]) -> int:
-        """The number of slots of a fiber, which are its cells."""
+        """The number of slots of a fiber, which are its cells.
+
+        Parameters
+        ----------
+        dims : sequence of int
+            Size of the dimension.
+
+        Returns
+        -------
+        int
+            Number of slots.
+        """
         return -(-dims[0] // self.m) * self.n

@@ -237,3 +237,8 @@ def in_fiber(pointers: Array, q: int) -> str:
         return ""
     fiber = int(np.searchsorted(pointers.astype(np.int64), q, side="right")) - 1
     return f"{_IN_FIBER}{fiber}" if fiber < len(pointers) - 1 else ""
+
+
+def has_empty_fibers(pointers: Array) -> bool:
+    """Return True if two neighbouring pointers are equal: a stored fiber has no entry."""
+    return bool((pointers[1:] == pointers[:-1]).any())

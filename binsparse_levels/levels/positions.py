@@ -23,6 +23,9 @@ Window: TypeAlias = Sequence[Positions]
 def is_everything(window: Window, dims: Sequence[int]) -> bool:
     """Return True if the window covers the dimensions whole.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> is_everything([range(3)], [3]), is_everything([range(1, 3)], [3])
     (True, False)
     """
@@ -35,6 +38,10 @@ def is_everything(window: Window, dims: Sequence[int]) -> bool:
 def inside(window: Window, coords: Sequence[Array]) -> npt.NDArray[np.bool_]:
     """A mask of the coordinates in the window.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> inside([range(1, 9, 2)], [np.array([0, 1, 2, 3])]).tolist()
     [False, True, False, True]
     """
@@ -63,6 +70,9 @@ def in_window(
 def as_array(positions: Positions) -> Array:
     """Positions as an int64 array.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> as_array(range(1, 4)).tolist()
     [1, 2, 3]
     """
@@ -74,6 +84,10 @@ def as_array(positions: Positions) -> Array:
 def items_at(array: Array, positions: Positions) -> Array:
     """The items at these positions, without a copy if the positions are contiguous.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> items_at(np.array([5, 6, 7]), range(1, 3)).tolist()
     [6, 7]
     """
@@ -92,6 +106,10 @@ def items_at(array: Array, positions: Positions) -> Array:
 def ranges(starts: Array, counts: Array) -> Array:
     """starts[k], starts[k] + 1 …, counts[k] of them, for every k. Precondition: int64.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> ranges(np.array([7, 2]), np.array([2, 3])).tolist()
     [7, 8, 2, 3, 4]
     """
@@ -106,6 +124,10 @@ def ranges(starts: Array, counts: Array) -> Array:
 def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
     """The number of children of each of these fibers, and the children.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> [x.tolist() for x in children_of(np.array([0, 2, 5]), np.array([1]))]
     [[3], [2, 3, 4]]
     """
@@ -117,6 +139,10 @@ def children_of(pointers: Array, at: Array) -> tuple[Array, Array]:
 def as_pointers(counts: int | Array, n: int) -> Array:
     """Pointers to the entries of each of n fibers: from pointers, from counts, or from one count for all.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> [as_pointers(x, 2).tolist() for x in (3, np.array([3, 1]), np.array([0, 3, 4]))]
     [[0, 3, 6], [0, 3, 4], [0, 3, 4]]
     """
@@ -135,6 +161,10 @@ def count_owners(owners: Array, n: int, dtype: np.dtype[Any], below: Array | Non
 
     below: pointers to the children of each item. The result then points to the children of all items of an owner.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> count_owners(np.array([0, 2, 2]), 3, np.dtype(int)).tolist()
     [0, 1, 1, 3]
     >>> count_owners(np.array([0, 2, 2]), 3, np.dtype(int), np.array([0, 5, 6, 9])).tolist()
@@ -166,6 +196,10 @@ def firsts(columns: Sequence[Array]) -> Array:
 def repeat_to(items: Array, pointers: Array, count: int) -> Array:
     """Repeat items: items[k] from offset pointers[k] to pointers[k + 1]. Precondition: integers of 32 or 64 bits.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> repeat_to(np.array([7, 8]), np.array([0, 2, 3]), 3).tolist()
     [7, 7, 8]
     """
@@ -203,6 +237,10 @@ def match(columns: Sequence[Array], points: Sequence[Array]) -> tuple[Array, Arr
 
     columns: the coordinates of the entries by dimension; entries are unique. points: those of the points.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> [x.tolist() for x in match([np.array([1, 1, 4]), np.array([0, 2, 0])], [np.array([4, 1]), np.array([0, 1])])]
     [[2], [0]]
     """
@@ -227,6 +265,10 @@ def _found(ascending: Array, x: Array, *columns: Array) -> tuple[Array, ...]:
 def narrowest(columns: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
     """Coordinates of 64 bits in the narrowest type for each dimension; others unchanged.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> [x.dtype.name for x in narrowest([np.array([4]), np.array([4], np.int32)], (5, 5))]
     ['uint8', 'int32']
     """
@@ -240,6 +282,10 @@ def narrowest(columns: Sequence[Array], sizes: Sequence[int]) -> list[Array]:
 def words(array: Array) -> Array:
     """Integers for kernels that are compiled for few types: unsigned, of 32 or 64 bits, read-only.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> words(np.array([1, 2], np.int8)).dtype
     dtype('uint64')
     """
@@ -271,6 +317,10 @@ def times(counts: Array, below: int | Array) -> Array:
 def below_fibers(bounds: Array, below: int | Array) -> Array:
     """The sum of `below` over the children bounds[p] … bounds[p + 1] of every fiber.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> below_fibers(np.array([0, 2, 3]), np.array([5, 1, 4])).tolist()
     [6, 4]
     """
@@ -299,6 +349,10 @@ def coordinates_at(window: Positions, places: Array) -> Array:
 def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array]) -> Array:
     """The number p·∏dims + ravel(i) of each entry's cell, as int64. Precondition: that of the last cell fits.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> number_cells([2, 3], range(2), [np.array([0, 1]), np.array([2, 0])]).tolist()
     [2, 9]
     """
@@ -311,6 +365,10 @@ def number_cells(dims: Sequence[int], parents: Positions, coords: Sequence[Array
 def split_cells(dims: Sequence[int], numbers: Array) -> tuple[Array, list[Array]]:
     """The inverse of `number_cells`: the fibers and the coordinates of cells.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> fibers, coords = split_cells([2, 3], np.array([2, 9]))
     >>> fibers.tolist(), [x.tolist() for x in coords]
     ([0, 1], [[0, 1], [2, 0]])
@@ -326,6 +384,10 @@ def split_cells(dims: Sequence[int], numbers: Array) -> tuple[Array, list[Array]
 def in_ranges(starts: Array, counts: Array) -> Positions:
     """`ranges`, as a range if each begins at the end of the one before.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> in_ranges(np.array([2, 4]), np.array([2, 3]))
     range(2, 7)
     """

@@ -46,9 +46,18 @@ class Run(Lists):
 
     Parameters
     ----------
-    rank : the number of dimensions, 1.
+    rank : int
+        The number of dimensions, 1.
 
-    >>> pack_dense([5, 5, 0, 7], "run").arrays["run_ends_0"].tolist()
+    See Also
+    --------
+    Sparse : Store the coordinates of each fiber.
+    Dense : Store every coordinate.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense([5, 5, 0, 7], "run").arrays["run_ends_0"].tolist()
     [2, 4]
     """
 

@@ -54,9 +54,19 @@ class Sparse(Lists):
 
     Parameters
     ----------
-    rank : the number of dimensions, 1 or more.
+    rank : int
+        The number of dimensions, 1 or more.
 
-    >>> pack_dense(np.eye(2), "sparse(2)").arrays["indices_1"].tolist()
+    See Also
+    --------
+    Dense : Store every coordinate.
+    Hashed : Store the coordinates of each fiber in a hash table.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense(np.eye(2), "sparse(2)").arrays["indices_1"].tolist()
     [0, 1]
     """
 
@@ -254,6 +264,10 @@ def listing(rank: int) -> tuple[Level, ...]:
 def filled(pointers: Array) -> tuple[Array, Array]:
     """The fibers that have children, and pointers to the children of these fibers.
 
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
     >>> [x.tolist() for x in filled(np.array([0, 0, 2, 2, 5]))]
     [[1, 3], [0, 2, 5]]
     """

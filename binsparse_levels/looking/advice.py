@@ -4,28 +4,28 @@ from __future__ import annotations
 
 import contextlib
 import heapq
-import itertools
 import math
 import os
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from ..engine.tree import index_dtype
 from ..errors import FormatError, LimitError, OptionError, Problem, within_memory
-from ..formats.format import Format, FormatLike, coordinates, in_order, notation, parse_format, with_map
+from ..formats.format import Format, FormatLike, coordinates, notation, parse_format, with_map
 from ..formats.index_map import IndexMap, parse_map
 from ..io import read
 from ..levels import LEVELS, places
-from ..limits import DEFAULT_LIMITS, INT64_MAX, Limits, as_integer
+from ..limits import DEFAULT_LIMITS, Limits, as_integer
 from ..tensors.contents import Dimension, dimension_of
 from ..tensors.foreign import as_tensor
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor
 from ..tensors.validation import checked_sizes
+from .candidate import Candidate as Candidate
+from .candidate import measure, measured
 from .compressed import Slabs
 from .fibers import limit
 from .sizes import Choices, Sizes, bits, cheapest, choices_of, mapped_sizes, named_formats, sizes_of, usual_formats
@@ -33,45 +33,7 @@ from .tables import as_html, as_text, escaped
 
 _OWN = 3  # formats that are listed though only this package reads them
 _RANKED = 10  # formats of the fewest bytes that are compressed, or have a measured kind in place of another
-_SLICED = "counts do not determine what a slice reads; leave out slices_by"
 _UNRANKED = "its formats cost more than these, or exceed the limits"
-
-
-@dataclass(frozen=True)
-class Candidate:
-    """A format and its cost.
-
-    Parameters
-    ----------
-    nbytes, values_nbytes : the bytes of all arrays, and those of the values; 0 where the format refuses the tensor.
-    slice_nbytes : the mean number of bytes that a slice reads; None if no dimension was named.
-    map : the notation of an index map, or None. `str` gives the notation of the format with its map.
-    refused : the reason why the format refuses the tensor, or an empty text.
-    compressed_nbytes : the estimated bytes in a compressed file; None if formats are not ranked by these.
-    """
-
-    format: Format
-    nbytes: int
-    values_nbytes: int
-    slice_nbytes: float | None
-    map: str | None = None
-    refused: str = ""
-    compressed_nbytes: int | None = None
-
-    def __str__(self) -> str:
-        return notation(self.format, self.map)
-
-    @property
-    def cost(self) -> tuple[float, int]:
-        """The numbers that rank a format: the bytes that a slice reads, if slices are ranked, then all bytes."""
-        return self.slice_nbytes or 0, self.nbytes if self.compressed_nbytes is None else self.compressed_nbytes
-
-    @property
-    def readers(self) -> str:
-        """The programs that read a file in this format."""
-        if self.map is not None or not all(level.specified for level in self.format.levels):
-            return "only this package"
-        return "every reader" if self.format.alias is not None else "readers of custom formats"
 
 
 @within_memory
@@ -80,15 +42,32 @@ class Advice:
 
     Attributes
     ----------
-    candidates : the ranked formats, best first.
-    own : the formats that only this package reads, and that cost less than the best candidate.
-    compared : the usual formats, or those that were passed.
-    omitted : why no candidate has a kind that was named, by kind.
-    shape, entries, dtype : the sizes of the dimensions, the number of entries, and the type of the values.
-    slices_by : the dimension of the slices, or None.
+    candidates : tuple of Candidate
+        The ranked formats, best first.
+    own : tuple of Candidate
+        The formats that only this package reads, and that cost less than the best candidate.
+    compared : tuple of Candidate
+        The usual formats, or those that were passed.
+    omitted : dict of str to str
+        Why no candidate has a kind that was named, by kind.
+    shape : tuple of int
+        The sizes of the dimensions, the number of entries, and the type of the values.
+    entries : int
+        The sizes of the dimensions, the number of entries, and the type of the values.
+    dtype : dtype_like
+        The sizes of the dimensions, the number of entries, and the type of the values.
+    slices_by : int or None
+        The dimension of the slices, or None.
 
-    >>> from binsparse_levels import advise, pack
-    >>> advice = advise(pack([[0, 2], [1, 3]], [1.0, 2.0], (50, 40), "CSR"))
+    See Also
+    --------
+    advise : Rank formats by size.
+    size_of : Compute the bytes of all arrays of a tensor that does not exist.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> advice = bl.advise(bl.pack([[0, 2], [1, 3]], [1.0, 2.0], (50, 40), "CSR"))
     >>> str(advice.best), advice.candidate("CSR").nbytes
     ('COOR', 228)
     """
@@ -117,7 +96,8 @@ class Advice:
 
         Raises
         ------
-        LimitError : no format is within the limits.
+        LimitError
+            No format is within the limits.
         """
         if not self.candidates:
             raise LimitError(Problem("format", "none fits within the limits; pass larger limits"))
@@ -128,19 +108,25 @@ class Advice:
 
         Parameters
         ----------
-        format : a notation, with one of the maps that `advise` tries or without a map, or a Format.
+        format : str, Format or mapping
+            A notation, with one of the maps that `advise` tries or without a map, or a Format.
 
         Returns
         -------
-        The cost, with `nbytes`.
+        Candidate
+            The cost, with `nbytes`.
 
         Raises
         ------
-        FormatError : the size depends on more than counts, or the format does not fit the tensor.
-        LimitError : the format exceeds the limits.
+        FormatError
+            The size depends on more than counts, or the format does not fit the tensor.
+        LimitError
+            The format exceeds the limits.
 
-        >>> from binsparse_levels import advise
-        >>> advise([[0, 2], [1, 3]], (50, 40), slices_by=0).candidate("CSR").slice_nbytes
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.advise([[0, 2], [1, 3]], (50, 40), slices_by=0).candidate("CSR").slice_nbytes
         4.56
         """
         levels, map = with_map(format)
@@ -180,14 +166,20 @@ class Advice:
 
         Parameters
         ----------
-        candidate : a format and its cost.
+        candidate : Candidate
+            A format and its cost.
 
         Returns
         -------
-        The bytes; None without values, for a format that refuses the tensor or the slabs, and for one of much padding.
+        int
+            The bytes; None without values, for a format that refuses the tensor or the slabs, and for one of much
+            padding.
 
-        >>> from binsparse_levels import advise, testing
-        >>> advice = advise(testing.uniform((300, 200), 2000))
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> from binsparse_levels import testing
+        >>> advice = bl.advise(testing.uniform((300, 200), 2000))
         >>> advice.compressed(advice.candidate("CSR")) < advice.candidate("CSR").nbytes
         True
         """
@@ -201,13 +193,24 @@ class Advice:
         return replace(candidate, compressed_nbytes=self.compressed(candidate)) if ranks else candidate
 
     def rows(self) -> Iterator[tuple[str, Candidate, float]]:
-        """List for each format its rank, its cost, and its size relative to the first candidate.
+        """List each format with its rank and its size relative to the first candidate.
 
         The candidates come first, then `own` with the rank "*", then `compared` without a rank. A candidate of the
         same cost as the one above it has the rank "=".
 
-        >>> from binsparse_levels import advise
-        >>> [(rank, str(c), ratio) for rank, c, ratio in advise([[0, 2], [1, 3]], (50, 40), count=2).rows()][:3]
+        Yields
+        ------
+        rank : str
+            Place of the format.
+        candidate : Candidate
+            Format and its cost.
+        ratio : float
+            Size relative to the first candidate.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> [(rank, str(c), ratio) for rank, c, ratio in bl.advise([[0, 2], [1, 3]], (50, 40), count=2).rows()][:3]
         [('1', 'COOR', 1.0), ('2', 'DCSR', 1.375), ('*', 'CVEC through alto', 0.75)]
         """
         ranked = (*self.candidates, *self.own)
@@ -272,7 +275,8 @@ def advise(
     By default, the formats that other programs read are ranked. Up to three formats that only this package reads follow
     if they cost less than the best of these. Among them is the best format through each of these index maps: blocks of
     2, 4 and 8 in each dimension, ALTO, and the diagonals of a matrix. Maps are not tried beyond 8 dimensions, nor with
-    `slices_by` or `kinds`. `convert(str(candidate))` stores a tensor so.
+    `slices_by` or `kinds`. `convert(str(candidate))` stores a
+    tensor in that format.
 
     Sizes are exact. A tensor with wider integers than it needs is the exception: they are counted in every format, and
     a conversion to another order does not keep them. Every entry counts, also stored zeros and padding; call
@@ -286,35 +290,56 @@ def advise(
 
     Parameters
     ----------
-    source : a tensor, an array of another library but numpy, as `as_tensor` takes it, a path of any file that `read`
-        takes, or coordinates as `pack` takes them. A map is removed first.
-    shape, dtype : for coordinates: the sizes of the dimensions, and the type of the values.
-    slices_by : rank by the bytes that a slice along this dimension, a number or a name, reads, then by size.
-    count : the number of candidates.
-    kinds : the level kinds to rank, such as ("dense", "sparse", "mask"), whether other programs read them or not. A
-        kind whose size depends on more than counts, such as "run", is measured: the tensor is converted to the kind
-        alone, and to up to ten of the best formats of the other kinds with it in place of one level. The result lists
-        kinds that are in no candidate as omitted, with the reason. Kinds with other parameters are compared if
-        `formats` names them.
-    formats : one or several formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2)
-        through 0/4, 1/4, 0%4, 1%4". The tensor is converted where counts do not determine the size. A format that
-        refuses the tensor is listed with its reason.
-    compression : rank by the estimated bytes in a file with this compression of `write`; "gzip" as in HDF5. By default,
-        and with "none", the exact bytes in memory rank, and the last column of the table has estimates for "small".
-    limits : formats beyond these limits are left out.
+    source : object
+        A tensor, an array that `as_tensor` accepts, a path that `read` accepts, or coordinates as for
+        `pack`. A map is removed first.
+    shape : int or sequence of int, optional
+        For coordinates: the sizes of the dimensions.
+    dtype : dtype_like, default np.float64
+        For coordinates: the type of the values.
+    slices_by : int or str, optional
+        Rank by the bytes that a slice along this dimension, a number or a name, reads, then by size.
+    count : int, default 10
+        The number of candidates.
+    kinds : str or iterable of str, optional
+        The level kinds to rank, such as ("dense", "sparse", "mask"), whether other programs read them or not. A kind
+        whose size depends on more than counts, such as "run", is measured: the tensor is converted to the kind alone,
+        and to up to ten of the best formats of the other kinds with it in place of one level. The result lists kinds
+        that are in no candidate as omitted, with the reason. Kinds with other parameters are compared if `formats`
+        names them.
+    formats : str, Format, or several of these, optional
+        One or several formats to compare with, instead of the usual ones, such as "dense, sparse, dense(2) through
+        0/4, 1/4, 0%4, 1%4". The tensor is converted where counts do not determine the size. A format that refuses the
+        tensor is listed with its reason.
+    compression : str, optional
+        Rank by the estimated bytes in a file with this compression of `write`; "gzip" as in HDF5. By default, and with
+        "none", the exact bytes in memory rank, and the last column of the table has estimates for "small".
+    limits : Limits, optional
+        Formats beyond these limits are left out.
 
     Returns
     -------
-    The ranking, which prints as a table.
+    Advice
+        The ranking, which prints as a table.
 
     Raises
     ------
-    IndexError, FormatError, ArrayError, OptionError : the arguments do not fit each other.
+    IndexError, FormatError, ArrayError, OptionError
+        The arguments do not fit each other.
 
-    >>> from binsparse_levels import advise
-    >>> str(advise([[0, 2], [1, 3]], (50, 40)).best)
+    See Also
+    --------
+    size_of : Compute the bytes of all arrays of a tensor that does not exist.
+    sweep : Store tensors in formats, and measure bits and times.
+    levels_of : Compute statistics of the levels of the stored tensor.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> str(bl.advise([[0, 2], [1, 3]], (50, 40)).best)
     'COOR'
-    >>> str(advise(pack_dense(np.ones((50, 40)), "CSR"), kinds=["sparse", "run"]).best)
+    >>> str(bl.advise(bl.pack_dense(np.ones((50, 40)), "CSR"), kinds=["sparse", "run"]).best)
     'run, run'
     """
     has_values = isinstance(source, Tensor) or (shape is None and not isinstance(source, list | tuple | np.ndarray))
@@ -342,7 +367,7 @@ def advise(
     found = _ranked(advice, tensor, advice._sizes, choices, most if compression is None else max(most, _RANKED))
     if named is not None:
         smallest = [c.format for c in found[:_RANKED]]
-        found += map(advice._costed, _measured(tensor, choices, smallest, by is not None))
+        found += map(advice._costed, measured(tensor, choices, smallest, by is not None))
     advice.candidates = tuple(heapq.nsmallest(most, (c for c in found if not c.refused), key=lambda c: c.cost))
     for name in chosen if named is not None else ():
         having = [c for c in found if LEVELS[name] in map(type, c.format.levels)]
@@ -366,60 +391,14 @@ def advise(
     return advice
 
 
-@within_memory
-def size_of(format: FormatLike, shape: int | Sequence[int], counts: Any, dtype: npt.DTypeLike = np.float64) -> int:
-    """Compute the bytes of all arrays of a tensor that does not exist.
-
-    Parameters
-    ----------
-    format, shape, dtype : a notation, also with a map, or a Format; sizes of the dimensions; the type of the values.
-    counts : the number of entries; or numbers of distinct coordinates by dimensions of the stored tensor, as in
-        `Advice.counts`: of all dimensions, and of those down to each level whose children they determine.
-
-    Raises
-    ------
-    FormatError : a number is missing, or the size depends on more than counts.
-
-    >>> size_of("CSR", (10**9, 10**9), 10**12), size_of("CSF", (9, 9, 9), {(0,): 5, (0, 1): 7, (0, 1, 2): 8})
-    (16008000000008, 200)
-    """
-    (levels, map), sizes = with_map(format), checked_sizes(shape)
-    stored = sizes if map is None else parse_map(map, sizes).stored_shape
-    every = tuple(range(len(stored)))
-    given = counts if isinstance(counts, Mapping) else {every: counts}
-    numbers = {bits(k): n for k, x in given.items() if (n := as_integer(x)) is not None}
-    if len(numbers) < len(given) or (entries := numbers.get(bits(every))) is None:
-        raise OptionError(Problem("counts", f"expected integers, one for all dimensions, got {counts!r:.60}"))
-    width, limits = index_dtype(stored, entries).itemsize, Limits(dense_bytes=INT64_MAX)
-    numbers, itemsize = numbers | {0: min(entries, 1)}, np.dtype(dtype).itemsize
-    known = Sizes(stored, entries, numbers, None, every, width, itemsize, False, False, True, limits, map)
-    return Advice(known, np.dtype(dtype)).candidate(levels).nbytes
-
-
 def _ranked(advice: Advice, tensor: Tensor, sizes: Sizes, choices: Choices, count: int) -> list[Candidate]:
     """The cheapest formats by counts, among them those whose kinds refuse the entries."""
     found = []
     for format in cheapest(sizes, choices, count):
         refuses = any(level.refuses for level in format.levels)
-        made = _measure(tensor, format, sizes.map) if refuses else None
+        made = measure(tensor, format, sizes.map) if refuses else None
         found.append(made if made and made.refused else advice._costed(advice.candidate(notation(format, sizes.map))))
     return found
-
-
-def _measured(tensor: Tensor, choices: Choices, ranked: Sequence[Format], sliced: bool) -> list[Candidate]:
-    """Formats with kinds whose size depends on more than counts: alone, and in place of one level of ranked formats."""
-    rank, order = tensor.ndim, tensor.format.order
-    tried: list[Format] = []
-    for level in itertools.chain.from_iterable(choices.values()):
-        dims = (4,) * level.rank
-        if None not in (level.children(dims, 2, 3), level.nbytes(dims, 2, 3, root=False, itemsize=4)):
-            continue
-        tried += [in_order((level,) * (rank // level.rank), order)] if rank % level.rank == 0 else []
-        for format in ranked:
-            places = [k for k, x in enumerate(format.levels) if x.rank == level.rank]
-            tried += [replace(format, levels=(*format.levels[:k], level, *format.levels[k + 1 :])) for k in places]
-    measured = [_measure(tensor, format.canonical(), None) for format in dict.fromkeys(tried)]
-    return [replace(c, refused=c.refused or _SLICED) for c in measured] if sliced else measured
 
 
 def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:
@@ -429,14 +408,4 @@ def _compared(advice: Advice, tensor: Tensor, format: FormatLike) -> Candidate:
     with contextlib.suppress(FormatError, LimitError):
         if not any(level.refuses for level in parsed.levels):
             return advice.candidate(format)
-    return _measure(tensor, parsed, map)
-
-
-def _measure(tensor: Tensor, format: Format, map: str | None) -> Candidate:
-    """The size of a format by converting the tensor."""
-    try:
-        stored = tensor.convert(format, map=map).stored
-    except (FormatError, LimitError) as error:
-        return Candidate(format, 0, 0, None, map, str(error.problems[0]))
-    indices = sum(array.nbytes for array in stored.arrays.values())
-    return Candidate(format, stored.nbytes, stored.nbytes - indices, None, map)
+    return measure(tensor, parsed, map)

@@ -19,9 +19,26 @@ from ..tensors.tensor import Tensor
 
 @dataclass(frozen=True, repr=False)
 class Explanation:
-    """The loops that `explain` found: Python, which `str` returns; LLVM and assembly, empty with NUMBA_DISABLE_JIT=1.
+    """Loops that `explain` found. `str` returns their Python.
 
-    >>> "ret" in explain(pack_dense(np.eye(2), "CSR"), "@").assembly
+    Parameters
+    ----------
+    text : str
+        Python source.
+    llvm : str
+        Code for LLVM; empty with NUMBA_DISABLE_JIT=1.
+    assembly : str
+        Machine code; empty with NUMBA_DISABLE_JIT=1.
+
+    See Also
+    --------
+    explain : Show the loops that compute a sum or product.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> "ret" in bl.explain(bl.pack_dense(np.eye(2), "CSR"), "@").assembly
     True
     """
 
@@ -39,15 +56,33 @@ def explain(tensor: Tensor, spec: str, *operands: Any) -> Explanation:
 
     Parameters
     ----------
-    tensor : Tensor.
-    spec : of `einsum`, such as "ij,j->i"; "@" for the product with a vector; or a reduction: "max", "mean:0".
-    operands : dense arrays; by default ones, of size 1 in dimensions that the tensor lacks.
+    tensor : Tensor
+        Tensor.
+    spec : str
+        Of `einsum`, such as "ij,j->i"; "@" for the product with a vector; or a reduction: "max", "mean:0".
+    *operands
+        Dense arrays; by default ones, of size 1 in dimensions that the tensor lacks.
+
+    Returns
+    -------
+    Explanation
+        Source of the loops, with their machine code on demand.
 
     Raises
     ------
-    OptionError, FormatError, ArrayError : the arguments are invalid, or no loop runs, as without entries.
+    OptionError, FormatError, ArrayError
+        The arguments are invalid, or no loop runs, as without entries.
 
-    >>> print(explain(pack_dense(np.eye(2), "COO"), "ij->").text.splitlines()[-1])
+    See Also
+    --------
+    einsum : Sum products of tensors and dense arrays.
+    traffic : Count the accesses of a product to each array.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> import binsparse_levels as bl
+    >>> print(bl.explain(bl.pack_dense(np.eye(2), "COO"), "ij->").text.splitlines()[-1])
         out[0] = total
     """
     tensor, found = tensor.load(), dict[Any, tuple[Any, ...]]()

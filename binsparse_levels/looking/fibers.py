@@ -28,16 +28,29 @@ class LevelStatistics:
 
     Parameters
     ----------
-    level : the kind with its parameters.
-    dimensions, sizes : the tensor's dimensions that the level covers, and their sizes.
-    positions : the number of fibers.
-    children : the number of positions of the level below.
-    listed : the number of coordinates that are stored, padding among them.
-    nbytes : the bytes of the level's arrays in memory.
-    counts : the number of fibers by their length.
+    level : Level
+        The kind with its parameters.
+    dimensions, sizes : tuple of int
+        The tensor's dimensions that the level covers, and their sizes.
+    positions : int
+        The number of fibers.
+    children : int
+        The number of positions of the level below.
+    listed : int, default 0
+        The number of coordinates that are stored, padding among them.
+    nbytes : int, default 0
+        The bytes of the level's arrays in memory.
+    counts : mapping of int to int, optional
+        The number of fibers by their length.
 
-    >>> from binsparse_levels import levels_of, pack
-    >>> dense, sparse = levels_of(pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR"))
+    See Also
+    --------
+    levels_of : Compute statistics of the levels of the stored tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> dense, sparse = bl.levels_of(bl.pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR"))
     >>> sparse.positions, sparse.children, sparse.longest, sparse.quantile(0.5), round(sparse.limit, 2)
     (3, 3, 2, 1, 7.78)
     """
@@ -75,14 +88,18 @@ class LevelStatistics:
 
         Parameters
         ----------
-        share : from 0 to 1; 0.5 is the median.
+        share : float
+            From 0 to 1; 0.5 is the median.
 
         Returns
         -------
-        The length.
+        int
+            The length.
 
-        >>> from binsparse_levels import levels_of, pack
-        >>> levels_of(pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR"))[1].quantile(1.0)
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.levels_of(bl.pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR"))[1].quantile(1.0)
         2
         """
         reached = 0
@@ -99,19 +116,30 @@ def levels_of(tensor: Tensor) -> list[LevelStatistics]:
 
     Parameters
     ----------
-    tensor : the dimensions of a tensor with a map are those of its stored tensor. A view counts its own entries alone.
+    tensor : Tensor
+        The dimensions of a tensor with a map are those of its stored tensor. A view counts its own entries alone.
 
     Returns
     -------
-    The levels, the outermost first.
+    list of LevelStatistics
+        The levels, the outermost first.
 
     Raises
     ------
-    ArrayError : the arrays are damaged.
-    LimitError : memory does not suffice.
+    ArrayError
+        The arrays are damaged.
+    LimitError
+        Memory does not suffice.
 
-    >>> from binsparse_levels import levels_of, pack
-    >>> for level in levels_of(pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR")):
+    See Also
+    --------
+    statistics : Compute sums, means, variances and extremes along dimensions.
+    advise : Rank formats by size.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> for level in bl.levels_of(bl.pack([[0, 0, 2], [0, 3, 1]], 1.0, (3, 4), "CSR")):
     ...     print(level.level, level.positions, level.children, level.nbytes, round(level.limit, 1))
     dense 1 3 0 0.0
     sparse 3 3 28 7.8
@@ -171,6 +199,9 @@ def _lengths(
 def limit(places: int, chosen: int) -> float:
     """log2 of the number of ways to choose that many of the places. No code needs fewer bits on average.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> round(limit(10**10, 10**7) / 10**7, 2)
     11.41
     """

@@ -53,10 +53,14 @@ class Report:
 
     Parameters
     ----------
-    title : the name of the tensor.
-    html : the whole page.
-    piece : the part of the page that a notebook shows, with its style.
-    faults : the faults of the tensor; none if it is sound.
+    title : str
+        The name of the tensor.
+    html : str
+        The whole page.
+    piece : str
+        The part of the page that a notebook shows, with its style.
+    faults : tuple of Problem
+        The faults of the tensor; none if it is sound.
     """
 
     title: str
@@ -69,16 +73,22 @@ class Report:
 
         Parameters
         ----------
-        path : of the file.
-        overwrite : replace an existing file.
+        path : str or PathLike
+            Of the file.
+        overwrite : bool, default False
+            Replace an existing file.
 
         Raises
         ------
-        FileExistsError : the file exists, and `overwrite` is False.
-        ContainerError : the file cannot be written.
+        FileExistsError
+            The file exists, and `overwrite` is False.
+        ContainerError
+            The file cannot be written.
 
-        >>> from binsparse_levels import pack
-        >>> pack([[0, 2]], [1.0, 2.0], 3, "CVEC").report().write("page.html")
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.pack([[0, 2]], [1.0, 2.0], 3, "CVEC").report().write("page.html")
         """
         write_text(path, self.html, overwrite)
 

@@ -24,16 +24,23 @@ class Row:
 
     Parameters
     ----------
-    tensor, format : the names; a format without a name has its notation.
-    threads, entries : the number of threads, and of stored entries without padding.
-    measures : numbers by measure; none if a result is wrong. A time is the median of its rounds, of all processors.
-    error : the largest difference of a result from that of the source tensor, relative to the sum of the magnitudes of
-        its terms, or to the largest number of a result that is no einsum; None if there is no result.
-    refused : the reason why the format refuses the tensor, or why measures failed; or an empty text.
-    facts : the quartiles of a time, "convert lower" and "convert upper", and the median of the clock, "convert clock".
-        An einsum has the number of its "operations", and the "bytes" of its operands and result.
-    marks : reasons why a time says little about the format, by measure: its result shares arrays with the tensor, or
-        a level kind has no method that reads a part or lists a fiber in a loop.
+    tensor, format : str
+        The names; a format without a name has its notation.
+    threads, entries : int
+        The number of threads, and of stored entries without padding.
+    measures : mapping of str to float, optional
+        Numbers by measure; none if a result is wrong. A time is the median of its rounds, of all processors.
+    error : float, optional
+        The largest difference of a result from that of the source tensor, relative to the sum of the magnitudes of its
+        terms, or to the largest number of a result that is no einsum; None if there is no result.
+    refused : str, default ''
+        The reason why the format refuses the tensor, or why measures failed; or an empty text.
+    facts : mapping of str to float, optional
+        The quartiles of a time, "convert lower" and "convert upper", and the median of the clock, "convert clock". An
+        einsum has the number of its "operations", and the "bytes" of its operands and result.
+    marks : mapping of str to str, optional
+        Reasons why a time says little about the format, by measure: its result shares arrays with the tensor, or a
+        level kind has no method that reads a part or lists a fiber in a loop.
     """
 
     tensor: str
@@ -69,14 +76,24 @@ class Sweep:
 
     Parameters
     ----------
-    rows : a row for each tensor, format and number of threads, in the order in which they were passed.
-    names : the names of the measures.
-    record : the processor, its caches, cores and affinity, the memory, the system, versions, commands, the load and
+    rows : tuple of Row
+        A row for each tensor, format and number of threads, in the order in which they were passed.
+    names : tuple of str
+        The names of the measures.
+    record : mapping
+        The processor, its caches, cores and affinity, the memory, the system, versions, commands, the load and
         frequency before and after, all options, checksums of the code of functions and of the level kinds of other
         packages, and for each tensor its name, shape, type, number of entries and checksum.
 
-    >>> from binsparse_levels import pack, sweep
-    >>> print(sweep({"a": pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")}, ["CSR", "dense, n_of_m(1, n=1, m=2)"], ["bits"]))
+    See Also
+    --------
+    sweep : Store tensors in formats, and measure bits and times.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> a = bl.pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")
+    >>> print(bl.sweep({"a": a}, ["CSR", "dense, n_of_m(1, n=1, m=2)"], ["bits"]))
     tensor  format                      entries  bits  refused
     a       CSR                               2    96
     a       dense, n_of_m(1, n=1, m=2)        2    24
@@ -120,14 +137,18 @@ class Sweep:
 
         Returns
         -------
-        A DataFrame with a row for each tensor, format and number of threads.
+        scalar, ndarray or Tensor
+            A DataFrame with a row for each tensor, format and number of threads.
 
         Raises
         ------
-        OptionError : pandas is not installed.
+        OptionError
+            Pandas is not installed.
 
-        >>> from binsparse_levels import pack, sweep
-        >>> frame = sweep({"a": pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")}, ["CSR", "COO"], ["bits"]).to_pandas()
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> frame = bl.sweep({"a": bl.pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")}, ["CSR", "COO"], ["bits"]).to_pandas()
         >>> table = frame.pivot(index="tensor", columns="format", values="bits")
         >>> print(table.div(table["CSR"], axis=0).to_csv(float_format="%.3g").strip())
         tensor,COO,CSR
@@ -151,18 +172,24 @@ class Sweep:
 
         Parameters
         ----------
-        x, y : names of measures; less is better.
+        x, y : str
+            Names of measures; less is better.
 
         Returns
         -------
-        A Figure of matplotlib. `figure.savefig("a.pdf")` stores it; its axes and the styles of matplotlib change it.
+        scalar, ndarray or Tensor
+            A Figure of matplotlib. `figure.savefig("a.pdf")` stores it; its axes and the styles of matplotlib change
+            it.
 
         Raises
         ------
-        OptionError : no format has both numbers, or matplotlib is not installed.
+        OptionError
+            No format has both numbers, or matplotlib is not installed.
 
-        >>> from binsparse_levels import pack, sweep
-        >>> table = sweep({"a": pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")}, ["CSR", "COO"], ["bits", "narrow"])
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> table = bl.sweep({"a": bl.pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")}, ["CSR", "COO"], ["bits", "narrow"])
         >>> [axes.get_title() for axes in table.pareto("bits", "narrow").axes]
         ['a']
         """
@@ -188,18 +215,23 @@ class Sweep:
 
         Parameters
         ----------
-        measure : an einsum, such as "ij,j->i".
+        measure : str
+            An einsum, such as "ij,j->i".
 
         Returns
         -------
-        A Figure of matplotlib, as of `pareto`.
+        scalar, ndarray or Tensor
+            A Figure of matplotlib, as of `pareto`.
 
         Raises
         ------
-        OptionError : the measure is no einsum that was measured, or matplotlib is not installed.
+        OptionError
+            The measure is no einsum that was measured, or matplotlib is not installed.
 
-        >>> from binsparse_levels import pack, sweep
-        >>> table = sweep({"a": pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")}, ["CSR", "COO"], "ij,j->i", repeat=1)
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> table = bl.sweep({"a": bl.pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")}, ["CSR", "COO"], "ij,j->i", repeat=1)
         >>> table.roofline("ij,j->i").axes[0].get_xlabel()
         'operations per byte'
         """

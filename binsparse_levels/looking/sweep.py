@@ -64,50 +64,74 @@ def sweep(
 
     Parameters
     ----------
-    tensors : a tensor, a list, or a mapping from names. A tensor may be an array of another library, or the path of
-        any file that `open` takes, such as .mtx and .tns.gz.
-    formats : a notation, a list, or a mapping from names, such as ``{"BCSR 2×4": "dense, sparse, dense(2) through
-        0/2, 1/4, 0%2, 1%4"}``. A function of a tensor is a format, too. It returns a tensor, or another object that
-        measures take: an einsum calls its method ``einsum(spec, *operands)``, or else the object with the operands, and
-        "bytes" is its `nbytes`.
-    measure : bits of index arrays for each entry, in memory ("bits") and in files ("narrow", "bitpacked"), and the
-        information limit of the entries ("limit"); bits of values for each entry, as a dictionary where that is smaller
-        ("dictionary"); bytes of all arrays ("bytes") and number of values ("padding") for each entry. Milliseconds to
-        "pack" entries, to "convert" the tensor, to load 16 coordinates in the middle of a
-        dimension from a file ("slice:0"), of an `einsum` whose first operand is the tensor, such as "ij,j->i", and of a
-        function of what is stored, such as ``{"SpGEMM": lambda t: t @ t, "value": lambda t: t[3, 5]}``.
-    baselines : functions of a tensor by name, such as ``{"scipy": lambda t: to_scipy(t).__matmul__}``. Each returns a
-        function of the operands, which is timed for einsums. The rows follow those of the formats.
-    sizes : of the indices of an einsum that the tensor does not have, such as ``{"k": 32}``; by default 16.
-    operands : the formats of stored operands by their indices, such as ``{"jk": "CSR"}``; the result is then stored.
-        By default, operands are arrays.
-    dtype : of the values, the operands and the results; by default those of the tensor, random float64, and the sums.
-    narrow : convert to formats with the smallest sufficient integers, as `Tensor.convert` does.
-    cache : of the processor. "warm": a call is repeated, first without being timed; "cold": other data fill the caches
+    tensors : Tensor, or several of these
+        A tensor, a list, or a mapping from names. A tensor may be an array of another library, or the path of any file
+        that `open` takes, such as .mtx and .tns.gz.
+    formats : str, Format, callable, or several of these
+        A notation, a list, or a mapping from names, such as ``{"BCSR 2×4": "dense, sparse, dense(2) through 0/2, 1/4,
+        0%2, 1%4"}``. A function of a tensor is a format, too. It returns a tensor, or another object that measures
+        take: an einsum calls its method ``einsum(spec, *operands)``, or else the object with the operands, and "bytes"
+        is its `nbytes`.
+    measure : str, callable, or several of these, default MEASURED
+        Bits of index arrays for each entry, in memory ("bits") and in files ("narrow", "bitpacked"), and the
+        information limit of the entries ("limit"); bits of values for each entry, as a dictionary where that is
+        smaller ("dictionary"); bytes of all arrays ("bytes") and number of values ("padding") for each entry.
+        Milliseconds to "pack" entries, to "convert" the tensor, to load 16 coordinates in the middle of a dimension
+        from a file ("slice:0"), of an `einsum` whose first operand is the tensor, such as "ij,j->i", and of a function
+        of what is stored, such as ``{"SpGEMM": lambda t: t @ t, "value": lambda t: t[3, 5]}``.
+    baselines : mapping of str to callable, optional
+        Functions of a tensor by name, such as ``{"scipy": lambda t: to_scipy(t).__matmul__}``. Each returns a function
+        of the operands, which is timed for einsums. The rows follow those of the formats.
+    sizes : mapping of str to int, optional
+        Of the indices of an einsum that the tensor does not have, such as ``{"k": 32}``; by default 16.
+    operands : mapping of str to str or Format, optional
+        The formats of stored operands by their indices, such as ``{"jk": "CSR"}``; the result is then stored. By
+        default, operands are arrays.
+    dtype : dtype_like, optional
+        Of the values, the operands and the results; by default those of the tensor, random float64, and the sums.
+    narrow : bool, default False
+        Convert to formats with the smallest sufficient integers, as `Tensor.convert` does.
+    cache : str or PathLike, default 'warm'
+        Of the processor. "warm": a call is repeated, first without being timed; "cold": other data fill the caches
         before each call. Files stay in the memory of the system.
-    repeat : the number of rounds.
-    threads : the number of threads, or several, each of which has its own rows; by default `get_threads()`.
-    seed : the seed of the operands, and of the entries that are looked up.
-    store : the path of a file of JSON lines, which gets the rows of each tensor when they are measured. A run that was
+    repeat : int, default 5
+        The number of rounds.
+    threads : int or sequence of int, optional
+        The number of threads, or several, each of which has its own rows; by default `get_threads()`.
+    seed : int, default 0
+        The seed of the operands, and of the entries that are looked up.
+    store : str or PathLike, optional
+        The path of a file of JSON lines, which gets the rows of each tensor when they are measured. A run that was
         killed continues from there when it is repeated.
-    limits : the limits of every tensor; by default its own.
-    progress : called with "sweeping", the number of finished tensors, and their total. True draws a bar on standard
-        error, where that is a terminal or a notebook.
+    limits : Limits, optional
+        The limits of every tensor; by default its own.
+    progress : bool or callable, optional
+        Called with "sweeping", the number of finished tensors, and their total. True draws a bar on standard error,
+        where that is a terminal or a notebook.
 
     Returns
     -------
-    The rows, with a record of the machine and of the tensors.
+    Sweep
+        The rows, with a record of the machine and of the tensors.
 
     Raises
     ------
-    OptionError : there is no such measure, an option is out of range, or `store` belongs to another sweep or machine.
-    BinsparseError : a tensor cannot be read.
+    OptionError
+        There is no such measure, an option is out of range, or `store` belongs to another sweep or machine.
+    BinsparseError
+        A tensor cannot be read.
 
-    >>> from binsparse_levels import pack, sweep
-    >>> tensor = pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")
-    >>> [(row.format, dict(row.measures)) for row in sweep({"a": tensor}, ["CSR", "COO"], ["bits"]).rows]
+    See Also
+    --------
+    advise : Rank formats by size.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> tensor = bl.pack([[0, 2], [1, 3]], 1.0, (3, 4), "CSR")
+    >>> [(row.format, dict(row.measures)) for row in bl.sweep({"a": tensor}, ["CSR", "COO"], ["bits"]).rows]
     [('CSR', {'bits': 96.0}), ('COO', {'bits': 64.0})]
-    >>> rows = sweep(tensor, "COO", {"SpMM": "ij,jk->ik"}, sizes={"k": 2}, repeat=1).rows
+    >>> rows = bl.sweep(tensor, "COO", {"SpMM": "ij,jk->ik"}, sizes={"k": 2}, repeat=1).rows
     >>> rows[0].error, rows[0].facts["SpMM operations"]
     (0.0, 8)
     """

@@ -125,7 +125,12 @@ class Backing(ABC):
         """The values at coordinates in range, given as arrays of equal length."""
 
     def locate(self, coords: Sequence[Array], pad: Any) -> Array:
-        """The positions of entries among the values of `own`, -1 where nothing is stored."""
+        """The positions of entries among the values of `own`, -1 where nothing is stored.
+
+        See Also
+        --------
+        Tensor.unpack : Return the stored entries.
+        """
         return self.own(pad).locate(coords, pad)
 
     @abstractmethod
@@ -137,7 +142,12 @@ class Backing(ABC):
         return self
 
     def dm(self) -> DimensionMap:
-        """`Tensor.dm`."""
+        """`Tensor.dm`.
+
+        See Also
+        --------
+        Tensor.with_map : See this tensor through a map.
+        """
         raise FormatError(Problem("map", "the tensor has none; give it one by convert(format, map=…)"))
 
     def cells(self) -> tuple[Backing, Selection]:
@@ -201,7 +211,12 @@ class TreeBacking(Backing):
         return self
 
     def load(self, check: Check) -> None:
-        """Read a lazy tree into memory, and keep it if it is sound. Raises ArrayError, FormatError."""
+        """Read a lazy tree into memory, and keep it if it is sound. Raises ArrayError, FormatError.
+
+        See Also
+        --------
+        Tensor.convert : The same entries in another format.
+        """
         whole = TreeBacking(self.format, self.tree.loaded(), self.limits, self.structure)
         whole.check(check)
         if check == "full" and self.structure is not None:
@@ -223,7 +238,12 @@ class TreeBacking(Backing):
         return self.tree
 
     def check(self, check: Check) -> None:
-        """Check a tree in memory and its structure. Raises ArrayError, FormatError, OptionError."""
+        """Check a tree in memory and its structure. Raises ArrayError, FormatError, OptionError.
+
+        See Also
+        --------
+        Tensor.equals : Return True if both have the same shape, entries and fill value.
+        """
         check_choice("check", check, Check)
         if check == "none":
             return

@@ -112,6 +112,9 @@ def within(item: Item, start: int, size: int) -> tuple[range | Array, range | Ar
 
     The first result is in coordinates of the box. The second is where these are in the index: ascending numbers.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> within(range(8, 0, -2), 3, 4)
     (range(3, -1, -2), range(1, 3))
     """

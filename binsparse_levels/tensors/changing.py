@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
@@ -11,26 +10,21 @@ import numpy.typing as npt
 
 from ..arrays import one_piece, repeat_one
 from ..engine import packing
-from ..engine.dense import scatter_tree
 from ..engine.tree import Tree, index_dtype
-from ..errors import ArrayError, FormatError, LimitError, OptionError, Problem, raise_if
+from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if
 from ..formats.descriptor import array_classes
-from ..formats.dictionary import Dictionary, applied, encode
+from ..formats.dictionary import Dictionary, encode
 from ..formats.dtypes import data_type_of
 from ..formats.format import Format, FormatLike, coordinates, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
-from ..formats.structure import STRUCTURES, expand, in_triangle, structure_problems, symmetry_problems
+from ..formats.structure import expand, in_triangle, structure_problems, symmetry_problems
 from ..levels.base import Array
 from ..limits import Limits
-from .backing import Listed, TreeBacking, one_value, packed
+from .backing import Listed, TreeBacking, packed
 from .blocks import block_of, blocked, converts, listed
 from .contents import Contents, remade
 from .validation import (
-    check_value_type,
-    checked_fill,
     checked_format,
-    checked_type,
-    checked_values,
     differ,
     fitting_format,
     mirror_problems,
@@ -60,27 +54,44 @@ def convert(
 
     Parameters
     ----------
-    format : of the stored tensor. `LEVELS through MAP` has a map: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
-    map : an index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map
-        expands the structure.
-    narrow : store each index and pointer array as the smallest sufficient unsigned integers. A later conversion stores
-        the arrays that it makes as int32 or int64.
-    dictionary : store values as a table of distinct entries, and codes of one or two bytes. Products and sums look up
-        the entries; conversions without a map, slices, and functions of one tensor keep the dictionary.
-    limits : by default those of this tensor.
+    format : str, Format or mapping
+        Of the stored tensor. `LEVELS through MAP` has a map: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
+    map : str or IndexMap, optional
+        An index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map expands
+        the structure.
+    narrow : bool, default False
+        Store each index and pointer array as the smallest sufficient unsigned integers. A later conversion stores the
+        arrays that it makes as int32 or int64.
+    dictionary : bool, default False
+        Store values as a table of distinct entries, and codes of one or two bytes. Products and sums look up the
+        entries; conversions without a map, slices, and functions of one tensor keep the dictionary.
+    limits : Limits, optional
+        By default those of this tensor.
 
     Returns
     -------
-    Tensor of the same shape.
+    Tensor
+        Tensor of the same shape.
 
     Raises
     ------
-    FormatError : the format cannot represent the tensor.
-    LimitError : the arrays would be too large.
-    OptionError : a dictionary would not be smaller than the values, or has more than 65,536 entries.
+    FormatError
+        The format cannot represent the tensor.
+    LimitError
+        The arrays would be too large.
+    OptionError
+        A dictionary would not be smaller than the values, or has more than 65,536 entries.
 
-    >>> from binsparse_levels import pack_dense
-    >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
+    See Also
+    --------
+    Tensor.load : Read the tensor into memory.
+    Tensor.without_map : The same entries without a map.
+    advise : Rank formats by size.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> tensor = bl.pack_dense([[0, 2], [3, 0]], "CSR")
     >>> tensor.convert("CSC").values.tolist(), tensor.convert("sparse", map="(1 0)").values.tolist()
     ([3, 2], [3, 2])
     >>> tensor.convert("CSR", narrow=True).arrays["indices_1"].dtype.name
@@ -109,19 +120,29 @@ def without_map(self: Self, format: FormatLike | None = None, *, limits: Limits 
 
     Parameters
     ----------
-    format : by default a list of coordinates; a tensor without a map is returned unchanged.
-    limits : by default those of this tensor.
+    format : str, Format or mapping, optional
+        By default a list of coordinates; a tensor without a map is returned unchanged.
+    limits : Limits, optional
+        By default those of this tensor.
 
     Returns
     -------
-    Tensor of the same shape.
+    Tensor
+        Tensor of the same shape.
 
     Raises
     ------
-    FormatError, LimitError : as for `convert`.
+    FormatError, LimitError
+        See `convert`.
 
-    >>> from binsparse_levels import pack_dense
-    >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").without_map("CSR").format)
+    See Also
+    --------
+    Tensor.with_map : See this tensor through a map.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> str(bl.pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").without_map("CSR").format)
     'CSR'
     """
     limits = self.limits if limits is None else limits
@@ -143,10 +164,17 @@ def drop_fill(self: Self) -> Self:
 
     Returns
     -------
-    Tensor of the same shape.
+    Tensor
+        Tensor of the same shape.
 
-    >>> from binsparse_levels import pack
-    >>> pack([[0, 2]], [0, 2], 3, "CVEC").drop_fill().values.tolist()
+    See Also
+    --------
+    Tensor.with_values : The same entries with other values, such as a function of `values`.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.pack([[0, 2]], [0, 2], 3, "CVEC").drop_fill().values.tolist()
     [2]
     """
     pad, stored = self._inside.pad, self._inside.own.stored
@@ -159,88 +187,24 @@ def drop_fill(self: Self) -> Self:
     return with_tree(self, stored.format, made.tree)
 
 
-def astype(self: Self, dtype: npt.DTypeLike) -> Self:
-    """The same tensor with values of another type, cast by numpy's rules. The other arrays are shared.
-
-    Parameters
-    ----------
-    dtype : a numpy dtype.
-
-    Returns
-    -------
-    Tensor of the same shape.
-
-    Raises
-    ------
-    ArrayError : tensors do not support the type.
-    FormatError : this structure does not support the type, or the mirror images would differ.
-
-    >>> from binsparse_levels import pack
-    >>> pack([[0, 2]], [1.5, 2.5], 3, "CVEC").astype("int8").values.tolist()
-    [1, 2]
-    """
-    dtype = checked_type(dtype)
-    stored = self._inside.own.stored
-    tree = (stored.tree if stored.structure is None else stored.tree.plain).blanked()
-    check_value_type(dtype)
-    raise_if(FormatError, structure_problems(stored.structure, stored.shape, dtype) if stored.structure else ())
-    stored_values = one_value(tree.values).reshape(1) if tree.iso else tree.values
-    cast = applied(lambda x: x.astype(dtype), stored_values)
-    if stored.structure is not None:
-        mirrored = STRUCTURES[stored.structure].mirrored
-        both = mirrored(tree.values[: len(cast)]).astype(dtype), mirrored(cast)[: len(tree.values)]
-        if not np.array_equal(*both, equal_nan=dtype.kind in "fc"):
-            what = f"{stored.structure} does not survive a cast to {dtype}; call expand_structure() first"
-            raise FormatError(Problem("structure", what))
-    values = repeat_one(cast, len(tree.values)) if tree.iso else cast
-    fill = None if (old := self._inside.metadata.fill_value) is None else old.astype(dtype)
-    return with_tree(self, stored.format, tree.with_values(values, tree.iso), fill_value=fill)
-
-
-def with_values(self: Self, values: npt.ArrayLike, *, fill_value: Any = None) -> Self:
-    """The same entries with other values, such as a function of `values`. The other arrays are shared.
-
-    Parameters
-    ----------
-    values : an array of the length of `values`, which is not copied, or a scalar for all.
-    fill_value : by default that of this tensor.
-
-    Returns
-    -------
-    Tensor of the same shape, with the type of `values`.
-
-    Raises
-    ------
-    ArrayError : the length differs, or tensors do not support the type.
-    FormatError : this structure does not support the type.
-
-    >>> from binsparse_levels import pack
-    >>> tensor = pack([[0, 2]], [4.0, 9.0], 3, "CVEC")
-    >>> tensor.with_values(np.sqrt(tensor.values)).to_dense().tolist()
-    [2.0, 0.0, 3.0]
-    """
-    stored, new = self._inside.own.stored, checked_values(values)
-    tree = stored.tree
-    if new.ndim and len(new) != len(tree.values):
-        raise ArrayError(Problem("values", f"expected a scalar or {len(tree.values)} values, got {len(new)}"))
-    raise_if(FormatError, structure_problems(stored.structure, stored.shape, new.dtype) if stored.structure else ())
-    whole = new if new.ndim else repeat_one(new.reshape(1), len(tree.values))
-    fill = checked_fill(self.fill_value if fill_value is None else fill_value, new.dtype)
-    made = with_tree(self, stored.format, tree.with_values(whole, not new.ndim), fill_value=fill)
-    raise_if(ArrayError, made._inside.backing.stored.diagonal_problems())
-    return made
-
-
 def expand_structure(self: Self) -> Self:
-    """The same matrix without a structure: it stores the entries of both triangles in the same format, with padding
-    if the format pads, as `convert` does.
+    """The same matrix without a structure.
+
+    It stores the entries of both triangles in the same format, with padding if the format pads, as `convert` does.
 
     Returns
     -------
-    Tensor of the same shape.
+    Tensor
+        Tensor of the same shape.
 
-    >>> from binsparse_levels import pack
-    >>> lower = pack([[0, 1], [0, 0]], [1, 5], (2, 2), "CSR", structure="symmetric_lower")
+    See Also
+    --------
+    Tensor.with_structure : The same matrix with one triangle stored, the inverse of.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> lower = bl.pack([[0, 1], [0, 0]], [1, 5], (2, 2), "CSR", structure="symmetric_lower")
     >>> lower.expand_structure().to_dense().tolist()
     [[1, 5], [5, 0]]
     """
@@ -258,19 +222,29 @@ def with_structure(self: Self, structure: str) -> Self:
 
     Parameters
     ----------
-    structure : one of the six structures of Binsparse, such as "symmetric_lower".
+    structure : str
+        One of the six structures of Binsparse, such as "symmetric_lower".
 
     Returns
     -------
-    Tensor of the same shape.
+    Tensor
+        Tensor of the same shape.
 
     Raises
     ------
-    ArrayError : the triangles contradict each other. The error says where.
-    FormatError : structures do not support the shape, the type or the map.
+    ArrayError
+        The triangles contradict each other. The error says where.
+    FormatError
+        Structures do not support the shape, the type or the map.
 
-    >>> from binsparse_levels import pack_dense
-    >>> pack_dense([[1, 5], [5, 0]], "CSR").with_structure("symmetric_lower").number_of_stored_values
+    See Also
+    --------
+    Tensor.expand_structure : The same matrix without a structure.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense([[1, 5], [5, 0]], "CSR").with_structure("symmetric_lower").number_of_stored_values
     2
     """
     if self.map is not None:
@@ -393,51 +367,8 @@ def _without_padding(coords: tuple[Array, ...], values: Array, pad: object) -> t
     return (i[kept], j[kept]), values[kept]
 
 
-# Entries in order, and cells
-
-
 def in_order(tensor: Contents) -> Listed:
     """All entries in lexicographic order, the structure expanded."""
     if not tensor.ndim:  # a list of coordinates of rank 0 always has one entry
         return entries(tensor)
     return entries(expand_structure(without_map(tensor, coordinates(tensor.ndim))))
-
-
-def to_dense(self: Contents, fill: Any = None, *, limits: Limits | None = None) -> Array:
-    """Return a numpy array of the tensor's shape and type. A structure is expanded.
-
-    Parameters
-    ----------
-    fill : the value of cells that are not stored; by default the fill value, or zero.
-    limits : `dense_bytes` is the largest size of the array.
-
-    Returns
-    -------
-    numpy.ndarray of shape `shape` and type `dtype`.
-
-    Raises
-    ------
-    LimitError : the array is larger.
-
-    >>> from binsparse_levels import pack
-    >>> pack([[0, 2]], [1, 2], 3, "CVEC").to_dense(fill=7).tolist()
-    [1, 7, 2]
-    """
-    backing, limits = self._inside.backing, self.limits if limits is None else limits
-    rest = self._inside.pad if fill is None else checked_fill(fill, self.dtype)
-    shape, dtype, size = backing.shape, backing.dtype, math.prod(backing.shape)
-    if len(shape) > 64:
-        raise LimitError(Problem("shape", f"numpy does not support arrays of {len(shape)} dimensions; slice it"))
-    limits.hold("dense_bytes", size * dtype.itemsize, "shape", "the size in bytes of the dense array")
-    if backing.map is not None:
-        self = without_map(self, limits=limits)
-    if backing.structure is not None:
-        self = expand_structure(convert(self, coordinates(2)))
-    stored = self._inside.own.stored
-    tree, order = stored.tree.plain, stored.format.order
-    if not tree.arrays and len(tree.values) == size:
-        cells = tree.values.reshape(tree.dims)
-        return np.array(cells.transpose(np.argsort(order)) if order else cells, order="C")
-    blank = np.zeros((), dtype)
-    blank[...] = rest
-    return scatter_tree(tree, [math.prod(shape[k + 1 :]) for k in order], shape, blank)

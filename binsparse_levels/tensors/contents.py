@@ -13,7 +13,7 @@ from typing import Any, Self, TypeAlias, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
 from ..formats.format import Format, notation
 from ..formats.index_map import DimensionMap, IndexMap
 from ..levels.positions import Array
@@ -21,7 +21,7 @@ from ..limits import Limits
 from .backing import Backing
 from .boxes import Box
 from .inside import Inside
-from .labels import Column, Labels, column_of
+from .labels import Column
 from .validation import checked_dimension, checked_json, checked_places
 from .views import Joined, Mapped
 
@@ -48,20 +48,17 @@ class Contents:
 
     @property
     def map(self) -> IndexMap | None:
-        """The index map from the tensor to the stored tensor; None if there is only a transpose.
-
-        >>> from binsparse_levels import pack_dense
-        >>> str(pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").map)
-        '(0 1)'
-        """
+        """The index map from the tensor to the stored tensor; None if there is only a transpose."""
         return self._inside.backing.map
 
     @property
     def notation(self) -> str:
         """The levels, their order and the map as a string, which every function with a format accepts.
 
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[0, 2], [3, 0]], "dense, sparse through 1/1, 0").notation
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.pack_dense([[0, 2], [3, 0]], "dense, sparse through 1/1, 0").notation
         'CSR through 1, 0'
         """
         return notation(self.format, self.map)
@@ -70,8 +67,10 @@ class Contents:
     def stored(self) -> Self:
         """The stored tensor, which has no map; the tensor itself if it has no map.
 
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").stored.to_dense().tolist()
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.pack_dense([[0, 2], [3, 0]], "sparse", map="(0 1)").stored.to_dense().tolist()
         [0, 2, 3, 0]
         """
         beneath = self._inside.backing.beneath(self._inside.pad)
@@ -141,8 +140,10 @@ class Contents:
     def sizes(self) -> Mapping[str, int]:
         """The sizes of the dimensions by name, as of xarray; without names, by `dim_0` and so on.
 
-        >>> from binsparse_levels import pack_dense
-        >>> dict(pack_dense([[0, 2, 0]], "CSR", dims=["user", "day"]).sizes)
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> dict(bl.pack_dense([[0, 2, 0]], "CSR", dims=["user", "day"]).sizes)
         {'user': 1, 'day': 3}
         """
         return dict(zip(self.dims or [f"dim_{k}" for k in range(self.ndim)], self.shape, strict=True))
@@ -155,21 +156,31 @@ class Contents:
 
         Parameters
         ----------
-        dimension : its name, one of `dims`, or its number.
+        dimension : int or str
+            Its name, one of `dims`, or its number.
 
         Returns
         -------
-        numpy.ndarray with at most `shape[dimension]` items, or None.
+        ndarray or None
+            Array with at most `shape[dimension]` items, or None.
 
         Raises
         ------
-        IndexError : no dimension has this name.
-        ArrayError : the labels in the file are damaged.
+        IndexError
+            No dimension has this name.
+        ArrayError
+            The labels in the file are damaged.
 
+        See Also
+        --------
+        Tensor.with_labels : The same tensor with labels of coordinates and names of dimensions.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
         >>> import pyarrow
-        >>> from binsparse_levels import from_table
         >>> table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
-        >>> tensor = from_table(table, ["user", "item"], "value", "CSR")
+        >>> tensor = bl.from_table(table, ["user", "item"], "value", "CSR")
         >>> tensor.dims, tensor.shape, tensor.labels("item").tolist()
         (('user', 'item'), (10, 2), ['ink', 'pen'])
         """
@@ -177,46 +188,6 @@ class Contents:
         if column is None or column.zone is None:
             return None if column is None else column.array()
         return column.index().to_numpy(object)  # type: ignore[no-any-return]
-
-    def with_labels(
-        self, labels: Mapping[Dimension, npt.ArrayLike | None] | None = None, *, dims: Sequence[str] | None = None
-    ) -> Self:
-        """The same tensor with labels of coordinates and names of dimensions. The arrays are shared.
-
-        Parameters
-        ----------
-        labels : an array of strings, numbers, booleans or times, with a label for each coordinate, by dimension; others
-            keep their labels. None instead of an array removes the labels of a dimension.
-        dims : the names of all dimensions. By default they are unchanged, or `dim_0` and so on if there are labels.
-
-        Returns
-        -------
-        Tensor of the same shape.
-
-        Raises
-        ------
-        ArrayError : the labels are not as many as the coordinates, or of a type that labels cannot have.
-        OptionError, IndexError : the names do not fit, or no dimension has this name.
-
-        >>> from binsparse_levels import pack_dense
-        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR").with_labels({"item": ["pen", "ink"]}, dims=["user", "item"])
-        >>> tensor.sel(item="ink").to_dense().tolist()
-        [2, 0]
-        """
-        if labels is None and dims is None:
-            return self
-        known = self._inside.metadata.labels or Labels(tuple(f"dim_{k}" for k in range(self.ndim)))
-        names = known.dims if dims is None else tuple(dims)
-        if len(set(names)) != self.ndim or len(names) != self.ndim or not all(isinstance(x, str) for x in names):
-            raise OptionError(Problem("dims", f"expected {self.ndim} different names, got {names!s:.60}"))
-        columns = {new: known.columns[old] for old, new in zip(known.dims, names, strict=True) if old in known.columns}
-        named = remade(self, labels=Labels(names, columns, known.values))
-        for dimension, array in (labels or {}).items():
-            k = dimension_of(named, dimension)
-            columns.pop(names[k], None)
-            if array is not None:
-                columns[names[k]] = column_of(array, names[k], self.shape[k])
-        return named
 
     @property
     def density(self) -> float:
@@ -244,11 +215,13 @@ class Contents:
 
         Each has an `origin`, a `shape` and a `notation`; in a store that grew, also a `group`, which can be opened.
 
-        >>> from binsparse_levels import open, pack_dense, write
+        Examples
+        --------
+        >>> import binsparse_levels as bl
         >>> one, other = {}, {}
-        >>> write(one, pack_dense([[0, 2]], "CSR")), write(other, pack_dense([[3, 0]], "CSC"))
+        >>> bl.write(one, bl.pack_dense([[0, 2]], "CSR")), bl.write(other, bl.pack_dense([[3, 0]], "CSC"))
         (None, None)
-        >>> [(part.origin, part.shape, part.notation) for part in open([one, other]).parts]
+        >>> [(part.origin, part.shape, part.notation) for part in bl.open([one, other]).parts]
         [((0, 0), (1, 2), 'CSR'), ((1, 0), (1, 2), 'CSC')]
         """
         backing = self._inside.backing
@@ -264,18 +237,27 @@ class Contents:
 
         Parameters
         ----------
-        coords : an integer array for each dimension, all of one length. With a structure, only its triangle is stored.
+        coords : sequence of array_like
+            An integer array for each dimension, all of one length. With a structure, only its triangle is stored.
 
         Returns
         -------
-        int64 array of the length of the coordinates.
+        ndarray
+            Int64 array of the length of the coordinates.
 
         Raises
         ------
-        IndexError, ArrayError : a coordinate is out of range, or the arrays do not fit each other.
+        IndexError, ArrayError
+            A coordinate is out of range, or the arrays do not fit each other.
 
-        >>> from binsparse_levels import pack
-        >>> pack([[0, 2]], [1, 2], 3, "CVEC").locate([[2, 1]]).tolist()
+        See Also
+        --------
+        Tensor.unpack : Return the stored entries.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.pack([[0, 2]], [1, 2], 3, "CVEC").locate([[2, 1]]).tolist()
         [1, -1]
         """
         return self._inside.backing.locate(checked_places(coords, self.shape), self._inside.pad)
@@ -285,10 +267,17 @@ class Contents:
 
         Raises
         ------
-        ArrayError : with the location of every fault.
+        ArrayError
+            With the location of every fault.
 
-        >>> from binsparse_levels import pack
-        >>> pack([[0, 2]], [1, 2], 3, "CVEC").check()
+        See Also
+        --------
+        Tensor.equals : Return True if both have the same shape, entries and fill value.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.pack([[0, 2]], [1, 2], 3, "CVEC").check()
         """
         stored = self._inside.own.stored
         stored.check("full")
@@ -300,13 +289,21 @@ class Contents:
         Returns
         -------
         DimensionMap
+            DimensionMap.
 
         Raises
         ------
-        FormatError : the tensor has no map, or a map of another form.
+        FormatError
+            The tensor has no map, or a map of another form.
 
-        >>> from binsparse_levels import IndexMap, pack_dense
-        >>> grouped = pack_dense([[0, 2], [3, 0]], "sparse", map=IndexMap.grouping((2, 2), (0, 1), ()))
+        See Also
+        --------
+        Tensor.with_map : See this tensor through a map.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> grouped = bl.pack_dense([[0, 2], [3, 0]], "sparse", map=bl.IndexMap.grouping((2, 2), (0, 1), ()))
         >>> grouped.dm().strides
         ((2, 1),)
         """
@@ -317,20 +314,29 @@ class Contents:
 
         Parameters
         ----------
-        map : its `stored_shape` is the shape of this tensor. If this tensor has a map too, the result has one map that
+        map : IndexMap
+            Its `stored_shape` is the shape of this tensor. If this tensor has a map too, the result has one map that
             composes both. Values stored at padding are not entries.
 
         Returns
         -------
-        Tensor of shape `map.shape`.
+        Tensor
+            Tensor of shape `map.shape`.
 
         Raises
         ------
-        FormatError : the shapes differ, this tensor has a structure, or the maps cannot be composed.
+        FormatError
+            The shapes differ, this tensor has a structure, or the maps cannot be composed.
 
-        >>> from binsparse_levels import IndexMap, pack
-        >>> stored = pack([[1, 2]], [2, 3], 4, "CVEC", fill_value=0)
-        >>> stored.with_map(IndexMap.grouping((2, 2), (0, 1), ())).to_dense().tolist()
+        See Also
+        --------
+        Tensor.without_map : The same entries without a map.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> stored = bl.pack([[1, 2]], [2, 3], 4, "CVEC", fill_value=0)
+        >>> stored.with_map(bl.IndexMap.grouping((2, 2), (0, 1), ())).to_dense().tolist()
         [[0, 2], [3, 0]]
         """
         stored, own = self.stored, self.map
@@ -346,18 +352,29 @@ class Contents:
 
         Parameters
         ----------
-        attributes, limits : as for Tensor. None removes them.
+        attributes : mapping
+            JSON object that is stored with the tensor.
+        limits : Limits, optional
+            Bounds on the resources of this call.
 
         Returns
         -------
-        Tensor of the same shape.
+        Tensor
+            Tensor of the same shape.
 
         Raises
         ------
-        TypeError, DescriptorError, LimitError : the attributes are not JSON, or too long.
+        TypeError, DescriptorError, LimitError
+            The attributes are not JSON, or too long.
 
-        >>> from binsparse_levels import pack
-        >>> tensor = pack([[0, 2]], [1, 2], 3, "CVEC").with_attributes({"unit": "m"})
+        See Also
+        --------
+        Tensor.with_labels : The same tensor with labels of coordinates and names of dimensions.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> tensor = bl.pack([[0, 2]], [1, 2], 3, "CVEC").with_attributes({"unit": "m"})
         >>> dict(tensor.attributes)
         {'unit': 'm'}
         """

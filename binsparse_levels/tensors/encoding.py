@@ -18,10 +18,11 @@ from ..formats.descriptor import NAMESPACE, VERSION, VERSIONS, Descriptor, parse
 from ..formats.dictionary import CODES
 from ..formats.dictionary import encode as encode_dictionary
 from ..formats.dtypes import DataType, data_type_of, encode
-from ..formats.format import NO_EMPTY_FIBERS, Format, has_empty_fibers
+from ..formats.format import NO_EMPTY_FIBERS, Format
 from ..formats.index_map import IndexMap
 from ..formats.json import checked_text
 from ..levels.base import Array
+from ..levels.pointers import has_empty_fibers
 from ..limits import Limits
 from . import labels
 from .contents import Contents

@@ -52,25 +52,42 @@ def as_tensor(
 
     Parameters
     ----------
-    thing : a sparse array or matrix of scipy, an array of pydata/sparse, a dense array of numpy, a sparse tensor of
-        torch, a matrix, vector or scalar of GraphBLAS, or an object with the Binsparse protocol. A Tensor is unchanged.
-    format : by default the closest to that of `thing`, as chosen by `from_scipy`, `from_sparse` and so on.
-    copy : as for `from_scipy`.
-    attributes : the user's own JSON. By default, a Tensor keeps its own.
-    dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
+    thing : object
+        A sparse array or matrix of scipy, an array of pydata/sparse, a dense array of numpy, a sparse tensor of torch,
+        a matrix, vector or scalar of GraphBLAS, or an object with the Binsparse protocol. A Tensor is unchanged.
+    format : str, Format or mapping, optional
+        By default the closest to that of `thing`, as chosen by `from_scipy`, `from_sparse` and so on.
+    copy : bool, default True
+        See `from_scipy`.
+    attributes : mapping, optional
+        The user's own JSON. By default, a Tensor keeps its own.
+    dims : sequence of str, optional
+        Names of the dimensions.
+    labels : mapping of int or str to array_like, optional
+        Labels of the coordinates, by dimension; see `Tensor.with_labels`.
 
     Returns
     -------
-    Tensor of the shape of `thing`.
+    Tensor
+        Tensor of the shape of `thing`.
 
     Raises
     ------
-    OptionError : `thing` is another object. The message names its type and the function to call.
+    OptionError
+        `thing` is another object. The message names its type and the function to call.
 
+    See Also
+    --------
+    pack : Pack entries in any order into a Tensor.
+    pack_dense : Pack the cells of a dense array that differ from the fill value into a Tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import scipy.sparse
-    >>> str(as_tensor(scipy.sparse.eye_array(3, format="csc")).format)
+    >>> str(bl.as_tensor(scipy.sparse.eye_array(3, format="csc")).format)
     'CSC'
-    >>> as_tensor([1, 2])
+    >>> bl.as_tensor([1, 2])
     Traceback (most recent call last):
     binsparse_levels.errors.OptionError: expected a Tensor or an array of another library, got list;
     pass entries to pack, or cells to from_numpy

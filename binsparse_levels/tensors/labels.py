@@ -159,7 +159,12 @@ class Labels:
         return any(isinstance(column.items, LazyArray) for column in self.columns.values())
 
     def check(self) -> None:
-        """Check the labels in a file and their checksums. Raises ArrayError, ContainerError."""
+        """Check the labels in a file and their checksums. Raises ArrayError, ContainerError.
+
+        See Also
+        --------
+        Tensor.equals : Return True if both have the same shape, entries and fill value.
+        """
         for column in self.columns.values():
             if not isinstance(column.items, LazyArray):
                 continue

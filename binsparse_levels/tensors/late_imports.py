@@ -89,27 +89,42 @@ def reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
         options = {"dtype": dtype, "keepdims": keepdims, "ddof": ddof, "format": format, "labelled": labelled}
         return late_import("reduce")(self, dim if axis is None else axis, how, **options)
 
-    method.__doc__ = f"""The {what} of all cells along dimensions, stored or not; see `reduce`.
+    method.__doc__ = f"""{what} along dimensions; see `reduce`.
 
         Parameters
         ----------
-        axis, dim : the dimensions to reduce, by number or by name: one, several, or None for all.
-        dtype : the type of the result.
-        keepdims : keep the reduced dimensions, with size 1.
-        ddof : variances divide by the number of cells less `ddof`.
-        format : return a sum as a Tensor in this format.
-        labelled : return an xarray.DataArray with the names and labels of the remaining dimensions.
+        axis, dim : int, str or sequence of these, optional
+            Dimensions to reduce, by number or by name. All by default.
+        dtype : dtype_like, optional
+            Type of the result.
+        keepdims : bool, default False
+            Keep the reduced dimensions, with size 1.
+        ddof : float, default 0
+            Variances divide by the number of cells less `ddof`.
+        format : str, Format or mapping, optional
+            Return a sum as a Tensor in this format.
+        labelled : bool, default False
+            Return an xarray.DataArray with the names and labels of the remaining dimensions.
 
         Returns
         -------
-        an array of the remaining dimensions, or a scalar; a Tensor if there is a `format`.
+        scalar, ndarray, Tensor or xarray.DataArray
+            Result with the remaining dimensions. It is a Tensor if there is a `format`.
 
         Raises
         ------
-        ArrayError, IndexError, LimitError, OptionError : as for `reduce`.
+        ArrayError, IndexError, LimitError, OptionError
+            See `reduce`.
 
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[0, 2], [3, 0]], "CSR").{how}(0).tolist()
+        See Also
+        --------
+        reduce : The function, for arrays of other libraries too.
+        groupby : Reduce the coordinates of each group.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.pack_dense([[0, 2], [3, 0]], "CSR").{how}(0).tolist()
         {shown}
         """
     method.__name__ = how
@@ -122,22 +137,33 @@ def numpy_method(name: str, call: str, shown: str) -> Callable[..., Any]:
     def method(self: Any, *args: Any, **kwargs: Any) -> Any:
         return getattr(np, name)(self, *args, **kwargs)
 
-    method.__doc__ = f"""`numpy.{name}` of the tensor.
+    method.__doc__ = f"""Apply `numpy.{name}` to the tensor.
 
         Parameters
         ----------
-        args, kwargs : those of `numpy.{name}` after the array.
+        *args
+            Positional arguments of `numpy.{name}` after the array.
+        **kwargs
+            Keyword arguments of `numpy.{name}`.
 
         Returns
         -------
-        as of `numpy.{name}`; a Tensor if the result is neither a scalar nor an array of reduced dimensions.
+        scalar, ndarray or Tensor
+            As `numpy.{name}`. It is a Tensor unless it is a scalar or an array of reduced dimensions.
 
         Raises
         ------
-        BinsparseError, IndexError : the arguments do not fit, or an option of numpy is not supported.
+        BinsparseError, IndexError
+            The arguments do not fit, or an option of numpy is not supported.
 
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[0, 2], [3, 0]], "CSR").{call}
+        See Also
+        --------
+        numpy.{name} : The function of numpy, which accepts a Tensor.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.pack_dense([[0, 2], [3, 0]], "CSR").{call}
         {shown}
         """
     method.__name__ = name
@@ -152,14 +178,22 @@ def report(self: Any) -> Report:
 
     Returns
     -------
-    Report with the attributes `title`, `html` and `faults`, and the method `write`.
+    Report
+        Report with the attributes `title`, `html` and `faults`, and the method `write`.
 
     Raises
     ------
-    LimitError : there is not enough memory.
+    LimitError
+        There is not enough memory.
 
-    >>> from binsparse_levels import pack_dense
-    >>> report = pack_dense([[0, 2], [3, 0]], "CSR").report()
+    See Also
+    --------
+    Tensor.draw : Draw the tensor as an SVG.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> report = bl.pack_dense([[0, 2], [3, 0]], "CSR").report()
     >>> report.write("a.html")
     >>> report.faults
     ()
@@ -173,19 +207,92 @@ def draw(self: Any, dimensions: int | str | Sequence[int | str] | None = None) -
 
     Parameters
     ----------
-    dimensions : one or two dimensions for a spy plot; by default the first two of a large tensor.
+    dimensions : int, str or sequence of these, optional
+        One or two dimensions for a spy plot; by default the first two of a large tensor.
 
     Returns
     -------
-    str : SVG.
+    str
+        Str : SVG.
 
     Raises
     ------
-    IndexError, OptionError : the dimensions cannot be drawn.
+    IndexError, OptionError
+        The dimensions cannot be drawn.
 
-    >>> from binsparse_levels import pack
-    >>> pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
+    See Also
+    --------
+    Tensor.report : Make an HTML page about the tensor.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
     '<svg'
     """
     picture: str = late_import("draw")(self, dimensions)
     return picture
+
+
+def matvec(self: Any, x: npt.ArrayLike) -> npt.NDArray[Any]:
+    """The product with a dense vector, by the name that `scipy.sparse.linalg.aslinearoperator` calls.
+
+    Parameters
+    ----------
+    x : array_like
+        A vector of length `shape[1]`.
+
+    Returns
+    -------
+    ndarray
+        Array of length `shape[0]`.
+
+    Raises
+    ------
+    ArrayError
+        The tensor is no matrix, or the length differs.
+
+    See Also
+    --------
+    Tensor.rmatvec : Multiply the conjugate transpose by a dense vector.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense([[0, 2], [3, 0]], "CSR").matvec([1, 10]).tolist()
+    [20, 3]
+    """
+    made: npt.NDArray[Any] = late_import("product")(self, np.ravel(x))
+    return made
+
+
+def rmatvec(self: Any, x: npt.ArrayLike) -> npt.NDArray[Any]:
+    """The product of the conjugate transpose with a dense vector; see `matvec`.
+
+    Parameters
+    ----------
+    x : array_like
+        A vector of length `shape[0]`.
+
+    Returns
+    -------
+    ndarray
+        Array of length `shape[1]`.
+
+    Raises
+    ------
+    ArrayError
+        The tensor is no matrix, or the length differs.
+
+    See Also
+    --------
+    Tensor.matvec : Multiply by a dense vector.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense([[0, 2], [3, 0]], "CSR").rmatvec([1, 10]).tolist()
+    [30, 2]
+    """
+    made: npt.NDArray[Any] = late_import("product")(self.T, np.ravel(x).conj()).conj()
+    return made

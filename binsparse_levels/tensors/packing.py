@@ -58,30 +58,59 @@ def pack(
 
     Parameters
     ----------
-    coords : an integer array for each dimension, or one array of shape (ndim, n).
-    values : an array of length n, or a scalar for all entries (an iso tensor). Masked values are not stored.
-    shape : the sizes of the dimensions.
-    format : of the stored tensor. `LEVELS through MAP` includes its map.
-    duplicates : treatment of repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in
-        input order. The sum of booleans is True if any of them is. Other sums have 64 bits, as in numpy; an integer
-        that the type of the values cannot hold is an error.
-    fill_value, structure, attributes, limits : as for Tensor.
-    map : an index map or its notation, through which the tensor is stored.
-    dims, labels : names of the dimensions and labels of coordinates, as for `Tensor.with_labels`.
+    coords : sequence of array_like
+        An integer array for each dimension, or one array of shape (ndim, n).
+    values : array_like
+        An array of length n, or a scalar for all entries (an iso tensor). Masked values are not stored.
+    shape : int or sequence of int
+        The sizes of the dimensions.
+    format : str, Format or mapping
+        Of the stored tensor. `LEVELS through MAP` includes its map.
+    duplicates : {'error', 'sum', 'first', 'last'}, default 'error'
+        Treatment of repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in input order.
+        The sum of booleans is True if any of them is. Other sums have 64 bits, as in numpy; an integer that the type
+        of the values cannot hold is an error.
+    fill_value : scalar, optional
+        Value of the cells that are not stored.
+    structure : str, optional
+        Structure of a matrix, such as "symmetric"; see `Tensor`.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
+    map : str or IndexMap, optional
+        An index map or its notation, through which the tensor is stored.
+    dims : sequence of str, optional
+        Names of the dimensions.
+    labels : mapping of int or str to array_like, optional
+        Labels of the coordinates, by dimension; see `Tensor.with_labels`.
+    limits : Limits, optional
+        Bounds on the resources of this call.
 
     Returns
     -------
-    Tensor of shape `shape`.
+    Tensor
+        Tensor of shape `shape`.
 
     Raises
     ------
-    ArrayError : coordinates are out of range or repeated, or arrays have a wrong type or length.
-    FormatError : the format cannot represent the tensor.
-    LimitError : the arrays would be too large.
-    OptionError : an option is unknown, or a sum of duplicates needs a larger type.
+    ArrayError
+        Coordinates are out of range or repeated, or arrays have a wrong type or length.
+    FormatError
+        The format cannot represent the tensor.
+    LimitError
+        The arrays would be too large.
+    OptionError
+        An option is unknown, or a sum of duplicates needs a larger type.
 
-    >>> from binsparse_levels import pack
-    >>> pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()
+    See Also
+    --------
+    pack_dense : Pack the cells of a dense array that differ from the fill value into a Tensor.
+    from_table : Pack the rows of a table into a Tensor.
+    Tensor.unpack : Return the stored entries.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.pack([[1, 0], [0, 2]], [1.5, 2.5], (2, 3), "CSR", fill_value=0).to_dense().tolist()
     [[0.0, 0.0, 2.5], [1.5, 0.0, 0.0]]
     """
     check_choice("duplicates", duplicates, Duplicates)
@@ -161,25 +190,48 @@ def pack_dense(
 
     Parameters
     ----------
-    array : masked cells are not stored.
-    format : of the stored tensor.
-    fill_value : 0 by default. With None, all cells that differ from zero are stored.
-    pattern : booleans of the same shape, which mark the cells to store.
-    attributes, limits : as for Tensor.
-    map, dims, labels : as for `pack`.
+    array : array_like
+        Masked cells are not stored.
+    format : str, Format or mapping
+        Of the stored tensor.
+    fill_value : scalar, default 0
+        0 by default. With None, all cells that differ from zero are stored.
+    pattern : array_like, optional
+        Booleans of the same shape, which mark the cells to store.
+    attributes : mapping, optional
+        JSON object that is stored with the tensor.
+    map : str or IndexMap, optional
+        Index map through which the tensor is stored.
+    dims : sequence of str, optional
+        Names of the dimensions.
+    labels : mapping of int or str to array_like, optional
+        Labels of the coordinates, by dimension; see `Tensor.with_labels`.
+    limits : Limits, optional
+        Bounds on the resources of this call.
 
     Returns
     -------
-    Tensor of the shape of `array`.
+    Tensor
+        Tensor of the shape of `array`.
 
     Raises
     ------
-    ArrayError : the pattern has another shape, or the type cannot represent the fill value.
-    FormatError : the format cannot represent the tensor.
-    LimitError : the arrays would be too large.
+    ArrayError
+        The pattern has another shape, or the type cannot represent the fill value.
+    FormatError
+        The format cannot represent the tensor.
+    LimitError
+        The arrays would be too large.
 
-    >>> from binsparse_levels import pack_dense
-    >>> pack_dense([[0, 2], [3, 0]], "CSR").values.tolist()
+    See Also
+    --------
+    pack : Pack entries in any order into a Tensor.
+    Tensor.to_dense : Return a dense array.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.pack_dense([[0, 2], [3, 0]], "CSR").values.tolist()
     [2, 3]
     """
     format, map = with_map(format, map)

@@ -16,8 +16,9 @@ from ..formats.shapes import checked_axes
 from ..levels.positions import Array, match
 from ..limits import as_integer
 from .backing import packed
-from .changing import expanded, in_order, to_dense, with_entries, without_map
+from .changing import expanded, in_order, with_entries, without_map
 from .contents import Contents, Dimension, dimension_of, labels_of, remade
+from .dense import to_dense
 from .lookup import FAILURES, plain
 from .views import selected
 
@@ -43,11 +44,15 @@ def select(self: Contents, key: Any) -> Any:
 
     Raises
     ------
-    IndexError : numpy would refuse the key, or the key adds a dimension.
-    LimitError : arrays that are no mesh select more than `dense_bytes`.
+    IndexError
+        numpy would refuse the key, or the key adds a dimension.
+    LimitError
+        Arrays that are no mesh select more than `dense_bytes`.
 
-    >>> from binsparse_levels import pack_dense
-    >>> tensor = pack_dense([[0, 2, 0], [3, 0, 4]], "CSR")
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> tensor = bl.pack_dense([[0, 2, 0], [3, 0, 4]], "CSR")
     >>> int(tensor[1, 2]), tensor[:, ::2].to_dense().tolist()
     (4, [[0, 0], [3, 4]])
     """
@@ -166,17 +171,27 @@ def permute(self: Self, axes: Sequence[Dimension]) -> Self:
 
     Parameters
     ----------
-    axes : dimension k of the result is dimension axes[k] of this tensor, by number or name.
+    axes : sequence of int or str
+        Dimension k of the result is dimension axes[k] of this tensor, by number or name.
 
     Returns
     -------
-    Tensor with `shape[axes[k]]` as the size of dimension k.
+    Tensor
+        Tensor with `shape[axes[k]]` as the size of dimension k.
 
     Raises
     ------
-    FormatError : `axes` is not a permutation.
+    FormatError
+        `axes` is not a permutation.
 
-    >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
+    See Also
+    --------
+    Tensor.transpose : Permute the dimensions.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> bl.pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").permute((2, 0, 1)).shape
     (5, 2, 3)
     """
     order = checked_axes([dimension_of(self, x) if isinstance(x, str) else x for x in axes], self.ndim)
@@ -194,20 +209,33 @@ def slabs(self: Self, dimension: Dimension, *, max_bytes: int) -> Iterator[tuple
 
     Parameters
     ----------
-    dimension : counted from 0, or from -1 backwards; or a name.
-    max_bytes : the largest size of the arrays of a part, in bytes.
+    dimension : int or str
+        Counted from 0, or from -1 backwards; or a name.
+    max_bytes : int
+        The largest size of the arrays of a part, in bytes.
 
-    Returns
-    -------
-    iterator of (range, Tensor) : coordinates along `dimension`, and a tensor of `len(range)` coordinates there.
+    Yields
+    ------
+    coordinates : range
+        Coordinates along `dimension`.
+    slab : Tensor
+        Tensor of `len(coordinates)` coordinates there.
 
     Raises
     ------
-    LimitError : a single coordinate takes more.
-    IndexError : there is no such dimension.
+    LimitError
+        A single coordinate takes more.
+    IndexError
+        There is no such dimension.
 
-    >>> from binsparse_levels import pack_dense
-    >>> [(part, slab.shape) for part, slab in pack_dense([[0, 2], [3, 0]], "CSR").slabs(0, max_bytes=100)]
+    See Also
+    --------
+    Tensor.to_dense : Return a dense array.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> [(part, slab.shape) for part, slab in bl.pack_dense([[0, 2], [3, 0]], "CSR").slabs(0, max_bytes=100)]
     [(range(0, 2), (2, 2))]
     """
     most = as_integer(max_bytes)
@@ -257,24 +285,37 @@ def sel(self: Contents, labels: Mapping[Any, Any] | None = None, /, **named: Any
 
     Parameters
     ----------
-    labels, named : the labels by name of the dimension; `labels` also accepts its number. An array of booleans is
-        a mask of the coordinates.
+    labels, **named : mapping, optional
+        The labels by name of the dimension; `labels` also accepts its number. An array of booleans is a mask of the
+        coordinates.
 
     Returns
     -------
-    Tensor, or a numpy scalar if every dimension has one label.
+    Tensor
+        Tensor, or a numpy scalar if every dimension has one label.
 
     Raises
     ------
-    LabelError : no coordinate has the label, or xarray also refuses the key. It is also a KeyError.
-    OptionError : an option of xarray that is not supported here, such as `method`; or pandas is missing.
-    IndexError : no dimension has this name.
-    ArrayError : the labels are damaged.
+    LabelError
+        No coordinate has the label, or xarray also refuses the key. It is also a KeyError.
+    OptionError
+        An option of xarray that is not supported here, such as `method`; or pandas is missing.
+    IndexError
+        No dimension has this name.
+    ArrayError
+        The labels are damaged.
 
+    See Also
+    --------
+    Tensor.isel : Select by position.
+    Tensor.labels : Return the labels of a dimension.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> import pyarrow
-    >>> from binsparse_levels import from_table
     >>> table = pyarrow.table({"user": [7, 9], "item": ["pen", "ink"], "value": [1.5, 2.5]})
-    >>> tensor = from_table(table, ["user", "item"], "value", "CSR")
+    >>> tensor = bl.from_table(table, ["user", "item"], "value", "CSR")
     >>> float(tensor.sel(user=9, item="ink")), tensor.sel(item=["ink", "pen"]).labels("item").tolist()
     (2.5, ['ink', 'pen'])
     """
@@ -303,18 +344,27 @@ def isel(self: Contents, indices: Mapping[Any, Any] | None = None, /, **named: A
 
     Parameters
     ----------
-    indices, named : integers, slices and arrays by dimension, as for `sel`.
+    indices, **named : mapping, optional
+        Integers, slices and arrays by dimension, as for `sel`.
 
     Returns
     -------
-    Tensor, or a numpy scalar if every dimension has an integer.
+    Tensor
+        Tensor, or a numpy scalar if every dimension has an integer.
 
     Raises
     ------
-    IndexError : as for indexing.
+    IndexError
+        See indexing.
 
-    >>> from binsparse_levels import pack_dense
-    >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR", dims=["user", "day"])
+    See Also
+    --------
+    Tensor.sel : Select by label, as `xarray.DataArray.sel` does.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> tensor = bl.pack_dense([[0, 2], [3, 0]], "CSR", dims=["user", "day"])
     >>> tensor.isel(day=0).to_dense().tolist()
     [0, 3]
     """

@@ -10,18 +10,16 @@ import numpy as np
 import numpy.typing as npt
 from numpy.lib.mixins import NDArrayOperatorsMixin
 
-from ..engine.tree import alike, same
 from ..errors import within_memory
 from ..formats.format import FormatLike
 from ..levels.positions import Array
 from ..limits import DEFAULT_LIMITS, Limits
-from . import changing, late_imports, selecting
+from . import changing, comparing, dense, labelling, late_imports, selecting, values
 from .backing import Backing, Check, TreeBacking
-from .contents import Contents, labels_of
+from .contents import Contents
 from .contents import remade as remade
 from .encoding import encode_tensor
 from .inside import Inside, Metadata
-from .labels import same_labels
 from .late_imports import functions, late_import, numpy_method, reduction
 from .names import replacement
 from .validation import checked_fill, checked_format, checked_json, tree_of, writable
@@ -38,25 +36,43 @@ class Tensor(Contents, NDArrayOperatorsMixin):
 
     Parameters
     ----------
-    format : a Format, its notation, or a Binsparse `custom` object.
-    shape : the sizes of the dimensions.
-    arrays : the arrays of the levels by stored name (`pointers_to_1`, `indices_1`, `bitmap_0` …). Each has one
-        dimension and any integer type; a bitmap contains booleans or bytes. Masked items are refused.
-    values : an array with an item for each position of the last level, or one scalar for all (an *iso* tensor).
-    fill_value : the value of cells that are not stored. None stays None, and is treated as 0.
-    structure : one of the six structures of Binsparse 0.1, section 3.8.
-    attributes : the user's own JSON, which is stored with the tensor.
-    descriptor_attributes : the same inside the descriptor (section 3.9).
-    check : "full" checks every invariant, "trusted" skips the order of the entries, "none" checks nothing.
-    limits : the largest rank and size of the attributes.
+    format : str, Format or mapping
+        A Format, its notation, or a Binsparse `custom` object.
+    shape : int or sequence of int
+        The sizes of the dimensions.
+    arrays : mapping of str to array_like
+        The arrays of the levels by stored name (`pointers_to_1`, `indices_1`, `bitmap_0` …). Each has one dimension
+        and any integer type; a bitmap contains booleans or bytes. Masked items are refused.
+    values : array_like
+        An array with an item for each position of the last level, or one scalar for all (an *iso* tensor).
+    fill_value : scalar, optional
+        The value of cells that are not stored. None stays None, and is treated as 0.
+    structure : str, optional
+        One of the six structures of Binsparse 0.1, section 3.8.
+    attributes : mapping, optional
+        The user's own JSON, which is stored with the tensor.
+    descriptor_attributes : mapping, optional
+        The same inside the descriptor (section 3.9).
+    check : {'full', 'trusted', 'none'}, default 'full'
+        "full" checks every invariant, "trusted" skips the order of the entries, "none" checks nothing.
+    limits : Limits, optional
+        The largest rank and size of the attributes.
 
     Raises
     ------
-    FormatError, ArrayError, LimitError : the arguments are inconsistent. The error lists every fault.
+    FormatError, ArrayError, LimitError
+        The arguments are inconsistent. The error lists every fault.
 
-    >>> from binsparse_levels import Tensor
+    See Also
+    --------
+    pack : Pack entries in any order into a Tensor.
+    open : Open a tensor without reading its arrays.
+
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> arrays = {"pointers_to_1": [0, 1, 2], "indices_1": [2, 0]}
-    >>> Tensor("CSR", (2, 3), arrays, [1.5, 2.5]).to_dense().tolist()
+    >>> bl.Tensor("CSR", (2, 3), arrays, [1.5, 2.5]).to_dense().tolist()
     [[0.0, 0.0, 1.5], [2.5, 0.0, 0.0]]
     """
 
@@ -104,7 +120,12 @@ class Tensor(Contents, NDArrayOperatorsMixin):
 
     @property
     def T(self) -> Tensor:
-        """The same entries with the dimensions reversed."""
+        """The same entries with the dimensions reversed.
+
+        See Also
+        --------
+        Tensor.transpose : Permute the dimensions.
+        """
         return self.permute(range(self.ndim)[::-1])
 
     def load(self, format: FormatLike | None = None) -> Tensor:
@@ -112,18 +133,27 @@ class Tensor(Contents, NDArrayOperatorsMixin):
 
         Parameters
         ----------
-        format : by default the format does not change.
+        format : str, Format or mapping, optional
+            By default the format does not change.
 
         Returns
         -------
-        Tensor of the same shape, in memory.
+        Tensor
+            Tensor of the same shape, in memory.
 
         Raises
         ------
-        ArrayError, ContainerError, FormatError, LimitError : as for `read` and `convert`.
+        ArrayError, ContainerError, FormatError, LimitError
+            As for `read` and `convert`.
 
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[0, 2], [3, 0]], "CSR")[1:].load("COO").values.tolist()
+        See Also
+        --------
+        Tensor.convert : The same entries in another format.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.pack_dense([[0, 2], [3, 0]], "CSR")[1:].load("COO").values.tolist()
         [3]
         """
         own, metadata = self._inside.own, self._inside.metadata
@@ -139,11 +169,12 @@ class Tensor(Contents, NDArrayOperatorsMixin):
     convert = changing.convert
     without_map = changing.without_map
     drop_fill = changing.drop_fill
-    astype = changing.astype
-    with_values = changing.with_values
+    astype = values.astype
+    with_values = values.with_values
+    with_labels = labelling.with_labels
     expand_structure = changing.expand_structure
     with_structure = changing.with_structure
-    to_dense = changing.to_dense
+    to_dense = dense.to_dense
 
     # Contents and comparisons
 
@@ -154,59 +185,35 @@ class Tensor(Contents, NDArrayOperatorsMixin):
 
         Parameters
         ----------
-        dtype : the type of the coordinates, by default int64. "stored" takes less memory and time: it returns the
-            stored type of each dimension, or a narrower one instead of 64 bits.
+        dtype : {'stored'}, optional
+            The type of the coordinates, by default int64. "stored" takes less memory and time: it returns the stored
+            type of each dimension, or a narrower one instead of 64 bits.
 
         Returns
         -------
-        coords : tuple of ndim integer arrays of length n.
-        values : array of length n.
+        tuple of ndarray, and ndarray
+            Coords : tuple of ndim integer arrays of length n. values : array of length n.
 
         Raises
         ------
-        OptionError : `dtype` has another value.
+        OptionError
+            `dtype` has another value.
 
-        >>> from binsparse_levels import pack_dense
-        >>> coords, values = pack_dense([[0, 2], [3, 0]], "CSR").unpack()
+        See Also
+        --------
+        Tensor.to_dense : Return a dense array.
+        Tensor.locate : Find the positions of entries in `values`.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> coords, values = bl.pack_dense([[0, 2], [3, 0]], "CSR").unpack()
         >>> [x.tolist() for x in coords], values.tolist()
         ([[0, 1], [1, 0]], [2, 3])
         """
         return changing.entries(self, dtype)
 
-    def equals(self, other: Tensor, *, rtol: float = 0, atol: float = 0) -> bool:
-        """Return True if both have the same shape, entries and fill value. Formats and maps may differ.
-
-        NaN equals NaN. Types may differ, as in numpy. No fill value is treated as zero. A stored fill value counts as
-        an entry. Labels are compared for dimensions that have labels in both tensors.
-
-        Parameters
-        ----------
-        other : a tensor; any other object is not equal.
-        rtol, atol : the tolerances of `numpy.allclose`, relative to `other` and absolute. The fill values may differ
-            by as much.
-
-        Returns
-        -------
-        bool
-
-        >>> from binsparse_levels import pack_dense
-        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
-        >>> tensor.equals(tensor.convert("COO")), tensor.equals(tensor.T)
-        (True, False)
-        """
-        if not isinstance(other, Tensor) or self.shape != other.shape:
-            return False
-        try:
-            with np.errstate(invalid="ignore"):  # a NaN may be signaling
-                if rtol or atol:
-                    return _labelled_alike(self, other) and bool(np.allclose(self, other, rtol, atol, equal_nan=True))
-                if not same(self._inside.pad, other._inside.pad):
-                    return False
-                (mine, values), (others, other_values) = changing.in_order(self), changing.in_order(other)
-                cells = all(map(np.array_equal, mine, others)) and _alike(values, other_values)
-                return cells and _labelled_alike(self, other)
-        except TypeError:  # numpy does not compare some types
-            return False
+    equals = comparing.equals
 
     def __repr__(self) -> str:
         """A line, and a line for each level unless the tensor is a view. Nothing is read."""
@@ -240,16 +247,16 @@ class Tensor(Contents, NDArrayOperatorsMixin):
     report = late_imports.report
     draw = late_imports.draw
 
-    sum = reduction("sum", "sums", [3, 2])
-    prod = reduction("prod", "products", [0, 0])
-    mean = reduction("mean", "means", [1.5, 1.0])
-    var = reduction("var", "variances, divided by the number of cells,", [2.25, 1.0])
-    std = reduction("std", "standard deviations", [1.5, 1.0])
-    min = reduction("min", "smallest values", [0, 0])
-    max = reduction("max", "largest values", [3, 2])
-    any = reduction("any", "truth of any", [True, True])
-    all = reduction("all", "truth of all", [False, False])
-    count = reduction("count", "numbers of stored entries", [1, 1])
+    sum = reduction("sum", "Sum the cells", [3, 2])
+    prod = reduction("prod", "Multiply the cells", [0, 0])
+    mean = reduction("mean", "Compute the mean", [1.5, 1.0])
+    var = reduction("var", "Compute the variance", [2.25, 1.0])
+    std = reduction("std", "Compute the standard deviation", [1.5, 1.0])
+    min = reduction("min", "Find the smallest cell", [0, 0])
+    max = reduction("max", "Find the largest cell", [3, 2])
+    any = reduction("any", "Test whether any cell is true", [True, True])
+    all = reduction("all", "Test whether all cells are true", [False, False])
+    count = reduction("count", "Count the stored entries", [1, 1])
 
     argmax = numpy_method("argmax", "argmax(axis=1).tolist()", "[1, 0]")
     argmin = numpy_method("argmin", "argmin(axis=1).tolist()", "[0, 1]")
@@ -268,64 +275,34 @@ class Tensor(Contents, NDArrayOperatorsMixin):
 
         Parameters
         ----------
-        axes : the order of the dimensions, as several integers or one sequence; None or nothing reverses them.
+        *axes
+            The order of the dimensions, as several integers or one sequence; None or nothing reverses them.
 
         Returns
         -------
-        Tensor that shares the arrays.
+        Tensor
+            Tensor that shares the arrays.
 
         Raises
         ------
-        FormatError : the axes are no permutation.
+        FormatError
+            The axes are no permutation.
 
-        >>> from binsparse_levels import pack
-        >>> pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").transpose(2, 0, 1).shape
+        See Also
+        --------
+        Tensor.permute : The same entries with the dimensions in another order.
+
+        Examples
+        --------
+        >>> import binsparse_levels as bl
+        >>> bl.pack([[0], [1], [2]], [1], (2, 3, 5), "sparse(3)").transpose(2, 0, 1).shape
         (5, 2, 3)
         """
         order = axes[0] if len(axes) == 1 and not isinstance(axes[0], int) else axes or None
         return self.T if order is None else self.permute(order)
 
-    def matvec(self, x: npt.ArrayLike) -> Array:
-        """The product with a dense vector, by the name that `scipy.sparse.linalg.aslinearoperator` calls.
-
-        Parameters
-        ----------
-        x : a vector of length `shape[1]`.
-
-        Returns
-        -------
-        array of length `shape[0]`.
-
-        Raises
-        ------
-        ArrayError : the tensor is no matrix, or the length differs.
-
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[0, 2], [3, 0]], "CSR").matvec([1, 10]).tolist()
-        [20, 3]
-        """
-        return late_import("product")(self, np.ravel(x))  # type: ignore[no-any-return]
-
-    def rmatvec(self, x: npt.ArrayLike) -> Array:
-        """The product of the conjugate transpose with a dense vector; see `matvec`.
-
-        Parameters
-        ----------
-        x : a vector of length `shape[0]`.
-
-        Returns
-        -------
-        array of length `shape[1]`.
-
-        Raises
-        ------
-        ArrayError : the tensor is no matrix, or the length differs.
-
-        >>> from binsparse_levels import pack_dense
-        >>> pack_dense([[0, 2], [3, 0]], "CSR").rmatvec([1, 10]).tolist()
-        [30, 2]
-        """
-        return late_import("product")(self.T, np.ravel(x).conj()).conj()  # type: ignore[no-any-return]
+    matvec = late_imports.matvec
+    rmatvec = late_imports.rmatvec
 
     def __binsparse_descriptor__(self) -> dict[str, Any]:
         """The descriptor, a dictionary with the key `binsparse`. The protocol is a draft and may change."""
@@ -362,10 +339,14 @@ class Tensor(Contents, NDArrayOperatorsMixin):
 
         Raises
         ------
-        ArrayError, LabelError, OptionError : the operands do not fit each other, or the function is not elementwise.
+        ArrayError, LabelError, OptionError
+            The operands do not fit each other, or the function is not elementwise.
 
-        >>> from binsparse_levels import pack_dense
-        >>> tensor = pack_dense([[0, 2], [3, 0]], "CSR")
+        Examples
+        --------
+        >>> import numpy as np
+        >>> import binsparse_levels as bl
+        >>> tensor = bl.pack_dense([[0, 2], [3, 0]], "CSR")
         >>> (2 * tensor + tensor.T).to_dense().tolist(), np.sqrt(tensor).values.round(2).tolist()
         ([[0, 7], [8, 0]], [1.41, 1.73])
         >>> (tensor @ [1, 10]).tolist(), (tensor @ tensor).to_dense().tolist()
@@ -398,16 +379,6 @@ class Tensor(Contents, NDArrayOperatorsMixin):
     __ne__ = __eq__
 
     __hash__ = object.__hash__
-
-
-def _alike(a: Array, b: Array) -> bool:
-    """Return True if all items are equal. NaN equals NaN."""
-    return len(a) == len(b) and bool(np.all(alike(a, b)))
-
-
-def _labelled_alike(a: Tensor, b: Tensor) -> bool:
-    labels = ((labels_of(a, k), labels_of(b, k)) for k in range(a.ndim))
-    return all(x is None or y is None or same_labels(x, y) for x, y in labels)
 
 
 def _lines(stored: TreeBacking, names: Sequence[str]) -> list[str]:

@@ -283,18 +283,27 @@ def check_file_kind(kind: str, path: StoreLike, expected: Mapping[str, Any] | No
 
     Parameters
     ----------
-    kind : its name in `KINDS`; see `register_kind`.
-    path : a file, if possible one that the program of the kind wrote. It is not changed.
-    expected : what the file contains, by the names of `list_tensors`: tensors, or arrays that `as_tensor` accepts, such
-        as those of numpy and scipy.
+    kind : str
+        Its name in `KINDS`; see `register_kind`.
+    path : str, PathLike, group, store or mapping
+        A file, if possible one that the program of the kind wrote. It is not changed.
+    expected : mapping, optional
+        What the file contains, by the names of `list_tensors`: tensors, or arrays that `as_tensor` accepts, such as
+        those of numpy and scipy.
 
     Raises
     ------
-    AssertionError : some laws are broken. The message lists them.
-    OptionError : the kind is not registered.
+    AssertionError
+        Some laws are broken. The message lists them.
+    OptionError
+        The kind is not registered.
 
-    >>> tensor = pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR")
-    >>> write("law.mtx", tensor)
+    Examples
+    --------
+    >>> import binsparse_levels as bl
+    >>> from binsparse_levels import testing
+    >>> tensor = bl.pack([[0, 2], [1, 0]], [1.0, 2.0], (3, 4), "CSR")
+    >>> bl.write("law.mtx", tensor)
     >>> held = testing.check_file_kind("matrix_market", "law.mtx", {"/": tensor})  # doctest: +ELLIPSIS
     functions have their parameters      holds
     the file is recognised               holds

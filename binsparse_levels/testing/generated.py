@@ -15,6 +15,9 @@ from ..tensors.tensor import Tensor
 def uniform(shape: Sequence[int], entries: int, seed: int = 0) -> Tensor:
     """A COO of about `entries` entries at independent coordinates.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> from binsparse_levels.testing import uniform
     >>> uniform((50, 60), 100).shape
     (50, 60)
@@ -28,6 +31,9 @@ def uniform(shape: Sequence[int], entries: int, seed: int = 0) -> Tensor:
 def rmat(scale: int, entries: int, seed: int = 0, shares: Sequence[float] = (0.57, 0.19, 0.19, 0.05)) -> Tensor:
     """A graph of 2**scale nodes, as CSR: few nodes have most edges. shares: probabilities of the quarters of a matrix.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> from binsparse_levels.testing import rmat
     >>> rmat(5, 100).shape
     (32, 32)
@@ -45,6 +51,9 @@ def rmat(scale: int, entries: int, seed: int = 0, shares: Sequence[float] = (0.5
 def stencil(side: int, dimensions: int = 3, seed: int = 0) -> Tensor:
     """The matrix of a stencil on a grid, as CSR: each of side**dimensions points has entries for its neighbours.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> from binsparse_levels.testing import stencil
     >>> stencil(4, 2).shape
     (16, 16)
@@ -65,6 +74,9 @@ def stencil(side: int, dimensions: int = 3, seed: int = 0) -> Tensor:
 def n_of_m(rows: int, columns: int, n: int = 2, m: int = 4, seed: int = 0) -> Tensor:
     """Pruned weights, as CSR: n entries in each group of m cells of a row. columns: a multiple of m.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> from binsparse_levels.testing import n_of_m
     >>> n_of_m(3, 8).number_of_stored_values
     12
@@ -79,6 +91,9 @@ def n_of_m(rows: int, columns: int, n: int = 2, m: int = 4, seed: int = 0) -> Te
 def power_law(shape: Sequence[int], entries: int, seed: int = 0, power: float = 3) -> Tensor:
     """A CSF of any rank, denser towards the origin: a coordinate is size · u**power for a uniform u.
 
+    Examples
+    --------
+    >>> import binsparse_levels as bl
     >>> from binsparse_levels.testing import power_law
     >>> power_law((9, 8, 7), 50).ndim
     3

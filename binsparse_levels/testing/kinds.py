@@ -292,14 +292,18 @@ def check_kind(kind: type[Level], *, examples: int = 30, sizes: Sequence[int] = 
 
     Parameters
     ----------
-    kind : a subclass of Level.
-    examples : the number of small cases for each law and each of `kind.samples()`, and up to a third of them of each
-        larger size. Samples share the cases of laws of tensors, all small.
-    sizes : the largest sizes of dimensions, in ascending order; see `level_cases`.
+    kind : type
+        A subclass of Level.
+    examples : int, default 30
+        The number of small cases for each law and each of `kind.samples()`, and up to a third of them of each larger
+        size. Samples share the cases of laws of tensors, all small.
+    sizes : sequence of int, default (4, 300, 70000, 2 ** 33)
+        The largest sizes of dimensions, in ascending order; see `level_cases`.
 
     Raises
     ------
-    AssertionError : some laws are broken. The message lists them, each with a small case for which it fails.
+    AssertionError
+        Some laws are broken. The message lists them, each with a small case for which it fails.
     """
     register(kind)
     results: list[Held] = []

@@ -1,4 +1,4 @@
-"""Docstrings of the API as reStructuredText: sections become definition lists, public names become links."""
+"""Docstrings of the API as reStructuredText: public names become links."""
 
 import re
 
@@ -19,28 +19,11 @@ def linked(line):
     return re.sub(r"(?<![:`])`([^`]+)`(?!`)", role, line)
 
 
-def in_rst(lines):
-    """The lines of a docstring. In a section, a line without indentation is `name : text`, and others continue it."""
-    section = False
-    for line, below in zip(lines, [*lines[1:], ""], strict=True):
-        if line and re.fullmatch("-{3,}", below):
-            yield f".. rubric:: {line}"
-            continue
-        if re.fullmatch("-{3,}", line):
-            section = True
-            yield ""
-            continue
-        section = section and bool(line)
-        item = re.match(r"([\w*][\w*, .]*?) ?: (.*)", line) if section else None
-        if item:
-            yield ", ".join(f"``{name}``" for name in item[1].split(", "))
-            yield f"    {linked(item[2])}"
-        else:
-            yield line if line.startswith((">>>", "...")) else linked(line)
-
-
 def process(app, what, name, thing, options, lines):
-    lines[:] = [] if what == "data" else in_rst(list(lines))  # data would show the docstring of its type
+    """Links, before Napoleon makes fields of the sections."""
+    if what == "data":  # it would show the docstring of its type
+        lines.clear()
+    lines[:] = [line if line.startswith((">>>", "...")) else linked(line) for line in lines]
 
 
 def short_types(app, what, name, thing, options, signature, returned):
@@ -62,7 +45,7 @@ def home(app, env, node, contnode):
 
 
 def setup(app):
-    app.connect("autodoc-process-docstring", process)
+    app.connect("autodoc-process-docstring", process, priority=400)
     app.connect("autodoc-process-signature", short_types)
     app.connect("missing-reference", home)
     return {"parallel_read_safe": True, "parallel_write_safe": True}

@@ -27,8 +27,9 @@ from ...containers.netcdf import DEFAULT_FILLS, OPTIONS, next_dimension
 from ...errors import ArrayError, ContainerError, FormatError, PathExistsError, PathMissingError, Problem, UnsafeError
 from ...formats.descriptor import array_classes
 from ...formats.dtypes import INTEGERS
-from ...formats.format import ALIASES, NO_EMPTY_FIBERS, Format, has_empty_fibers, parse_format
+from ...formats.format import ALIASES, NO_EMPTY_FIBERS, Format, parse_format
 from ...formats.json import load_json
+from ...levels.pointers import has_empty_fibers
 from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ...tensors.foreign import check_representable
 from ...tensors.tensor import Tensor, inside
@@ -435,8 +436,7 @@ def _type_name(table: Mapping[str, np.dtype[Any]], tensor: Tensor, label: str) -
 def _values(tensor: Tensor) -> Array:
     """The stored values; for an iso tensor a single value, without a dimension."""
     values = inside(tensor).tree.blanked().values
-    if tensor.iso and len(values):
-        values = values[0:1].reshape(())
+    values = values[0:1].reshape(()) if tensor.iso and len(values) else values
     return values.view(np.int8) if values.dtype.kind == "b" else values
 
 
