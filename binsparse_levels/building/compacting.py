@@ -41,9 +41,9 @@ def compact(
     path : str, PathLike, group, store or mapping
         See `append`.
     format : str, Format or mapping, optional
-        Of the tree, and of parts that are appended later; by default that of the first part.
+        Format of the tree, and of parts that are appended later; by default that of the first part.
     memory : int, optional
-        As for `convert`. By default, the entries are in memory.
+        Bytes that the process may use. By default, all entries are in memory.
     grace : float, default GRACE_SECONDS
         Seconds in which those who have opened the tensor before can read its old parts. Later, the next `append` or
         `compact` removes these. 0 removes them now.

@@ -81,14 +81,14 @@ def convert(
     limits : Limits, optional
         Bounds on the resources of this call.
     **options
-        As for `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
+        Options of `write`. Tensors that exceed the memory accept neither `narrow` nor `bitpacked`.
 
     Raises
     ------
     LimitError
         The memory is too small. Levels other than dense and sparse need all entries in memory.
     BinsparseError
-        As for `read`, `Tensor.convert` and `write`.
+        See `read`, `Tensor.convert` and `write`.
 
     See Also
     --------
@@ -189,27 +189,27 @@ def write_from(
     Parameters
     ----------
     chunks : iterable
-        An iterable, which is read once. An item is a pair of coordinates and values as for `pack`, or a tensor, in
-        memory or opened. With `dims` and `values`, an item may also be a table with Arrow's C stream, such as those of
-        pandas, polars, pyarrow, and relations of duckdb. A tensor or a table can also be passed alone.
+        An iterable, which is read once. An item is a pair of coordinates and values, such as those of `pack`, or a
+        tensor, in memory or opened. With `dims` and `values`, an item may also be a table with Arrow's C stream, such
+        as those of pandas, polars, pyarrow, and relations of duckdb. A tensor or a table can also be passed alone.
     path : str, PathLike, group, store or mapping
-        As for `write`, without `narrow` and `bitpacked`.
+        Target; see `write`.
     shape : int or sequence of int
-        As for `pack`. If a size or the shape is None, the chunks determine it: a size is the number of labels, or one
-        more than the largest coordinate.
+        Sizes of the dimensions. If a size or the shape is None, the chunks determine it: a size is the number of
+        labels, or one more than the largest coordinate.
     format : str, Format or mapping
-        As for `pack`. By default, the attributes are those of the first tensor. Entries that exceed the memory need
-        levels that are joined array by array, such as those of CSF.
+        Format of the stored tensor. Entries that exceed the memory need levels that are joined array by array, such as
+        those of CSF.
     memory : int, optional
         Bytes that the whole process may use, such as 2**30; by default, 1 GiB more than it uses. A chunk has to fit
         too. Entries that exceed the memory need scratch files next to the target, of about three times their size, or
         twice if chunks are in the order of the format.
     duplicates : {'error', 'sum', 'first', 'last'}, default 'error'
-        As for `pack`, over all chunks, in their order.
+        Treatment of repeated coordinates in all chunks, in their order; see `pack`.
     dims : sequence of str, optional
         Names of the dimensions.
     values : str, optional
-        The names of the columns with the coordinates, in order, and with the values. Labels in a column, such as
+        Name of the column with the values; `dims` are those with the coordinates. Labels in a column, such as
         texts, stay in memory until the last chunk. Then they are numbered in ascending order, and stored.
     labels : mapping, optional
         All labels of a dimension by its name, in the order of their coordinates.
@@ -220,7 +220,7 @@ def write_from(
     fill_value : scalar, optional
         Value of the cells that are not stored.
     attributes : mapping, optional
-        JSON object that is stored with the tensor.
+        JSON object that is stored with the tensor. By default, that of the first tensor of the chunks.
     map : str or IndexMap, optional
         Index map through which the tensor is stored.
     progress : bool or callable, optional
@@ -231,7 +231,7 @@ def write_from(
     limits : Limits, optional
         Bounds on the resources of this call.
     **options
-        As for `write`, without `narrow` and `bitpacked`.
+        Options of `write`, without `narrow` and `bitpacked`.
 
     Raises
     ------
@@ -242,7 +242,7 @@ def write_from(
     ContainerError
         A tensor of the chunks is that at `path`, and another program has changed it since it was opened.
     BinsparseError
-        As for `pack` and `write`. A failure leaves no files.
+        See `pack` and `write`. A failure leaves no files.
 
     See Also
     --------

@@ -61,11 +61,10 @@ def build(
     target : str or PathLike
         A folder, or the URL of a prefix of an object store.
     shape : int or sequence of int
-        As for `pack`. For Parquet files or a relation, a size or the shape may be None. The size is then the number of
-        labels, or one more than the largest coordinate. Levels other than dense and sparse need all entries in memory.
+        Sizes of the dimensions. For Parquet files or a relation, a size or the shape may be None. The size is then the
+        number of labels, or one more than the largest coordinate.
     format : str, Format or mapping
-        As for `pack`. For Parquet files or a relation, a size or the shape may be None. The size is then the number of
-        labels, or one more than the largest coordinate. Levels other than dense and sparse need all entries in memory.
+        Format of the stored tensor. Levels other than dense and sparse need all entries in memory.
     client : dask.distributed.Client or concurrent.futures.Executor, optional
         A Dask client, or an executor of `concurrent.futures`. By default this process runs one step after another.
     work : str or PathLike, optional
@@ -81,12 +80,12 @@ def build(
     count : int, optional
         The number of chunks of the function: function(k) returns the coordinates and the values of chunk k.
     duplicates : {'error', 'sum', 'first', 'last'}, default 'error'
-        As for `pack`, in the order of the source. Rows with labels come in any order.
+        Treatment of repeated coordinates, in the order of the source; see `pack`. Rows with labels come in any order.
     nulls : {'error', 'drop'}, default 'error'
         "drop" leaves out rows with a null in one of the columns.
     dtype : dtype_like, optional
         The type of the values. By default it is the common type of all files or tensors, or that of the first chunk of
-        a function with entries; a value that it does not represent is an error.
+        a function with entries; a value that it does not represent raises ArrayError.
     fill_value : scalar, optional
         Value of the cells that are not stored.
     attributes : mapping, optional
@@ -106,9 +105,9 @@ def build(
     chunks : int or mapping of str to int, optional
         Length of chunks in items, for all arrays or by name.
     shards : int or mapping of str to int, optional
-        Length of shards in items, for all arrays or by name.
+        Length of shards in items, for all arrays or by name. By default, shards grow with the array.
     checksum : bool, optional
-        As for `write`. By default, shards grow with the array.
+        True also stores checksums; see `write`.
     limits : Limits, optional
         Bounds on the resources of this call.
 

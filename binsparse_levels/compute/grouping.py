@@ -61,7 +61,7 @@ class Groups:
         Parameters
         ----------
         format : str, Format or mapping, optional
-            By default dense and sparse levels.
+            Format of the result; by default dense and sparse levels.
         memory : int, optional
             Bytes for the blocks that are read from a file; by default 2**28.
 
@@ -180,7 +180,7 @@ def resample(tensor: Any, dimension: Dimension, frequency: str) -> Groups:
     dimension : int or str
         Its number or name; its labels are times.
     frequency : str
-        Of pandas, such as "MS" for months. A period without coordinates is an empty group.
+        Frequency of pandas, such as "MS" for months. A period without coordinates is an empty group.
 
     Returns
     -------

@@ -184,11 +184,11 @@ def statistics(
     Parameters
     ----------
     tensor : Tensor
-        As for `reduce`. `count` is always the number of stored entries.
+        Tensor, in memory or opened.
     axis : int, str or sequence of these, optional
-        As for `reduce`. `count` is always the number of stored entries.
+        Dimensions to reduce, by number or by name. All by default.
     cells : {'all', 'stored'}, default 'all'
-        As for `reduce`. `count` is always the number of stored entries.
+        "stored" leaves out cells that are not stored. `count` is always the number of stored entries.
     memory : int, optional
         Bytes that the call may take.
     limits : Limits, optional

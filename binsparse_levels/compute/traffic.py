@@ -70,8 +70,10 @@ def traffic(
     ----------
     tensor : Tensor
         The stored tensor.
-    spec, *operands : str
-        As for `einsum`; the operands are dense arrays.
+    spec : str
+        Letters for the dimensions of each operand, and of the result after `->`; see `einsum`.
+    *operands
+        Dense arrays, in the order of `spec`.
     cache : int or sequence of int, default 2 ** 15
         Size of the cache in bytes, or sizes of several caches, each of which sees all accesses. A cache keeps the
         lines that were used last.

@@ -97,7 +97,7 @@ class ByName(Digits):
         shape : int or sequence of int
             Sizes of the dimensions.
         *sizes
-            Of the outermost blocks, then of the blocks within them. A number stands for all dimensions.
+            Sizes of the outermost blocks, then of the blocks within them. A number stands for all dimensions.
 
         Returns
         -------

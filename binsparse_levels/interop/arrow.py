@@ -62,7 +62,7 @@ def from_table(
     format : str, Format or mapping, default 'COO'
         See `pack`.
     shape : sequence of int, optional
-        By default, the number of labels, or the largest coordinate plus 1.
+        Sizes of the dimensions; by default the numbers of labels, or the largest coordinate plus 1.
     labels : mapping, optional
         All labels of a dimension by its name, in the order of their coordinates.
     duplicates : {'error', 'sum', 'first', 'last'}, default 'error'
@@ -86,7 +86,8 @@ def from_table(
     Raises
     ------
     ArrayError
-        A null, a label that is not in `labels`, a type that labels do not support, or as for `pack`.
+        A column contains a null, a label that is not in `labels`, or a type that labels do not support; or `pack`
+        refuses the entries.
     OptionError
         A column is missing, or `table` is another object.
 

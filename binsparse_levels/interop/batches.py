@@ -254,8 +254,8 @@ def batches(
     Parameters
     ----------
     source : Tensor or path
-        A Tensor, or a place as for `open`. Rows are the coordinates of the first dimension, which the format should
-        store outermost: others read the whole tensor for each buffer.
+        A Tensor, or a path that `open` accepts. Rows are the coordinates of the first dimension, which the format
+        should store outermost: others read the whole tensor for each buffer.
     size : int
         The number of rows of a batch. The last batch may have fewer.
     shuffle : bool, default True
@@ -265,7 +265,7 @@ def batches(
     buffer : int, default 64
         The number of batches that are shuffled together. A larger buffer is more random.
     seed : int, default 0
-        Of the order, an integer >= 0.
+        Seed of the order, an integer >= 0.
     format : {'torch_csr', 'torch', 'scipy', 'numpy'}, default 'torch_csr'
         "torch_csr", "scipy" (a `csr_array`), or a dense "torch" or "numpy" array.
     drop_last : bool, default False

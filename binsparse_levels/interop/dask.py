@@ -98,8 +98,8 @@ def to_dask(place: StoreLike, *, chunks: Any = "auto") -> dask.array.Array:
     place : str, PathLike, group, store or mapping
         PATH[:GROUP] or a URL, which every process can open.
     chunks : int, tuple or 'auto', default 'auto'
-        As for `dask.array.from_array`. "auto" cuts only the outermost stored dimension. The entries of a block then
-        take the bytes of Dask's option `array.chunk-size`, if they are spread evenly.
+        Chunks in the form that `dask.array.from_array` takes. "auto" cuts only the outermost stored dimension. The
+        entries of a block then take the bytes of Dask's option `array.chunk-size`, if they are spread evenly.
 
     Returns
     -------
@@ -210,11 +210,11 @@ def from_dask(
     array : dask.array.Array
         Its blocks are of any type that `as_tensor` accepts. Nonzero cells of numpy blocks are entries.
     path : str, PathLike, group, store or mapping
-        As for `write_from`. A block must fit in memory. `dims` and `values` name the dimensions and the values.
+        Target; see `write`.
     format : str, Format or mapping
-        As for `write_from`. A block must fit in memory. `dims` and `values` name the dimensions and the values.
+        Format of the stored tensor.
     memory : int, optional
-        Bytes that the call may take.
+        Bytes that the process may use. A block must fit in.
     attributes : mapping, optional
         JSON object that is stored with the tensor.
     overwrite : bool, default False
@@ -222,14 +222,14 @@ def from_dask(
     limits : Limits, optional
         Bounds on the resources of this call.
     **options
-        As for `write_from`. A block must fit in memory. `dims` and `values` name the dimensions and the values.
+        Options of `write_from`. `dims` and `values` name the dimensions and the values.
 
     Raises
     ------
     OptionError
         `array` is not a Dask array, or `as_tensor` does not accept its blocks.
     BinsparseError
-        Sizes of blocks are unknown, or as for `write_from`.
+        Sizes of blocks are unknown, or `write_from` refuses the entries.
 
     See Also
     --------

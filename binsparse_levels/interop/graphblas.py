@@ -29,8 +29,8 @@ def to_graphblas(tensor: Tensor) -> graphblas.Matrix | graphblas.Vector | graphb
     Parameters
     ----------
     tensor : Tensor
-        Of at most two dimensions, with the fill value 0 or none. It keeps its format if GraphBLAS supports it, else it
-        becomes hypersparse. The structure is expanded, and a map is removed.
+        Tensor of at most two dimensions, with the fill value 0 or none. It keeps its format if GraphBLAS supports it,
+        else it becomes hypersparse. The structure is expanded, and a map is removed.
 
     Returns
     -------
@@ -95,7 +95,7 @@ def from_graphblas(
     thing : graphblas.Matrix, Vector or Scalar
         An empty Scalar becomes `bitmap(0)`.
     format : str, Format or mapping, optional
-        By default the format of `thing`.
+        Format of the tensor; by default that of `thing`.
     move : bool, default False
         Take the memory without a copy; `thing` must not be used afterwards.
     attributes : mapping, optional

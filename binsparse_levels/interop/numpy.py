@@ -22,7 +22,7 @@ def to_numpy(tensor: Tensor, *, limits: Limits = DEFAULT_LIMITS) -> npt.NDArray[
     Parameters
     ----------
     tensor : Tensor
-        Of any format.
+        Tensor of any format.
     limits : Limits, optional
         `dense_bytes` is the largest size of the array.
 
@@ -67,7 +67,7 @@ def from_numpy(
     array : array_like
         See `pack_dense`.
     format : str, Format or mapping, optional
-        By default a list of coordinates.
+        Format of the tensor; by default a list of coordinates.
     fill_value : scalar, default 0
         Value of the cells that are not stored.
     attributes : mapping, optional

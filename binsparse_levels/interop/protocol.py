@@ -25,7 +25,7 @@ def from_binsparse(other: Any, *, copy: bool = True) -> Tensor:
     other : object
         An object with the methods `__binsparse_descriptor__` and `__binsparse__`. Its arrays are checked in full.
     copy : bool, default True
-        As for `from_scipy`. Read-only arrays are not copied.
+        False shares the arrays that the types allow. Read-only arrays are never copied.
 
     Returns
     -------

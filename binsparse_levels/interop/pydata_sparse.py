@@ -27,9 +27,9 @@ def to_sparse(tensor: Tensor, *, copy: bool = False) -> sparse.COO:
     Parameters
     ----------
     tensor : Tensor
-        Of any format.
+        Tensor of any format.
     copy : bool, default False
-        As for `to_scipy`; the coordinates are always copied.
+        True copies the values, so that the result can be changed in place. The coordinates are always copied.
 
     Returns
     -------
@@ -72,7 +72,7 @@ def to_gcxs(tensor: Tensor, compressed_axes: Sequence[int] | None = None, *, cop
     Parameters
     ----------
     tensor : Tensor
-        Of any format; the structure is expanded.
+        Tensor of any format; the structure is expanded.
     compressed_axes : sequence of int, optional
         The dimensions of the rows. By default those of the tensor, or a choice of the library.
     copy : bool, default False
@@ -136,11 +136,11 @@ def from_sparse(
     Parameters
     ----------
     array : sparse.SparseArray
-        Of any class. Duplicates are summed.
+        Array of any class. Duplicates are summed.
     format : str, Format or mapping, optional
-        By default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
+        Format of the tensor. By default a GCXS of rank 2 becomes CSR or CSC, and others a list of coordinates.
     copy : bool, default True
-        As for `from_scipy`; with False the values of a GCXS of rank 2 are shared.
+        False shares the values of a GCXS of rank 2, so that the tensor changes with them.
     attributes : mapping, optional
         JSON object that is stored with the tensor.
 

@@ -32,11 +32,11 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     Parameters
     ----------
     tensor : Tensor
-        Of one dimension or more, with the fill value 0 or none.
+        Tensor of one dimension or more, with the fill value 0 or none.
     format : str, optional
-        Csr, csc, coo, bsr, dia, dok or lil. By default CSC, BSR and lists of coordinates keep their format. Other
-        matrices that are stored by rows become csr, and all others coo; also those with more than 2**20 rows, unless
-        they have an entry for each fourth row.
+        One of csr, csc, coo, bsr, dia, dok and lil. By default CSC, BSR and lists of coordinates keep their format.
+        Other matrices that are stored by rows become csr, and all others coo; also those with more than 2**20 rows,
+        unless they have an entry for each fourth row.
     copy : bool, default False
         True copies all arrays, so that the result can be changed in place. By default the result shares the arrays of
         the tensor, which are read-only; arrays made by the conversion are writable.
@@ -117,10 +117,10 @@ def from_scipy(
     Parameters
     ----------
     matrix : scipy.sparse.sparray or spmatrix
-        Of any format. Unsorted entries are sorted, and duplicates are summed.
+        Matrix or array of any format. Unsorted entries are sorted, and duplicates are summed.
     format : str, Format or mapping, optional
-        By default csr becomes CSR, csc becomes CSC, bsr becomes blocks through a map, and others a list of
-        coordinates.
+        Format of the tensor. By default csr becomes CSR, csc becomes CSC, bsr becomes blocks through a map, and others
+        a list of coordinates.
     copy : bool, default True
         False shares the values of csr and csc, so that the tensor changes with them. Index and pointer arrays are
         always copied, because kernels index memory with them.

@@ -59,8 +59,8 @@ def from_torch(tensor: torch.Tensor, *, copy: bool = True, attributes: Mapping[s
     Parameters
     ----------
     tensor : torch.Tensor
-        Of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks divide
-        dimensions. A tensor on a device is copied to CPU memory.
+        Tensor of any sparse layout. COO is coalesced first. BSR and BSC are stored through a map, because their blocks
+        divide dimensions. A tensor on a device is copied to CPU memory.
     copy : bool, default True
         See `from_scipy`.
     attributes : mapping, optional

@@ -196,10 +196,10 @@ def write_dataset(
     kind : str, optional
         One of "zarr", "zarr2" and "netcdf". By default, the suffix of the path decides.
     memory : int, optional
-        Largest number of bytes of the process, as for `from_dask`, to write Dask arrays block by block. By default,
-        each array is computed as a whole.
+        Largest number of bytes of the process. Dask arrays are then written block by block. By default, each array is
+        computed as a whole.
     **options
-        As for `write`, for every tensor.
+        Options of `write`, for every tensor.
 
     Raises
     ------
@@ -255,7 +255,7 @@ def to_xarray(tensor: Tensor) -> xr.DataArray:
     Parameters
     ----------
     tensor : Tensor
-        Of any format. A dimension with fewer labels than coordinates has none in xarray.
+        Tensor of any format. A dimension with fewer labels than coordinates has none in xarray.
 
     Returns
     -------

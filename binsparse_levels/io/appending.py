@@ -81,7 +81,7 @@ def concatenate(
     limits : Limits, optional
         Bounds on the resources of this call.
     **options
-        As for `write`, without `narrow` and `bitpacked`. By default, the target has checksums if one of the sources
+        Options of `write`, without `narrow` and `bitpacked`. By default, the target has checksums if one of the sources
         has them, and it packs the same arrays into bits as the first source. It has the first source's compression,
         chunks and shards if both are the same kind of file.
 
@@ -90,7 +90,7 @@ def concatenate(
     FormatError, ArrayError
         The tensors do not fit together.
     BinsparseError
-        As for `read` and `write`.
+        See `read` and `write`.
 
     See Also
     --------
@@ -152,7 +152,7 @@ def append(
     path : str, PathLike, group, store or mapping
         See `write`.
     tensor : Tensor or array
-        As for `write`, in any format.
+        Tensor in any format, or an array that `as_tensor` accepts.
     axis : int or str, default 0
         The dimension, by number or name. A format can only grow along its outermost stored dimension: CSC along 1.
         With a map, it is the dimension of the outermost stored digit.
@@ -161,13 +161,13 @@ def append(
         of what is new. `open` joins the parts; other programs refuse such a tensor until `compact` has made one tree
         of it. By default, a tensor that has parts gets another one.
     existing : {'skip', 'repeat'}, optional
-        For coordinates whose label is in the file already, or occurs twice in the tensor. By default, these are an
-        error, so that a job that runs again appends nothing twice. "skip" leaves the later ones out; "repeat" appends
-        them.
+        For coordinates whose label is in the file already, or occurs twice in the tensor. By default, these raise
+        ArrayError, so that a job that runs again appends nothing twice. "skip" leaves the later ones out; "repeat"
+        appends them.
     limits : Limits, optional
         Bounds on the resources of this call.
     **options
-        As for `write`; they replace the stored ones.
+        Options of `write`, which replace the stored ones.
 
     Raises
     ------

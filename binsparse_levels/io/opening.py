@@ -42,8 +42,8 @@ def open(path: Places, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS) 
     Parameters
     ----------
     path : path or sequence of paths
-        As for `read`; or a list of such paths; or a local path with wildcards, such as `year/*.h5`, whose files are
-        taken in the order of their names.
+        A path that `read` accepts; or a list of such paths; or a local path with wildcards, such as `year/*.h5`, whose
+        files are taken in the order of their names.
     axis : int or str, default 0
         The dimension along which several files follow each other, by number or name.
     limits : Limits, optional

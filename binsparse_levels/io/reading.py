@@ -54,7 +54,8 @@ def read(
     shape : int or sequence of int, optional
         The shape of a .tns file, which does not store it. By default, the largest coordinates give the shape.
     duplicates : {'error', 'sum', 'first', 'last'}, optional
-        As for `pack`, "error" by default. Files other than text may contain duplicates only if read leniently.
+        Treatment of repeated coordinates; "error" by default. Files other than text may contain them only if read
+        leniently.
     limits : Limits, optional
         Bounds on sizes that a file may claim.
     **options
@@ -343,7 +344,7 @@ def list_tensors(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> list[st
     Raises
     ------
     BinsparseError
-        As for `read`, for the file itself.
+        See `read`, for the file itself.
 
     See Also
     --------

@@ -70,9 +70,9 @@ def write(
     spec_version : str, default VERSION
         The version in the descriptor. Pass "0.1" for programs that read no other version.
     compression : str or mapping of str to str, optional
-        Blosc, small, zstd, gzip or none, for all arrays or by name. HDF5, NetCDF and NPZ store uncompressed arrays by
-        default; Zarr uses blosc. "small" is zstd in Zarr and gzip in HDF5, and stores equal values as one. For blosc,
-        small, and gzip in HDF5, three chunks of an array decide whether its bytes or bits are grouped.
+        One of blosc, small, zstd, gzip and none, for all arrays or by name. HDF5, NetCDF and NPZ store uncompressed
+        arrays by default; Zarr uses blosc. "small" is zstd in Zarr and gzip in HDF5, and stores equal values as one.
+        For blosc, small, and gzip in HDF5, three chunks of an array decide whether its bytes or bits are grouped.
     chunks, shards : int or mapping of str to int, optional
         Their lengths in items, for all arrays or by name. The defaults of Zarr are 2**16 and 2**20.
     checksum : bool, optional
@@ -306,9 +306,9 @@ def write_all(
     Parameters
     ----------
     path : str, PathLike, group, store or mapping
-        Of the file.
+        Path of the file.
     tensors : mapping of str to Tensor
-        A tensor for each name, as for `write`.
+        A tensor for each name.
     overwrite : bool or 'file', default False
         True replaces an existing tensor; see `write`.
     kind : str, optional
@@ -367,11 +367,11 @@ def repair(
     Parameters
     ----------
     path : str, PathLike, group, store or mapping
-        The faulty file, as for `read`.
+        The faulty file; see `read`.
     out : str, PathLike, group, store or mapping
-        The new file, as for `write`.
+        The new file; see `write`.
     duplicates : {'error', 'sum', 'first', 'last'}, optional
-        How to merge repeated coordinates: "sum", "first" or "last". By default they are an error.
+        How to merge repeated coordinates: "sum", "first" or "last". By default they raise ArrayError.
     overwrite : bool or 'file', default False
         Replace what is at `out`.
     limits : Limits, optional
@@ -385,7 +385,7 @@ def repair(
     Raises
     ------
     BinsparseError
-        As for `read` and `write`.
+        See `read` and `write`.
 
     See Also
     --------

@@ -95,8 +95,8 @@ class Level(ABC):
     formerly : tuple of str, default ()
         Packages, or `__main__`, that had the kind. Files that name them are read.
     version : int, default 0
-        Of the layout of the arrays. A file of another version is refused. A class in a program or a notebook without a
-        version is identified by a checksum of `build` and `expand`.
+        Version of the layout of the arrays. A file of another version is refused. A class in a program or a notebook
+        without a version is identified by a checksum of `build` and `expand`.
     ordered : bool, default True
         True if a fiber is listed in lexicographic order.
     unique : bool, default True

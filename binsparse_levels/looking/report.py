@@ -74,7 +74,7 @@ class Report:
         Parameters
         ----------
         path : str or PathLike
-            Of the file.
+            Path of the file.
         overwrite : bool, default False
             Replace an existing file.
 

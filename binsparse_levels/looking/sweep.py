@@ -83,17 +83,17 @@ def sweep(
         Functions of a tensor by name, such as ``{"scipy": lambda t: to_scipy(t).__matmul__}``. Each returns a function
         of the operands, which is timed for einsums. The rows follow those of the formats.
     sizes : mapping of str to int, optional
-        Of the indices of an einsum that the tensor does not have, such as ``{"k": 32}``; by default 16.
+        Sizes of the indices of an einsum that the tensor does not have, such as ``{"k": 32}``; by default 16.
     operands : mapping of str to str or Format, optional
         The formats of stored operands by their indices, such as ``{"jk": "CSR"}``; the result is then stored. By
         default, operands are arrays.
     dtype : dtype_like, optional
-        Of the values, the operands and the results; by default those of the tensor, random float64, and the sums.
+        Types of the values, the operands and the results; by default those of the tensor, random float64, and the sums.
     narrow : bool, default False
         Convert to formats with the smallest sufficient integers, as `Tensor.convert` does.
     cache : str or PathLike, default 'warm'
-        Of the processor. "warm": a call is repeated, first without being timed; "cold": other data fill the caches
-        before each call. Files stay in the memory of the system.
+        State of the caches of the processor. "warm": a call is repeated, first without being timed; "cold": other data
+        fill the caches before each call. Files stay in the memory of the system.
     repeat : int, default 5
         The number of rounds.
     threads : int or sequence of int, optional

@@ -55,7 +55,7 @@ def convert(
     Parameters
     ----------
     format : str, Format or mapping
-        Of the stored tensor. `LEVELS through MAP` has a map: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
+        Format of the stored tensor. `LEVELS through MAP` has a map: `sparse, sparse(3) through 0/8, 1/8, 0%8, 1%8`.
     map : str or IndexMap, optional
         An index map or its notation. By default the tensor keeps its map; `without_map` removes it. A new map expands
         the structure.
@@ -66,7 +66,7 @@ def convert(
         Store values as a table of distinct entries, and codes of one or two bytes. Products and sums look up the
         entries; conversions without a map, slices, and functions of one tensor keep the dictionary.
     limits : Limits, optional
-        By default those of this tensor.
+        Bounds on the resources of this call; by default those of this tensor.
 
     Returns
     -------
@@ -121,9 +121,9 @@ def without_map(self: Self, format: FormatLike | None = None, *, limits: Limits 
     Parameters
     ----------
     format : str, Format or mapping, optional
-        By default a list of coordinates; a tensor without a map is returned unchanged.
+        Format of the result; by default a list of coordinates; a tensor without a map is returned unchanged.
     limits : Limits, optional
-        By default those of this tensor.
+        Bounds on the resources of this call; by default those of this tensor.
 
     Returns
     -------

@@ -56,7 +56,8 @@ def as_tensor(
         A sparse array or matrix of scipy, an array of pydata/sparse, a dense array of numpy, a sparse tensor of torch,
         a matrix, vector or scalar of GraphBLAS, or an object with the Binsparse protocol. A Tensor is unchanged.
     format : str, Format or mapping, optional
-        By default the closest to that of `thing`, as chosen by `from_scipy`, `from_sparse` and so on.
+        Format of the tensor; by default the closest to that of `thing`, as chosen by `from_scipy`, `from_sparse` and so
+        on.
     copy : bool, default True
         See `from_scipy`.
     attributes : mapping, optional

@@ -213,7 +213,7 @@ def draw(self: Any, dimensions: int | str | Sequence[int | str] | None = None) -
     Returns
     -------
     str
-        Str : SVG.
+        Text of the SVG.
 
     Raises
     ------

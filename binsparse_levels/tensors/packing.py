@@ -65,11 +65,11 @@ def pack(
     shape : int or sequence of int
         The sizes of the dimensions.
     format : str, Format or mapping
-        Of the stored tensor. `LEVELS through MAP` includes its map.
+        Format of the stored tensor. `LEVELS through MAP` includes its map.
     duplicates : {'error', 'sum', 'first', 'last'}, default 'error'
         Treatment of repeated coordinates: raise an "error", store the "sum", the "first" or the "last" in input order.
         The sum of booleans is True if any of them is. Other sums have 64 bits, as in numpy; an integer that the type
-        of the values cannot hold is an error.
+        of the values cannot hold raises OptionError.
     fill_value : scalar, optional
         Value of the cells that are not stored.
     structure : str, optional
@@ -193,7 +193,7 @@ def pack_dense(
     array : array_like
         Masked cells are not stored.
     format : str, Format or mapping
-        Of the stored tensor.
+        Format of the stored tensor.
     fill_value : scalar, default 0
         0 by default. With None, all cells that differ from zero are stored.
     pattern : array_like, optional

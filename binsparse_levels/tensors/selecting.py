@@ -345,7 +345,7 @@ def isel(self: Contents, indices: Mapping[Any, Any] | None = None, /, **named: A
     Parameters
     ----------
     indices, **named : mapping, optional
-        Integers, slices and arrays by dimension, as for `sel`.
+        Integers, slices and arrays by the name or the number of the dimension.
 
     Returns
     -------

@@ -134,7 +134,7 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         Parameters
         ----------
         format : str, Format or mapping, optional
-            By default the format does not change.
+            Format of the result. By default the format does not change.
 
         Returns
         -------
@@ -144,7 +144,7 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         Raises
         ------
         ArrayError, ContainerError, FormatError, LimitError
-            As for `read` and `convert`.
+            The file or the arrays are damaged, or the format does not fit; see `read` and `convert`.
 
         See Also
         --------

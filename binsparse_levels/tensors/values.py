@@ -75,7 +75,7 @@ def with_values(self: Self, values: npt.ArrayLike, *, fill_value: Any = None) ->
     values : array_like
         An array of the length of `values`, which is not copied, or a scalar for all.
     fill_value : scalar, optional
-        By default that of this tensor.
+        Value of cells that are not stored; by default that of this tensor.
 
     Returns
     -------
