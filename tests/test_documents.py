@@ -1,7 +1,7 @@
 """README and site: examples print what the pages show, links lead somewhere, and nothing public is missing.
 
-A block of `text` after a block of `python` or `bash` is its output. `python tests/test_documents.py PAGE…`
-runs pages and stores their outputs; without names, all of them.
+All blocks of `python` and `bash` of a page run, in its order. A block of `text` after one of them is its output.
+`python tests/test_documents.py PAGE…` runs pages and stores their outputs; without names, all of them.
 """
 
 import argparse
@@ -13,10 +13,12 @@ import re
 import shlex
 import sys
 import tempfile
+import tomllib
 from dataclasses import fields
 from pathlib import Path
 
 import pytest
+from helpers import servers
 
 import binsparse_levels
 from binsparse_levels import cli, errors
@@ -64,49 +66,88 @@ def commands():
 # Examples
 
 _PIECE = re.compile(r"^```(python|bash)\n(.*?)^```\n(?:\n```text\n(.*?)^```\n)?", re.DOTALL | re.MULTILINE)
+_OPTIONAL = re.compile(r"^import (torch|icechunk|tiledb)$", re.MULTILINE)  # blocks with these need them
+EXTRAS = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
 
 
-def printed(code, lines, path, names):
-    """What a block of Python prints. Its line numbers are those of the page."""
+def call(line):
+    """Run a line of bash: a call of the command line, or of Python. What `pip` installs is here already."""
+    program, *words = shlex.split(line, comments=True)
+    if program == "binsparse-levels":
+        assert cli.main(words) == 0, line
+    elif program == "python":
+        assert words[0] == "-c", line
+        exec(words[1], {})
+    else:
+        assert [program, *words[:1]] == ["pip", "install"], line
+
+
+def printed(language, code, lines, path, names):
+    """What a block prints. The line numbers of Python are those of the page."""
     said = io.StringIO()
     with contextlib.redirect_stdout(said):
-        exec(compile("\n" * lines + code, str(path), "exec"), names)
-    return said.getvalue()
+        if language == "python":
+            exec(compile("\n" * lines + code, str(path), "exec"), names)
+        else:
+            for line in code.splitlines():
+                call(line)
+    return "".join(f"{line.rstrip()}\n" for line in said.getvalue().splitlines())
 
 
-def called(code):
-    """What the calls of the command line in a block of bash print."""
-    said = io.StringIO()
-    with contextlib.redirect_stdout(said):
-        for line in code.splitlines():
-            assert cli.main(shlex.split(line)[1:]) == 0, line
-    return said.getvalue()
+@contextlib.contextmanager
+def bucket(text):
+    """The bucket of a page that uses `s3://bucket`, on a server of its own."""
+    if '"s3://bucket' not in text:
+        yield
+        return
+    with servers.s3_server() as endpoint, pytest.MonkeyPatch.context() as patch:
+        for name, value in servers.s3_environment(endpoint).items():
+            patch.setenv(name, value)
+        servers.new_bucket(endpoint, "bucket")
+        yield
 
 
 def run(path):
-    """The text of a page with the outputs of a run, in the current folder. Blocks with torch or icechunk need these."""
+    """The text of a page with the outputs of a run, in the current folder. A call of bash may have none on the page."""
     names, text = {}, path.read_text()
 
     def ran(found):
         language, code, stored = found.groups()
-        if language == "bash" and stored is None:
+        if not all(map(importlib.util.find_spec, _OPTIONAL.findall(code))):
             return found[0]
-        if not all(map(importlib.util.find_spec, re.findall(r"^import (torch|icechunk)$", code, re.MULTILINE))):
-            return found[0]
-        lines = text[: found.start(2)].count("\n")
-        said = printed(code, lines, path, names) if language == "python" else called(code)
-        said = "".join(f"{line.rstrip()}\n" for line in said.splitlines())
-        return f"```{language}\n{code}```\n" + (f"\n```text\n{said}```\n" if said else "")
+        said = printed(language, code, text[: found.start(2)].count("\n"), path, names)
+        if not said or (language == "bash" and stored is None):
+            return f"```{language}\n{code}```\n"
+        return f"```{language}\n{code}```\n\n```text\n{said}```\n"
 
-    return _PIECE.sub(ran, text)
+    with bucket(text):
+        return _PIECE.sub(ran, text)
 
 
 @pytest.mark.slow
-@named([path for path in PAGES if blocks(path, "python")])
+@named([path for path in PAGES if _PIECE.search(path.read_text())])
 def test_the_examples_print_what_the_page_shows(path, tmp_path, monkeypatch):
-    """The blocks of a page in turn, as a reader runs them."""
+    """The blocks of a page one after the other, as a reader runs them."""
     monkeypatch.chdir(tmp_path)
     assert run(path).splitlines() == path.read_text().splitlines()
+
+
+@named(PAGES)
+def test_no_block_is_left_out(path):
+    """Blocks of another language, or of one with a word after it, do not run."""
+    fences = re.findall(r"^ *```+(.+)$", path.read_text(), re.MULTILINE)
+    assert not [fence for fence in fences if fence not in ("python", "bash", "text", "json", "toml") and fence[0] != "{"]
+
+
+def test_advice_to_install_can_be_followed():
+    """The package is on no index. Its extras are installed from a clone."""
+    paths = [*PAGES, *(ROOT / "notebooks").glob("*.ipynb")]
+    advice = [(path.name, word) for path in paths for word in re.findall(r"pip install ([^`&\n]+)", path.read_text())]
+    assert len(advice) > 20
+    assert not [(name, word) for name, word in advice if re.search(r"binsparse[-_]levels", word)]
+    extras = {extra for _, word in advice for found in re.findall(r"\.\[(.*?)\]", word) for extra in found.split(",")}
+    assert len(extras) > 10
+    assert extras <= EXTRAS.keys()
 
 
 def calls():
@@ -150,8 +191,9 @@ def test_the_picture_of_the_readme_is_drawn_by_the_package():
 
 
 def test_the_readme_is_short():
-    words = [word for word in (ROOT / "README.md").read_text().split() if re.search(r"\w", word)]
-    assert len(words) <= 600
+    text = (ROOT / "README.md").read_text()
+    assert len(text.splitlines()) <= 120
+    assert len([word for word in text.split() if re.search(r"\w", word)]) <= 700
 
 
 def test_every_public_name_is_in_the_reference():
@@ -209,7 +251,7 @@ def test_the_guides_show_every_command():
 
 
 if __name__ == "__main__":
-    for page in map(Path, sys.argv[1:] or [page for page in PAGES if blocks(page, "python")]):
+    for page in map(Path, sys.argv[1:] or [page for page in PAGES if _PIECE.search(page.read_text())]):
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
             text = run(ROOT / page)
         (ROOT / page).write_text(text)

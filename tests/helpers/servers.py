@@ -44,9 +44,9 @@ def s3_server():
         process.stderr.close()
 
 
-def new_bucket(endpoint):
+def new_bucket(endpoint, name=None):
     """Make an empty bucket on a server, and return its URL, such as s3://bucket-1."""
-    name = f"bucket-{os.getpid()}-{next(_numbers)}"
+    name = name or f"bucket-{os.getpid()}-{next(_numbers)}"
     urllib.request.urlopen(urllib.request.Request(f"{endpoint}/{name}", method="PUT")).close()
     return f"s3://{name}"
 
