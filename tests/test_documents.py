@@ -29,15 +29,16 @@ ROOT = Path(__file__).parent.parent
 DOCS = ROOT / "docs"
 
 
-def extension(name):
+def extension(name, folder="extensions"):
     """A module of the site."""
-    spec = importlib.util.spec_from_file_location(name, DOCS / "extensions" / f"{name}.py")
+    spec = importlib.util.spec_from_file_location(name, DOCS / folder / f"{name}.py")
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 
 COPIES = extension("repository_links").COPIES
+PICTURES = extension("draw", "images").PICTURES
 PAGES = [ROOT / name for name in ("README.md", *COPIES) if (ROOT / name).is_file()]
 PAGES += sorted(path for path in DOCS.rglob("*.md") if str(path.relative_to(DOCS)) not in COPIES.values())
 PUBLIC = {*binsparse_levels.__all__, "open"}
@@ -135,8 +136,8 @@ def test_the_examples_print_what_the_page_shows(path, tmp_path, monkeypatch):
 @named(PAGES)
 def test_no_block_is_left_out(path):
     """Blocks of another language, or of one with a word after it, do not run."""
-    fences = re.findall(r"^ *```+(.+)$", path.read_text(), re.MULTILINE)
-    assert not [fence for fence in fences if fence not in ("python", "bash", "text", "json", "toml") and fence[0] != "{"]
+    fences = re.findall(r"^ *```+([^{\n].*)$", path.read_text(), re.MULTILINE)
+    assert set(fences) <= {"python", "bash", "text", "json", "toml"}
 
 
 def test_advice_to_install_can_be_followed():
@@ -178,13 +179,20 @@ def test_the_links_lead_somewhere(path):
     assert not missing
 
 
-def test_the_picture_of_the_readme_is_drawn_by_the_package():
-    """As much as its text says, since colours may change."""
-    coords = [[0, 0, 0, 2, 2, 2], [0, 0, 2, 1, 3, 3], [1, 4, 0, 3, 0, 2]]
-    tree = binsparse_levels.pack(coords, [10, 20, 30, 40, 50, 60], (3, 4, 5), "CSF")
-    drawn, stored = (re.findall(r">([^<>\n]+)</text>", svg) for svg in (tree.draw(), text_of("images/level_tree.svg")))
-    assert len(stored) > 30
+@pytest.mark.parametrize("name", PICTURES)
+def test_the_pictures_are_drawn_by_the_package(name):
+    """As much as their texts say, since colours may change. `python docs/images/draw.py` stores them again."""
+    pictures = PICTURES[name](), text_of(f"images/{name}.svg")
+    drawn, stored = (re.findall(r">([^<>\n]+)</text>", picture) for picture in pictures)
+    assert stored
     assert drawn == stored
+
+
+def test_every_picture_is_on_a_page():
+    text = "".join(path.read_text() for path in PAGES)
+    stored = {path.stem for path in (DOCS / "images").glob("*.svg")}
+    assert stored == PICTURES.keys()
+    assert not [name for name in stored if f"images/{name}.svg)" not in text]
 
 
 # Completeness
@@ -222,6 +230,16 @@ def test_the_reference_names_every_limit_and_error():
     names = [field.name for field in fields(binsparse_levels.Limits)] + [thing.__name__ for thing in classes]
     assert len(names) > 15
     assert not [name for name in names if not re.search(rf"\b{name}\b", text)]
+
+
+@named([path for path in PAGES if path.name == "index.md" and path.parent != DOCS])
+def test_an_index_says_what_each_page_gives(path):
+    pages = {page.name for page in path.parent.iterdir() if page.suffix in (".md", ".rst")} - {"index.md"}
+    if path.parent == DOCS / "explanation":
+        pages -= {Path(page).name for page in COPIES.values()}  # of a build; they are linked where they come from
+    text = path.read_text()
+    described = re.findall(r"^(?:- |\| )\[.+?\]\(([\w.]+)\)(?:: | \| )\S.+", text, re.MULTILINE)
+    assert not pages - set(described)
 
 
 def test_every_notebook_is_in_the_site():
