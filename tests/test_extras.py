@@ -65,12 +65,13 @@ BUILD = "bl.build('{0}/a.parquet', '{0}/b.zarr', (2, 3), 'CSR', columns=['i', 'j
 DATASET = "import xarray; bl.write_dataset('b.zarr', xarray.Dataset({'a': ('x', [1.0])}))"
 
 MATLAB = "open('five.mat', 'wb').write(b'MATLAB 5.0 MAT-file'); bl.read('five.mat')"
+HARWELL = "open('a.hb', 'w').write('a\\nb\\nRUA' + ' ' * 24 + '1'); bl.read('a.hb')"
 SCIPY_BATCHES = "bl.batches(tensor, 2, format='scipy')"
 SAMPLES = "open('a.svmlight', 'w').write('1 1:2'); bl.read('a.svmlight')"
 
 # By the libraries that are hidden: the extras, and calls that each of them would make possible.
 HIDDEN = {
-    ("scipy",): {"scipy": ["bl.to_scipy(tensor)", "bl.from_scipy(None)", SCIPY_BATCHES, MATLAB]},
+    ("scipy",): {"scipy": ["bl.to_scipy(tensor)", "bl.from_scipy(None)", SCIPY_BATCHES, MATLAB, HARWELL]},
     ("sklearn",): {"svmlight": [SAMPLES]},
     ("torch",): {"torch": ["bl.to_torch(tensor)", "bl.from_torch(None)", "bl.batches(tensor, 2)"]},
     ("graphblas",): {"graphblas": ["bl.to_graphblas(tensor)", "bl.from_graphblas(None)"]},

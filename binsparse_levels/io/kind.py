@@ -33,7 +33,8 @@ class Kind(NamedTuple):
     signature : bytes or tuple of bytes, default ()
         The first bytes of a file, or a tuple of alternatives.
     folder, zip : tuple of str, default ()
-        Names of files in a folder, or of members of a zip file, by which it is recognised.
+        Names of files in a folder, or of members of a zip file, by which it is recognised. A name that begins with *
+        is the end of names. A path which becomes that of a file with such an end is recognised like the folder.
     group : tuple of str, default ()
         Names of attributes or members of an HDF5 group, by which it is recognised.
     zarr_group : tuple of str, default ()

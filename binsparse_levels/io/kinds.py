@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import itertools
 import os
-import re
 import sys
 import zlib
 from builtins import open as open_file
@@ -23,6 +22,7 @@ from ..limits import DEFAULT_LIMITS
 from ..log import DEBUG, LOG, without_secrets
 from .interface import Foreign
 from .kind import Kind as Kind
+from .texts import kind_by_lines, refuse_tables
 
 PLUG_IN = "; a plug-in may support it: install its package"
 
@@ -39,8 +39,7 @@ _SSCDF = Kind(
 _ZARR = ("zarr.json", ".zgroup")
 _NAMES = ("row_names", "column_names")
 _STORE = "zarr"  # which opens URLs and stores, and overwrites those in place
-# The beginning of text of svmlight, after comments.
-_SAMPLE = re.compile(rb"(#.*\n|\s)*[-+\d.][-+\d.eE,]*([ \t]+qid:\d+)?[ \t]+\d+:[-+\d.]")
+_MATRIX_MARKET = (b"%%MatrixMarket", b"%MatrixMarket")
 
 # If several rows match, the first whose module claims the file is used, or else the last one.
 KINDS = {
@@ -57,7 +56,8 @@ KINDS = {
     "zarr2": Kind(".containers.zarr", (), {"zarr_format": 2}),
     "npz": Kind(".containers.npz", (".npz",), zip=("binsparse.npy",)),
     "sparse_npz": Kind(
-        ".io.files.sparse_npz", reads=("duplicates",), zip=("format.npy", "coords.npy", "compressed_axes.npy")
+        ".io.files.sparse_npz", reads=("group", "duplicates"),
+        zip=("format.npy", "coords.npy", "compressed_axes.npy", "*indptr.npy"),
     ),
     "matlab": Kind(
         ".io.files.matlab", (".mat",), reads=("group", "duplicates"),
@@ -65,17 +65,22 @@ KINDS = {
     ),
     "cooler": Kind(".io.files.cooler", (".cool", ".mcool"), reads=("group", "duplicates"), group=("pixels",)),
     "petsc": Kind(".io.files.petsc", reads=("duplicates",), signature=(b"\0\x12{P", b"\0\0\0\0\0\x12{P")),
-    "mex": Kind(".io.files.mex", (".mex",), reads=("duplicates",), folder=("matrix.mtx", "matrix.mtx.gz")),
-    "svmlight": Kind(
-        ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape",),
+    "mex": Kind(
+        ".io.files.mex", (".mex",), reads=("duplicates", "names"), signature=_MATRIX_MARKET,
+        folder=("*matrix.mtx", "*matrix.mtx.gz", "*cells_x_genes.mtx", "*cells_x_genes.mtx.gz"),
     ),
+    "svmlight": Kind(
+        ".io.files.svmlight", (".svmlight", ".libsvm", ".svmlight.gz", ".libsvm.gz"), reads=("shape", "zero_based"),
+    ),
+    "metis": Kind(".io.files.metis", (".graph", ".graph.gz"), reads=("duplicates",)),
+    "harwell_boeing": Kind(".io.files.harwell_boeing", reads=("duplicates",)),
     "rawarray_directory": Kind(".containers.npy_folder", (".bspra",), {"suffix": ".ra"}, folder=("values.ra",)),
     "directory": Kind(".containers.npy_folder", (".bspnpy",), folder=("binsparse.json",)),
     "netcdf": Kind(".containers.netcdf", (".nc", ".nc4")),
     "memory": Kind(".containers.memory", objects="collections.abc:Mapping"),
     "matrix_market": Kind(
         ".io.files.matrix_market", (".mtx", ".mtx.gz", ".ttx"), reads=("duplicates",),
-        signature=(b"%%MatrixMarket", b"%MatrixMarket"),
+        signature=_MATRIX_MARKET,
     ),
     "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates")),
     "rawarray": Kind(
@@ -87,7 +92,7 @@ KINDS = {
         attributes=_NAMES, folder=("version",), group=("version",),
     ),
     "anndata": Kind(
-        ".io.files.anndata", (".h5ad", ".h5mu"), reads=("group", "duplicates"),
+        ".io.files.anndata", (".h5ad", ".h5mu"), reads=("group", "duplicates", "names"),
         writes=("group", "storage", "limits"), attributes=_NAMES,
         group=("encoding-type", "h5sparse_format", "indptr", "matrix", "obs"), zarr_group=("encoding-type",),
     ),
@@ -290,7 +295,7 @@ def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], An
     if is_url(path):
         # In zip://a.h5::https://b.zip?c, the first part with a path is the file.
         plain = next(part for part in path.split("::") if "://" in part).partition("?")[0].lower()
-        _refuse_tables(plain)
+        refuse_tables(plain)
         usual = _by_suffix(plain)
         if usual is None or (usual == _STORE and not plain.endswith(".zip")):
             return [_STORE], path, "its scheme"
@@ -299,6 +304,11 @@ def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], An
         with wrap_errors(name):
             there = os.listdir(path)
         return _kind_marked(path, "folder", there, path)
+    elif not is_stream and not os.path.exists(path):  # the beginning of the names of several files
+        ends = {mark[1:]: kind for kind in KINDS for mark in KINDS[kind].folder if mark.startswith("*")}
+        end = next((end for end in ends if os.path.isfile(path + end)), None)
+        if end is not None:
+            return [ends[end]], path, f"the file {path}{end}"
     head = _head(file, name)
     if head.startswith(_ZIP):
         archive = closing.enter_context(open_zip(file))
@@ -321,20 +331,13 @@ def _candidates(path: Any, closing: contextlib.ExitStack) -> tuple[list[str], An
 
 def _known_by_suffix(path: str, head: bytes) -> str:
     """The kind of a local file without a signature. Raises ContainerError."""
-    kind = _by_suffix(path) or ("svmlight" if _SAMPLE.match(head) else None)
+    kind = _by_suffix(path) or kind_by_lines(head)
     if kind is None:
-        _refuse_tables(path)
+        refuse_tables(path, head)
         raise ContainerError(Problem(path, f"neither its content nor its suffix is known{PLUG_IN}"))
     if KINDS[kind].group and not KINDS[kind].signature:
         raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
     return kind
-
-
-def _refuse_tables(path: str) -> None:
-    """Raise ContainerError for the path of a table, which does not say which columns are coordinates."""
-    if path.lower().endswith((".parquet", ".arrow", ".feather", ".csv", ".tsv")):
-        what = "is a table: choose columns by build, from_table or write_from, or the command convert"
-        raise ContainerError(Problem(path, what))
 
 
 def _of_object(place: Any) -> list[str]:
@@ -358,7 +361,8 @@ def _kind_marked(path: str, field: str, there: Sequence[str], file: Any) -> tupl
     """The first kind with a mark among the names `there`, as from `_candidates`. field: of Kind, with the marks."""
     marks = {mark: name for name, kind in KINDS.items() for mark in getattr(kind, field)}
     present = {*there}
-    mark = next((mark for mark in marks if mark in present), None)
+    ends = (mark for mark in marks if mark.startswith("*") and any(name.endswith(mark[1:]) for name in there))
+    mark = next((mark for mark in marks if mark in present), None) or next(ends, None)
     if mark is None:
         known = ", ".join(marks)
         raise ContainerError(Problem(path, f"contains no tensor: none of {known} is there; choose another path"))

@@ -154,7 +154,7 @@ def members(folder):
             yield from attempted(f"NPZ, {format}", path)
 
 
-@attack(93, "svmlight and folders of 10x: lines and numbers without an end, other bytes", READ, A, C, L)
+@attack(93, "svmlight, METIS and folders of 10x: lines and numbers without an end, other bytes", READ, A, C, L)
 def texts(folder):
     odd = [
         b"1 1:2 " * 10**5, b"1 " + b"1" * 10**6 + b":1\n", b"1 999999999999999:1\n", b"\0" * 100, b"\xff" * 100,
@@ -166,6 +166,11 @@ def texts(folder):
             path = folder / f"{next(numbers)}.svmlight"
             path.write_bytes(packed)
             yield Attempt("svmlight", path)
+    graphs = [b"9" * 18 + b" 1\n2\n1\n", b"2 1 111 " + b"9" * 18 + b"\n2\n1\n", b"2 1\n" + b"2 " * 10**5 + b"\n1\n"]
+    for text in (*odd, *graphs, *(b"3 1\n" + text for text in odd)):
+        path = folder / f"{next(numbers)}.graph"
+        path.write_bytes(text)
+        yield Attempt("METIS", path)
     for name in ("matrix.mtx.gz", "barcodes.tsv.gz", "features.tsv.gz"):
         for text in (b"", b"\xff\n" * 4, b"x" * 10**6, b"\n" * 10**6, struct.pack("<4Q", *[2**63 - 1] * 4)):
             path = layouts.mex(folder / f"{next(numbers)}", DENSE)

@@ -506,6 +506,25 @@ def test_formats_and_empty_matrices(tmp_path, name):
     assert loaded(str(tmp_path / f"iso{name}")).X.data.tolist() == [7, 7, 7]
 
 
+@pytest.mark.parametrize("kind", ["hdf5", "zarr3"])
+def test_a_column_of_var_may_be_the_labels(tmp_path, kind):
+    data = made()
+    symbols = [f"symbol {k % 7}" for k in range(20)]
+    data.var["plain"], data.var["category"] = symbols, pd.Categorical(symbols)
+    data.var["length"] = np.arange(20)
+    path = stored(tmp_path, kind, data)
+    for place in ("X", "layers/counts", "varp/graph", "varm/few"):
+        for column in ("plain", "category", "length"):
+            tensor = read(f"{path}:{place}", names=column)
+            dims = [dim for dim in tensor.dims if dim.startswith("var")]
+            for dim in dims:
+                assert [*map(str, tensor.labels(dim))] == [*map(str, data.var[column])]
+            assert len(dims) == 1 + (place == "varp/graph")
+    assert read(f"{path}:X", names="plain").labels("obs").tolist() == CELLS
+    with pytest.raises(ContainerError, match="var/symbols: the table has no such column, or index; name another"):
+        read(f"{path}:X", names="symbols")
+
+
 def named(**attributes):
     return pack([[0], [0]], [1.0], (30, 20), "CSR", attributes=attributes)
 

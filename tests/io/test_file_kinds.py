@@ -46,6 +46,33 @@ def of_scipy(folder):
     return f"{folder}/a.npz", {"/": CSR}
 
 
+def of_scripts(folder):
+    """Several matrices by np.savez, as graph data sets have them."""
+    arrays = {}
+    for name, matrix in (("adj", CSR), ("attr", CSR.tocsc())):
+        parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+        arrays |= {f"{name}_{part}": array for part, array in parts.items()}
+    np.savez(f"{folder}/a.npz", **arrays)
+    return f"{folder}/a.npz", {"adj": CSR, "attr": CSR}
+
+
+def of_harwell_boeing(folder, letter="U"):
+    matrix = scipy.sparse.csc_array(np.array([[2, 0, 0], [1, 0, 0], [0, 3, 4.5]]))
+    path = f"{folder}/a.r{letter.lower()}a"
+    scipy.io.hb_write(path, matrix)
+    with open(path) as file:
+        text = file.read()
+    with open(path, "w") as file:
+        file.write(text.replace("RUA", f"R{letter}A"))
+    return path, {"/": matrix + scipy.sparse.tril(matrix, -1).T if letter == "S" else matrix}
+
+
+def of_metis(folder):
+    with open(f"{folder}/a.graph", "w") as file:
+        file.write("% a triangle and a vertex\n4 3 001\n2 5 3 -1\n1 5 3 7\n% between\n2 7 1 -1\n\n")
+    return f"{folder}/a.graph", {"/": np.array([[0, 5, -1, 0], [5, 0, 7, 0], [-1, 7, 0, 0], [0, 0, 0, 0]])}
+
+
 def of_matlab(folder):
     with h5py.File(f"{folder}/a.mat", "w", userblock_size=512) as file:
         group, csc = file.create_group("s/A"), CSR.tocsc()
@@ -94,14 +121,23 @@ def of_matrix_market(folder):
     return f"{folder}/a.mtx", {"/": CSR}
 
 
-def of_10x(folder):
+def of_10x(folder, matrix="matrix.mtx", rows=("feature", "features.tsv"), columns=("barcode", "barcodes.tsv")):
     os.mkdir(f"{folder}/a")
-    scipy.io.mmwrite(f"{folder}/a/matrix.mtx", CSR)
-    for name, texts in (("features", ROWS), ("barcodes", COLUMNS)):
-        pd.DataFrame({0: texts, 1: texts}).to_csv(f"{folder}/a/{name}.tsv", sep="\t", header=False, index=False)
+    scipy.io.mmwrite(f"{folder}/a/{matrix}", CSR)
+    for (_, name), texts in ((rows, ROWS), (columns, COLUMNS)):
+        pd.DataFrame({0: texts, 1: texts}).to_csv(f"{folder}/a/{name}", sep="\t", header=False, index=False)
     return f"{folder}/a", {
-        "/": bl.from_scipy(CSR, dims=("feature", "barcode"), labels={"feature": ROWS, "barcode": COLUMNS})
+        "/": bl.from_scipy(CSR, dims=(rows[0], columns[0]), labels={rows[0]: ROWS, columns[0]: COLUMNS})
     }
+
+
+def of_geo(folder):
+    return of_10x(folder, "GSM1_matrix.mtx", ("gene", "GSM1_genes.tsv.gz"), ("barcode", "GSM1_barcodes.tsv.gz"))
+
+
+def of_kallisto(folder):
+    rows, columns = ("barcode", "cells_x_genes.barcodes.txt"), ("gene", "cells_x_genes.genes.txt")
+    return of_10x(folder, "cells_x_genes.mtx", rows, columns)
 
 
 def of_scikit_learn(folder):
@@ -163,12 +199,14 @@ MADE = {
     "zarr": [of_ours(".zarr"), of_ours(".zarr.zip")],
     "zarr2": [of_ours(".zarr", kind="zarr2")],
     "npz": [of_ours(".npz")],
-    "sparse_npz": [of_scipy],
+    "sparse_npz": [of_scipy, of_scripts],
     "matlab": [pytest.param(make, marks=pytest.mark.slow) for make in (of_matlab, of_matlab_5)],
     "cooler": [of_cooler],
     "petsc": [of_petsc],
-    "mex": [of_10x],
+    "mex": [of_10x, of_geo, of_kallisto],
     "svmlight": [pytest.param(of_scikit_learn, marks=pytest.mark.slow)],
+    "metis": [of_metis],
+    "harwell_boeing": [of_harwell_boeing, lambda folder: of_harwell_boeing(folder, "S")],
     "rawarray_directory": [of_ours(".bspra")],
     "directory": [of_ours(".bspnpy")],
     "netcdf": [of_ours(".nc")],

@@ -1,5 +1,7 @@
 """Files of other programs: what they wrote is opened in place, and damage is told."""
 
+import warnings
+
 import h5py
 import numpy as np
 import pytest
@@ -49,6 +51,40 @@ def test_matrices_of_scipy(tmp_path_factory, seed, shape, dtype, format, deflate
         matrix.sort_indices()
     sp.save_npz(path, matrix, compressed=deflated)
     agrees(path, dense)
+
+
+@given(
+    st.integers(0, 99), st.tuples(st.integers(0, 4), st.integers(0, 4)), st.sampled_from(DTYPES), st.booleans(),
+    st.sampled_from(["", "adj_", "train."]),
+)  # fmt: skip
+def test_arrays_of_scripts(tmp_path_factory, seed, shape, dtype, by_columns, prefix):
+    path = tmp_path_factory.getbasetemp() / "script.npz"
+    dense = drawn(seed, shape, dtype)
+    square = shape[0] == shape[1]
+    matrix = (sp.csc_array if by_columns and not square else sp.csr_array)(dense)
+    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+    np.savez(path, **{prefix + name: array for name, array in parts.items()}, other=np.array(["text"]))
+    with warnings.catch_warnings(record=True) as caught:
+        warnings.simplefilter("always")
+        agrees(path, dense)
+    assert bool(caught) is square
+    assert all("transpose it if csc_matrix wrote it" in str(one.message) for one in caught)
+    assert bl.list_tensors(path) == [prefix.rstrip("_.") or "/"]
+
+
+def test_several_matrices_of_scripts_are_named(tmp_path):
+    matrix = sp.csr_array(drawn(1, (3, 4), "int64"))
+    parts = {"data": matrix.data, "indices": matrix.indices, "indptr": matrix.indptr, "shape": matrix.shape}
+    every = {f"{name}_{part}": array for name in ("adj", "attr") for part, array in parts.items()}
+    np.savez(tmp_path / "a.npz", **every)
+    assert np.array_equal(bl.read(tmp_path / "a.npz:attr").to_dense(), matrix.toarray())
+    with pytest.raises(bl.ContainerError, match="got adj, attr; open PATH:NAME"):
+        bl.read(tmp_path / "a.npz")
+    del every["adj_shape"], every["attr_indices"]
+    np.savez(tmp_path / "b.npz", **every)
+    for name, lacking in (("adj", "adj_shape"), ("attr", "attr_indices")):
+        with pytest.raises(FileNotFoundError, match=f"{lacking}: .* has no such array"):
+            bl.read(f"{tmp_path}/b.npz:{name}")
 
 
 def test_vectors_of_scipy(tmp_path):
@@ -271,6 +307,14 @@ def test_matrices_of_10x(tmp_path, group, named):
     assert tensor.dims == (("feature" if group == "matrix" else "gene", "barcode") if named else None)
     if named:
         assert tensor.sel({0: "ENSG2", "barcode": "AAAC-1"}) == dense[2, 1]
+        with h5py.File(path, "r+") as file:
+            there = file[group]
+            there["features/name" if group == "matrix" else "gene_names"] = [f"symbol {k}" for k in range(7)]
+        symbols = bl.read(f"{path}:{group}", names="symbol")
+        assert symbols.labels(0).tolist() == [f"symbol {k}" for k in range(7)]
+        assert symbols.labels("barcode").tolist() == layouts.barcodes(5)
+        with pytest.raises(bl.OptionError, match="expected 'symbol' or None"):
+            bl.read(f"{path}:{group}", names="name")
 
 
 SAMPLES = b"# made by hand\n1 1:0.5 3:-2e3 # one\n\n-1.5 qid:7 2:1\r\n0\n"
@@ -291,6 +335,33 @@ def test_samples_of_svmlight(tmp_path):
     (tmp_path / "text").write_bytes(b"1 2 3\n")
     with pytest.raises(bl.ContainerError, match="neither its content nor its suffix"):
         bl.read(tmp_path / "text")
+
+
+@pytest.mark.parametrize(
+    ("text", "zero_based", "expected"),
+    [
+        ("1 1:7 2:9\n", "auto", [[7, 9]]),
+        ("1 1:7 2:9\n", False, [[7, 9]]),
+        ("1 1:7 2:9\n", True, [[0, 7, 9]]),
+        ("1 0:7 2:9\n", "auto", [[7, 0, 9]]),
+        ("1 0:7 2:9\n", True, [[7, 0, 9]]),
+        ("1\n", True, [[]]),
+    ],
+)
+def test_features_may_count_from_zero(tmp_path, text, zero_based, expected):
+    datasets = pytest.importorskip("sklearn.datasets")
+    (tmp_path / "a.svmlight").write_text(text)
+    assert bl.read(tmp_path / "a.svmlight", zero_based=zero_based).to_dense().tolist() == expected
+    if text != "1\n":
+        found, _ = datasets.load_svmlight_file(str(tmp_path / "a.svmlight"), zero_based=zero_based)
+        assert found.toarray().tolist() == expected
+
+
+def test_a_feature_0_is_refused_if_features_count_from_1(tmp_path):
+    pytest.importorskip("sklearn")
+    (tmp_path / "a.svmlight").write_text("1 0:7\n")
+    with pytest.raises(bl.ArrayError, match="has a feature 0; pass zero_based=True"):
+        bl.read(tmp_path / "a.svmlight", zero_based=False)
 
 
 def test_samples_are_those_of_scikit_learn(tmp_path):

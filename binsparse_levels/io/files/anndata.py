@@ -31,6 +31,7 @@ from ...errors import (
     PathExistsError,
     PathMissingError,
     Problem,
+    check_choice,
 )
 from ...limits import DEFAULT_LIMITS, Limits
 from ...tensors.foreign import check_representable
@@ -39,7 +40,7 @@ from ...tensors.tensor import Tensor
 from ..file_tensors import Compression, FileTensor, compressed
 from ..interface import Foreign
 from ..kinds import is_store
-from .names import column, labelled, to_write
+from .names import Names, column, labelled, to_write
 from .sources import Group, open_group
 
 Opener: TypeAlias = Callable[[str], Group]
@@ -69,10 +70,13 @@ _TEXTS = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
 _TABLE = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index", "column-order": []}
 
 
-def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
+def look(
+    path: Any, closing: contextlib.ExitStack, *, group: str | None = None, names: str | None = None, limits: Limits
+) -> FileTensor:
     """The matrix in a group, or the array of any rank, with lazy arrays.
 
-    path: an open group of HDF5, or an open place of Zarr. group: by default `X` of AnnData, or `matrix` of 10x.
+    path: an open group of HDF5, or an open place of Zarr. group: by default `X` of AnnData, or `matrix` of 10x. names:
+    the column of `var` with the labels, by default its index; "symbol" for those of 10x, by default identifiers.
     Raises ContainerError for a file of neither, ArrayError for arrays that do not fit each other.
     """
 
@@ -85,11 +89,11 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
         parts = [name for name in ("matrix", "X") if above.has(name)][:1]
     if parts and above.is_array(parts[-1]):
         values, shape = above.cells(parts[-1])
-        names = {"values": parts[-1]}
-        return FileTensor(", ".join(["dense"] * len(shape)), shape, {}, values, {}, names, _names(at, parts, shape))
+        labels, stored = _names(at, parts, shape, names), {"values": parts[-1]}
+        return FileTensor(", ".join(["dense"] * len(shape)), shape, {}, values, {}, stored, labels)
     source = at("/".join(parts) or None)
     tenx = source.has("shape")
-    format, shape, labels = _tenx(source, at, parts) if tenx else _anndata(source, at, parts)
+    format, shape, labels = (_tenx if tenx else _anndata)(source, at, parts, names)
     return compressed(format, shape, source.compressed(), labels)
 
 
@@ -111,34 +115,39 @@ def _encoding(source: Group) -> str:
     return source.attribute_text("encoding-type" if older is None else "h5sparse_format")
 
 
-def _anndata(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
+def _anndata(source: Group, at: Opener, parts: Sequence[str], names: str | None) -> _Matrix:
     if (word := _encoding(source)) not in _FORMATS:
         what = f"expected csr_matrix or csc_matrix, got {word!r:.60}; list_tensors names them"
         raise ContainerError(Problem("encoding-type", what))
     name = "shape" if source.attribute("h5sparse_shape") is None else "h5sparse_shape"
     shape = _sizes(source.attribute(name), name)
-    return _FORMATS[word], shape, _names(at, parts, shape)
+    return _FORMATS[word], shape, _names(at, parts, shape, names)
 
 
-def _names(at: Opener, parts: Sequence[str], shape: Sequence[int]) -> Labels | None:
-    """The names of rows and columns, or of the rows only. Tables of another size belong to another matrix."""
+def _names(at: Opener, parts: Sequence[str], shape: Sequence[int], names: str | None) -> Labels | None:
+    """The names of rows and columns, or of the rows only. Tables of another size belong to another matrix.
+
+    names: the column of `var` with the names, which must exist; by default its index.
+    """
     base = _base(at, parts)
     axes = [axis and "/".join([*parts[:base], axis]) for axis in axes_of(parts[base:])]
     dims = [(axis or other).rpartition("/")[2] for axis, other in zip(axes, ("row", "column"), strict=True)]
     columns: list[Column | None] = []
     for axis, size in zip(axes, shape, strict=False):
         columns.append(None)
-        with contextlib.suppress(ContainerError, ArrayError):
-            if axis is not None and len(names := index_of(at, axis)) == size:
-                columns[-1] = names
+        asked = names if axis is not None and axis.endswith("var") else None
+        with contextlib.suppress(*[ContainerError, ArrayError] if asked is None else []):
+            if axis is not None and len(found := index_of(at, axis, asked)) == size:
+                columns[-1] = found
     return labelled([*dims, *(f"dim_{k}" for k in range(2, len(shape)))][: len(shape)], columns)
 
 
-def _tenx(source: Group, at: Opener, parts: Sequence[str]) -> _Matrix:
+def _tenx(source: Group, at: Opener, parts: Sequence[str], names: str | None) -> _Matrix:
+    check_choice("names", names, Names)
     rows, columns = shape = _sizes(source.integers("shape")[:].tolist(), "shape")
     newer = source.has("features")
-    features = at("/".join([*parts, "features"])).labels("id", rows) if newer else None
-    genes = source.labels("genes", rows) if source.has("genes") else features
+    features = at("/".join([*parts, "features"])).labels("name" if names else "id", rows) if newer else None
+    genes = source.labels("gene_names" if names else "genes", rows) if source.has("genes") else features
     barcodes = source.labels("barcodes", columns) if source.has("barcodes") else None
     format: Compression = "CSC"
     if genes is None and barcodes is None:  # HiCExplorer compresses rows
@@ -182,26 +191,26 @@ def axes_of(parts: Sequence[str]) -> Axes:
     return rows and tables[rows], columns and tables[columns]
 
 
-def index_of(at: Opener, path: str) -> Column:
+def index_of(at: Opener, path: str, name: str | None = None) -> Column:
     """The names of the rows of a table: its index of texts, numbers or categories. Raises ContainerError, ArrayError.
 
-    Before anndata 0.7, a table was one array of records.
+    name: of a column instead. Before anndata 0.7, a table was one array of records.
     """
-    folder, _, name = path.rpartition("/")
+    folder, _, last = path.rpartition("/")
     above = at(folder)
-    if above.is_array(name):
-        records = above.one_dimension(name)
-        known = [field for field in ("_index", "index") if field in (records.dtype.names or ())]
+    if above.is_array(last):
+        records = above.one_dimension(last)
+        known = [field for field in ([name] if name else ["_index", "index"]) if field in (records.dtype.names or ())]
         if not known:
-            raise ContainerError(Problem(path, "is no table with an index"))
+            raise ContainerError(Problem(path, f"is no table with {name or 'an index'}; name a column that it has"))
         field = known[0]
         return column(len(records), lambda key: records[key][field].tolist(), path, above.limits)
     table = at(path)
-    index = table.attribute_text("_index")
+    index = name or table.attribute_text("_index")
     if table.is_array(index):
         return table.names(index)
     if not table.has(index):
-        raise PathMissingError(Problem(f"{path}/{index}", "the index of the table is missing"))
+        raise PathMissingError(Problem(f"{path}/{index}", "the table has no such column, or index; name another"))
     group = at(f"{path}/{index}")
     if not group.has("categories"):  # an array of nullable texts, none of which is missing in an index
         return group.names("values")

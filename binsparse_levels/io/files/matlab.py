@@ -11,7 +11,7 @@ import io
 import os
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any
 
 import h5py
@@ -25,6 +25,7 @@ from ...limits import DEFAULT_LIMITS, INT64_MAX, Limits
 from ..file_tensors import FileTensor, compressed
 from ..interface import Foreign
 from . import matlab_program
+from .names import chosen
 from .sources import Group
 
 MARK = "MATLAB_sparse"
@@ -51,11 +52,11 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     """The matrix with a name, by default the only one. Raises ContainerError, ArrayError, LimitError."""
     if isinstance(path, str):
         found = _by_scipy(path, limits)
-        k = (names := found["names"].tolist()).index(_chosen(names, group))
+        k = (names := found["names"].tolist()).index(chosen(names, group))
         rows, columns = found[f"shape{k}"].tolist()
         parts = zip(_ARRAYS, ("indptr", "indices", "data"), strict=True)
         return compressed("CSC", (rows, columns), {name: found[f"{part}{k}"] for name, part in parts})
-    group = _chosen(list_groups(path, limits)) if group is None else group
+    group = chosen(list_groups(path, limits)) if group is None else group
     source = Group(closing.enter_context(hdf5.reading(path, group, limits)), limits)
     rows = source.attribute(MARK)
     if type(rows) is not int or not 0 <= rows <= INT64_MAX:
@@ -65,14 +66,6 @@ def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     if source.has("ir"):
         arrays |= {"ir": source.integers("ir"), "data": _values(source)}
     return compressed("CSC", (rows, max(len(pointers) - 1, 0)), arrays)
-
-
-def _chosen(names: Sequence[str], group: str | None = None) -> str:
-    """The name of the matrix to read: `group`, or the only one. Raises ContainerError."""
-    if group in names or (group is None and len(names) == 1):
-        return names[0] if group is None else group
-    there = f"{', '.join(names):.200}; open PATH:NAME" if names else "none; save one as sparse"
-    raise ContainerError(Problem("sparse matrices", f"expected {group or 'one'}, got {there}"))
 
 
 def _values(source: Group) -> Sliceable:

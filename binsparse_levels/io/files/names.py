@@ -5,12 +5,12 @@ from __future__ import annotations
 import functools
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any, TypeAlias
+from typing import Any, Literal, TypeAlias
 
 import numpy as np
 
 from ...arrays import Array, cut
-from ...errors import ArrayError, FormatError, Problem
+from ...errors import ArrayError, ContainerError, FormatError, Problem
 from ...limits import Limits
 from ...tensors.labels import TEXT, Column, Labels
 from ...tensors.tensor import Tensor
@@ -18,6 +18,7 @@ from ...tensors.tensor import Tensor
 _MAX_TEXTS = 2**16  # that are Python objects at the same time
 _ATTRIBUTES = ("row_names", "column_names")  # of tensors without labels
 
+Names: TypeAlias = Literal["symbol", None]  # of genes; by default, identifiers
 Texts: TypeAlias = tuple[Array, Array]  # the UTF-8 of all texts, and the offsets of each and of the end
 Read: TypeAlias = Callable[[Any], Sequence[Any]]  # the texts at a slice or at positions
 
@@ -110,6 +111,14 @@ def to_write(tensor: Tensor, dimension: int) -> list[str]:
         what = f"expected none or {tensor.shape[dimension]} texts for dimension {dimension}, got {len(texts)}"
         raise FormatError(Problem(path, what))
     return texts
+
+
+def chosen(names: Sequence[str], group: str | None = None) -> str:
+    """The name of the matrix to read: `group`, or the only one. Raises ContainerError."""
+    if group in names or (group is None and len(names) == 1):
+        return names[0] if group is None else group
+    there = f"{', '.join(name or '/' for name in names):.200}; open PATH:NAME" if names else "none; save one as sparse"
+    raise ContainerError(Problem("sparse matrices", f"expected {group or 'one'}, got {there}"))
 
 
 def encodes(text: str) -> bool:

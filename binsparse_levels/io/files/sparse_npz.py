@@ -1,5 +1,8 @@
 """Sparse arrays of scipy (csr, csc, coo, bsr, dia) and pydata/sparse (COO, GCXS) in an NPZ file, read only.
 
+Scripts store data, indices, indptr and shape of matrices by `np.savez`, as adj_data … for several. The number of
+pointers shows whether rows or columns are compressed. In a square matrix they are rows, as most scripts read them.
+
 Uncompressed members are read on demand, deflated ones and dia whole.
 """
 
@@ -15,23 +18,27 @@ import numpy as np
 
 from ...arrays import LazyArray, cut
 from ...containers.npz import NPZReader, opened, text_in
-from ...errors import ArrayError, ContainerError, Problem
+from ...errors import ArrayError, ContainerError, Problem, warn
 from ...formats.format import coordinates
 from ...formats.index_map import IndexMap, parse_map
 from ...limits import Limits, as_integers
 from ..file_tensors import Compression, FileTensor, compressed
 from ..interface import Foreign
+from .names import chosen
 from .sources import Group
 
 
-def look(path: str | zipfile.ZipFile, closing: contextlib.ExitStack, *, limits: Limits) -> FileTensor:
-    """The tensor, with lazy arrays. Raises ContainerError, ArrayError."""
+def look(
+    path: str | zipfile.ZipFile, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits
+) -> FileTensor:
+    """The tensor, with lazy arrays. group: by default, the only one. Raises ContainerError, ArrayError."""
     archive = closing.enter_context(opened(path))
-    members = _Members(NPZReader(archive, limits), limits, {name.removesuffix(".npy") for name in archive.namelist()})
-    older = "gcxs" if members.has("compressed_axes") else "coo"  # pydata/sparse before 0.17 stores no format
-    format = text_in(members.scalar("format")) if members.has("format") else older
-    format = format.decode("latin1") if isinstance(format, bytes) else format
+    prefixes = _prefixes(archive)
+    prefix = prefixes[chosen([*prefixes], group)]
+    members = _Members(NPZReader(archive, limits), limits, archive, prefix)
     shape = tuple(as_integers(members.integers("shape")[:].tolist()))
+    format = text_in(members.scalar("format")) if members.has("format") else members.format_of(shape)
+    format = format.decode("latin1") if isinstance(format, bytes) else format
     layouts: dict[str, Callable[[Any], FileTensor]] = {
         "csr": members.listed if len(shape) == 1 else functools.partial(members.matrix, "CSR"),
         "csc": functools.partial(members.matrix, "CSC"),
@@ -46,15 +53,38 @@ def look(path: str | zipfile.ZipFile, closing: contextlib.ExitStack, *, limits: 
     return tensor._replace(fill_value=fill)
 
 
-class _Members(Group):
-    """The arrays in a zip file, and the tensors in each format."""
+def list_groups(archive: zipfile.ZipFile, limits: Limits) -> list[str]:
+    """The name of each matrix, which is that of its arrays without _indptr, _data …; empty without such names."""
+    return sorted(_prefixes(archive))
 
-    def __init__(self, reader: NPZReader, limits: Limits, names: set[str]) -> None:
+
+def _prefixes(archive: zipfile.ZipFile) -> dict[str, str]:
+    """The beginning of the names of the arrays of each matrix, by its name."""
+    found = [name.removesuffix("indptr.npy") for name in archive.namelist() if name.endswith("indptr.npy")]
+    return {prefix.rstrip("_."): prefix for prefix in found or [""]}
+
+
+class _Members(Group):
+    """The arrays in a zip file whose names begin with a prefix, and the tensors in each format."""
+
+    def __init__(self, reader: NPZReader, limits: Limits, archive: zipfile.ZipFile, prefix: str) -> None:
         super().__init__(reader, limits)
-        self._names = names
+        self._names, self._prefix = {*archive.namelist()}, prefix
 
     def has(self, name: str) -> bool:
-        return name in self._names
+        return f"{self._prefix}{name}.npy" in self._names
+
+    def array(self, name: str) -> LazyArray:
+        return super().array(self._prefix + name)
+
+    def format_of(self, shape: tuple[int, ...]) -> str:
+        """The format of a tensor that does not store it."""
+        if self.has("compressed_axes") or not self.has("indptr"):  # pydata/sparse before 0.17
+            return "gcxs" if self.has("compressed_axes") else "coo"
+        if len(shape) == 2 and shape[0] == shape[1]:
+            what = "is square, so rows or columns may be compressed; read as rows: transpose it if csc_matrix wrote it"
+            warn(f"{self._prefix}shape: {what}")
+        return "csr" if shape and len(self.integers("indptr")) == shape[0] + 1 else "csc"
 
     def cells_of(self, name: str, kinds: str) -> tuple[LazyArray, tuple[int, ...]]:
         """The items of an array of any rank as one dimension, and its shape. Raises ArrayError for other types."""
@@ -129,4 +159,4 @@ class _Members(Group):
         return self.matrix("CSR", map.stored_shape, map=map)
 
 
-FUNCTIONS = Foreign(look=look, opened=opened)
+FUNCTIONS = Foreign(look=look, list_groups=list_groups, opened=opened)

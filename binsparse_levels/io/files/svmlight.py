@@ -1,7 +1,7 @@
 """Text of svmlight and LIBSVM, read by scikit-learn: a line for each sample, its target, then `feature:value` in order.
 
 The targets become labels of the samples; several targets of a sample become a text such as `0,2`. Features count from
-1, or from 0 in a file with a feature 0. `qid:` and comments are ignored.
+1, or from 0 in a file with a feature 0, unless `zero_based` is passed. `qid:` and comments are ignored.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import contextlib
 import io
 import re
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -29,9 +29,16 @@ _SEVERAL = re.compile(rb"^[ \t]*[^\s#:]*,", re.MULTILINE)  # targets of a sample
 
 @contextlib.contextmanager
 def streaming(
-    path: str, *, shape: int | Sequence[int] | None = None, whole: bool = False, limits: Limits = DEFAULT_LIMITS
+    path: str,
+    *,
+    shape: int | Sequence[int] | None = None,
+    zero_based: bool | Literal["auto"] = "auto",
+    whole: bool = False,
+    limits: Limits = DEFAULT_LIMITS,
 ) -> Iterator[text_tables.Stream]:
     """The samples, which can be read within the block. shape: by default, the largest feature gives the width.
+
+    zero_based: as for scikit-learn; a part of a data set may lack feature 0.
 
     The text is read twice, first for its targets and its shape, unless it is kept whole. Raises ArrayError,
     ContainerError.
@@ -48,7 +55,9 @@ def streaming(
         pieces.append(targets)
         least = int(matrix.indices.min(initial=least))
         width = max(width, matrix.shape[1] if matrix.nnz else 0)
-    base = int(least > 0)
+    if zero_based is False and least == 0:
+        raise ArrayError(Problem(path, "has a feature 0; pass zero_based=True, or leave it out"))
+    base = int(least > 0 and zero_based is not True)
 
     def chunks() -> Iterator[tuple[list[Array], Array]]:
         row = 0
