@@ -1,5 +1,6 @@
 """The command line as a user calls it: exit status, what goes where, no tracebacks."""
 
+import gzip
 import json
 import logging
 import os
@@ -618,6 +619,31 @@ def test_tables_are_converted(run, tmp_path, suffix):
     assert read(out).shape == (5, 4)
     assert str(read(out).format) == "COOR"
     assert read(out).to_dense()[2, 1] == 1.5
+
+
+LISTED = {
+    "e.tsv": ("src\tdst\n0\t1\n2\t0\n", ("--columns", "src,dst", "--values", "1")),
+    "e.csv.gz": ("src,dst,w\n0,1,1\n2,0,1\n", ("--columns", "src,dst,w")),
+    "e.csv": ("src;dst;w\n0;1;1\n2;0;1\n", ("--columns", "src,dst,w")),
+    "snap.txt": ("# Nodes: 3\n0\t1\n2\t0\n", ("--comment", "#", "--no-header", "--columns", "0,1", "--values", "1")),
+    "u.data": ("0\t1\t1\t88\n2\t0\t1\t89\n", ("--separator", r"\t", "--no-header", "--columns", "0,1,2")),
+    "ratings.dat": ("0::1::1\n2::0::1\n", ("--separator", "::", "--no-header", "--columns", "0,1,2")),
+}
+
+
+@pytest.mark.parametrize("name", LISTED)
+def test_texts_with_edges_are_converted(run, tmp_path, name):
+    pytest.importorskip("pyarrow")
+    text, words = LISTED[name]
+    (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
+    assert run("convert", tmp_path / name, tmp_path / "a.h5", *words) == (0, "", "")
+    assert read(tmp_path / "a.h5").to_dense().tolist() == [[0, 1], [0, 0], [1, 0]]
+
+
+def test_options_of_tables_are_refused_for_tensors(run, path, tmp_path):
+    status, _, err = run("convert", path, tmp_path / "b.h5", "--values", "1")
+    assert status == 2
+    assert "--columns, --nulls and --values are for tables" in err
 
 
 @pytest.mark.slow

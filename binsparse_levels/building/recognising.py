@@ -177,7 +177,7 @@ class Stream(Entries):
         self._rows: TableReader | None = None
         self._first: Tensor | None = None
         self._count = extra = 0
-        if (dims is None) != (request.values is None) or (dims is None and request.labels is not None):
+        if dims is None and (request.values is not None or request.labels is not None):
             what = "name the columns of the coordinates and of the values: dims= and values="
             raise OptionError(Problem("dims", what))
         if dims is not None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import itertools
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -15,8 +16,10 @@ from ..arrays import Array
 from ..containers.base import is_url, wrap_errors
 from ..containers.direct import folders_below
 from ..containers.objects.bucket import Bucket, map_concurrently
-from ..errors import PathMissingError, Problem, needing
-from ..io.files.text_tables import warn_of_end
+from ..errors import OptionError, PathMissingError, Problem, needing
+from ..io.files import text_tables
+from ..io.texts import SEPARATORS, suffix_of
+from ..limits import DEFAULT_LIMITS
 from ..parallel import get_threads
 from ..tensors.labels import TEXT, Column
 from ..thresholds import THRESHOLDS
@@ -40,7 +43,8 @@ from .plan import Chunk, Source
 from .sources import Function, changed, common_type, concatenated, grouped, state_of
 from .work import Work
 
-FILES = (".parquet", ".arrow", ".feather", ".csv")  # suffixes of tables in files
+TEXTS = (".csv", ".tsv")  # may be followed by .gz
+FILES = (".parquet", ".arrow", ".feather", *TEXTS)  # suffixes of tables in files
 _COORDINATE, _VALUE = "^(0|-?[1-9][0-9]{0,17})$", "^-?[0-9]+$"  # integers in a CSV file
 MIN_DUCKDB_BYTES = 2**26  # the least memory that DuckDB is given
 
@@ -318,43 +322,74 @@ def _reader(files: Sequence[str], names: Sequence[str]) -> Any:
 # Tables in files
 
 
-def file_tables(path: str, columns: Sequence[str]) -> Any:
-    """The table in a file, as an object that `_stream` reads in bounded memory. Raises ContainerError.
+def file_tables(path: str, columns: Sequence[str | None], **text: Any) -> Any:
+    """The table in a file, as an object that `_stream` reads in bounded memory. Raises ContainerError, OptionError.
 
-    columns: the names of the columns of coordinates, and of the values last.
+    columns: the names of the columns of coordinates, and of the values last, or None. text: options of a text, whose
+    suffix may be any: `separator`, by default one that separates these names; `comment`, with which lines before the
+    first row begin; `header`, if False, names are the positions of columns, from 0.
     """
     arrow()
     from pyarrow import dataset, ipc
 
-    suffix = os.path.splitext(path)[1].lower()
+    suffix = suffix_of(path)
     with wrap_errors(path):
         with open(path, "rb") as raw:
             begin = raw.read(6)
             raw.seek(-1, os.SEEK_END)
-            if suffix == ".csv":
-                warn_of_end(raw.read(), path)
-                return _csv(path, columns)
+            if text or suffix in TEXTS:
+                if begin[:2] != b"\x1f\x8b":  # gzip
+                    text_tables.warn_of_end(raw.read(), path)
+                return _text(path, columns, *_layout(path, names_in(columns), **text))
         if suffix in (".arrow", ".feather") and begin != b"ARROW1":
             return ipc.open_stream(path)
         return dataset.dataset(path, format="parquet" if suffix == ".parquet" else "ipc")
 
 
-def _csv(path: str, columns: Sequence[str]) -> Any:
-    """A CSV file as a dataset, whose types are those of all rows: Arrow looks at the first ones alone.
+def _layout(
+    path: str, columns: Sequence[str], separator: str = "", comment: str = "", header: bool = True
+) -> tuple[list[str], int, str]:
+    """The names of all columns of a text, the number of lines before its rows, and the character between columns.
+
+    Arrow splits at one character. At `::`, this leaves empty columns between the others.
+    """
+    with text_tables.reading(path) as stream:
+        lines = list(itertools.takewhile(lambda line: comment and line.startswith(comment.encode()), stream))
+        stream.seek(sum(map(len, lines)))
+        first = stream.readline(DEFAULT_LIMITS.header_bytes).decode("utf-8-sig", "replace").rstrip("\r\n")
+    found = dict[str, list[str]]()
+    for mark in [separator] if separator else SEPARATORS:
+        fields = first.split(mark) if len(mark) > 1 else next(csv.reader([first], delimiter=mark), [])
+        found[mark] = fields if header else [str(k) for k in range(len(fields))]
+    mark, names = max(found.items(), key=lambda item: ({*columns} <= {*item[1]}, len(item[1])))
+    check_names(names, columns)
+    if len({*mark}) > 1:
+        raise OptionError(Problem("separator", f"expected a character, perhaps repeated, got {mark!r:.40}"))
+    blank = [f"{k} " for k in range(len(names) * len(mark) - len(mark) + 1)]
+    blank[:: len(mark)] = names
+    return blank, len(lines) + header, mark[0]
+
+
+def _text(path: str, columns: Sequence[str | None], names: list[str], skipped: int, separator: str) -> Any:
+    """A text as a dataset, whose types are those of all rows: Arrow looks at the first ones alone.
 
     Integers of a dimension are read as text if one has an unusual form: 007 is not 7. Values are floats if one is.
     """
     pa = arrow()
     from pyarrow import compute, csv, dataset
 
+    known = {
+        "read_options": csv.ReadOptions(column_names=names, skip_rows=skipped),
+        "parse_options": csv.ParseOptions(delimiter=separator),
+    }
+
     def opened(types: Mapping[str, Any]) -> Any:
         options = csv.ConvertOptions(column_types=types)
-        return dataset.dataset(path, format=dataset.CsvFileFormat(convert_options=options))
+        return dataset.dataset(path, format=dataset.CsvFileFormat(convert_options=options, **known))
 
     there = opened({}).schema
-    check_names(there.names, columns)
     values = columns[-1]
-    kinds = {x: there.field(x).type for x in columns}
+    kinds = {x: there.field(x).type for x in names_in(columns)}
     unsure = {x: pa.string() for x, kind in kinds.items() if pa.types.is_integer(kind) or pa.types.is_null(kind)}
     missing, odd, some = pa.array(csv.ConvertOptions().null_values), set[str](), set[str]()
     for batch in opened(unsure).scanner(columns=list(unsure)).to_batches():

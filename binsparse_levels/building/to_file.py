@@ -68,8 +68,8 @@ def convert(
         and no format, the target is a list of coordinates. The identity, such as "0, 1", removes a map.
     memory : int, optional
         Bytes that the whole process may use, such as 2**30. Scratch files next to the target need 20 to 40 bytes for
-        each entry. With it, text of Matrix Market, FROSTT, svmlight and 10x folders is read in blocks; their labels
-        stay in memory. By default, the memory is not bounded.
+        each entry. With it, text of Matrix Market, FROSTT, svmlight, METIS and 10x folders is read in blocks; their
+        labels stay in memory. By default, the memory is not bounded.
     client : dask.distributed.Client or concurrent.futures.Executor, optional
         A Dask client, or an executor of `concurrent.futures`, which sorts and packs in other processes. `memory`
         bounds each process. Text is read by this process alone. To write in other processes too, see `build`.
@@ -190,8 +190,8 @@ def write_from(
     ----------
     chunks : iterable
         An iterable, which is read once. An item is a pair of coordinates and values, such as those of `pack`, or a
-        tensor, in memory or opened. With `dims` and `values`, an item may also be a table with Arrow's C stream, such
-        as those of pandas, polars, pyarrow, and relations of duckdb. A tensor or a table can also be passed alone.
+        tensor, in memory or opened. With `dims`, an item may also be a table with Arrow's C stream, such as those of
+        pandas, polars, pyarrow, and relations of duckdb. A tensor or a table can also be passed alone.
     path : str, PathLike, group, store or mapping
         Target; see `write`.
     shape : int or sequence of int
@@ -209,8 +209,9 @@ def write_from(
     dims : sequence of str, optional
         Names of the dimensions.
     values : str, optional
-        Name of the column with the values; `dims` are those with the coordinates. Labels in a column, such as
-        texts, stay in memory until the last chunk. Then they are numbered in ascending order, and stored.
+        Name of the column with the values; `dims` are those with the coordinates. By default, each row of a table has
+        the value 1. Labels in a column, such as texts, stay in memory until the last chunk. Then they are numbered in
+        ascending order, and stored.
     labels : mapping, optional
         All labels of a dimension by its name, in the order of their coordinates.
     nulls : {'error', 'drop'}, default 'error'

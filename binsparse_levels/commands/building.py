@@ -5,7 +5,6 @@ from __future__ import annotations
 import argparse
 import contextlib
 import multiprocessing
-import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
 from typing import Any, get_args
@@ -18,6 +17,7 @@ from ..building.tables import FILES, file_tables
 from ..engine.tree import Duplicates
 from ..errors import FormatError, PackageMissingError, PathExistsError, needing
 from ..formats.format import coordinates
+from ..io.texts import suffix_of
 from .arguments import (
     BEST,
     LIMIT,
@@ -36,9 +36,15 @@ from .terminal import OK, WrongCall, print_json, wrong_call_if
 _MAX_SECONDS = 10  # of waiting for a scheduler
 
 
-def is_table(path: str) -> bool:
-    """Return True if the suffix of a path is that of a table."""
-    return os.path.splitext(path)[1].lower() in FILES
+def is_table(options: argparse.Namespace) -> bool:
+    """Return True if the suffix of the path is that of a table, or an option of text tables is given."""
+    return suffix_of(options.path) in FILES or len(_of_text(options)) > 0
+
+
+def _of_text(options: argparse.Namespace) -> dict[str, Any]:
+    """The options of text tables that are given."""
+    given = {"separator": options.separator, "comment": options.comment, "header": options.header}
+    return {name: value for name, value in given.items() if value is not None}
 
 
 def convert_table(options: argparse.Namespace, out: str) -> None:
@@ -47,8 +53,9 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         wrong = "--format best, --lenient, --narrow, --bitpacked or --dictionary"
         raise WrongCall(f"a table cannot be read with {wrong}; omit them")
     if options.columns is None:
-        raise WrongCall("a table requires --columns: the names of the coordinates by dimension, and of the values last")
-    *dims, values = options.columns
+        what = "the names of the coordinates by dimension, and of the values last, or --values 1"
+        raise WrongCall(f"a table requires --columns: {what}")
+    *dims, values = columns = [*options.columns, *[None] * (options.values is not None)]
     format = options.format or coordinates(len(dims))
     chosen: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
     chosen |= {
@@ -59,7 +66,7 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         **written_options(options),
     }
     with wrong_call_if(FormatError, PathExistsError):
-        rows = file_tables(options.path, options.columns)
+        rows = file_tables(options.path, columns, **_of_text(options))
         write_from(rows, out, options.shape, format, memory=options.memory, progress=True, **chosen)
 
 
@@ -112,6 +119,19 @@ def _number(text: str) -> complex:
 COLUMNS = argument(
     "--columns", "names of the coordinates by dimension, and of the values last, such as i,j,v", type=names
 )
+TEXT: tuple[Any, ...] = (
+    argument(
+        "--separator", "of a text table, such as ';' or '::'; by default one that separates --columns",
+        type=lambda text: text.replace("\\t", "\t"),
+    ),
+    argument("--comment", "the beginning of lines to skip before the rows of a text table, such as '#'"),
+    argument(
+        "--no-header", "a text table without names, whose columns are 0, 1 …",
+        dest="header", action="store_const", const=False,
+    ),
+    argument("--values", "1: each row of a table has this value, and --columns names coordinates only",
+             type=int, choices=[1]),
+)  # fmt: skip
 NULLS = argument("--nulls", "rows with a null: drop removes them; error by default", choices=get_args(Nulls))
 
 COMMANDS: dict[str, tuple[Any, ...]] = {

@@ -42,10 +42,11 @@ _DUPLICATES = get_args(Duplicates)  # the first is "error"
 def _convert(options: argparse.Namespace) -> int:
     with wrong_call_if(ContainerError):  # before the source is read
         free_location(options.out, options.overwrite, options.kind)
-    if building.is_table(options.path):
+    if building.is_table(options):
         building.convert_table(options, options.out)
-    elif options.columns is not None or options.nulls is not None:
-        raise WrongCall(f"--columns and --nulls are for tables, whose names end with {', '.join(FILES)}; omit them")
+    elif any(x is not None for x in (options.columns, options.nulls, options.values)):
+        names = f"whose names end with {', '.join(FILES)}; omit them, or pass --separator for a text of another name"
+        raise WrongCall(f"--columns, --nulls and --values are for tables, {names}")
     elif options.memory is not None:
         _convert_in_parts(options)
     else:
@@ -119,7 +120,7 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--memory", "convert in parts within this memory, such as 1G", type=byte_count),
         argument("--shape", "shape of a .tns file or a table, such as 125,1790,112765", type=integers),
         argument("--duplicates", "how to merge duplicates of text and tables; error by default", choices=_DUPLICATES),
-        building.COLUMNS, building.NULLS, *WRITTEN,
+        building.COLUMNS, building.NULLS, *building.TEXT, *WRITTEN,
     ),
     "repair": (
         _repair, "repair a file that a strict reader refuses: write a new file and list the repairs", IN,

@@ -1,6 +1,7 @@
 """Tables: labels in their order, nulls, relations of DuckDB, and tensors that are merged with tables."""
 
 import datetime
+import gzip
 import os
 
 import duckdb
@@ -11,6 +12,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from helpers.blocks import alike
+from hypothesis import given
+from hypothesis import strategies as st
 
 import binsparse_levels as bl
 from binsparse_levels.building.tables import file_tables
@@ -299,6 +302,40 @@ def test_ids_of_csv_files_are_integers_or_texts_as_they_are_written(tmp_path, id
         assert made.labels("i") is None
         if labels is None:
             assert sorted(made.unpack()[0][0].tolist()) == sorted(map(int, written))
+
+
+@given(
+    st.lists(st.tuples(st.integers(0, 9), st.sampled_from(["a", "b c", "ü"]), st.integers(-5, 5)), min_size=1),
+    st.sampled_from(["\t", ";", ",", "::", "|", " "]), st.sampled_from(["", "#", "%%"]), st.booleans(), st.booleans(),
+    st.booleans(),
+)  # fmt: skip
+def test_texts_are_tables(tmp_path_factory, rows, separator, comment, header, packed, ones):
+    """A text with any separator, comments before its rows, a header or none, and gzip, is the table of its rows."""
+    if separator == " ":
+        rows = [(i, name.replace(" ", ""), v) for i, name, v in rows]
+    text = "".join(f"{comment} 1 2, 3\n" for _ in range(3) if comment)
+    text += separator.join("iuv") + "\n" if header else ""
+    text += "".join(separator.join(map(str, row)) + "\n" for row in rows)
+    place = tmp_path_factory.getbasetemp() / ("a.tsv.gz" if packed else "a.tsv")
+    place.write_bytes(gzip.compress(text.encode()) if packed else text.encode())
+    i, u, v = "iuv" if header else "012"
+    options = {"separator": separator} if not header else {}
+    options |= {"comment": comment} if comment else {}
+    table = file_tables(str(place), [i, u, None if ones else v], header=header, **options)
+    bl.write_from(table, stored := {}, None, "COO", dims=[i, u], values=None if ones else v, duplicates="sum")
+    sums = {}
+    for row in rows:
+        sums[row[:2]] = sums.get(row[:2], 0) + (1 if ones else row[2])
+    made = bl.read(stored)
+    (first, second), values = made.unpack()
+    assert dict(zip(zip(first.tolist(), made.labels(u)[second], strict=True), values.tolist(), strict=True)) == sums
+
+
+@pytest.mark.parametrize("separator", ["ab", ":;"])
+def test_a_separator_is_one_character(tmp_path, separator):
+    (tmp_path / "a.txt").write_text(separator.join(["0", "1", "2"]) + "\n")
+    with pytest.raises(bl.OptionError, match="separator: expected a character, perhaps repeated"):
+        file_tables(str(tmp_path / "a.txt"), ["0", "1", "2"], separator=separator, header=False)
 
 
 def test_a_csv_file_that_changes_its_types_is_an_error_of_ours(tmp_path):

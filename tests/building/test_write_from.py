@@ -373,7 +373,6 @@ def test_columns_that_are_not_named_or_not_there(tmp_path):
     table = pyarrow.table(TABLE)
     for options, told in (
         ({}, "needs the names"),
-        ({"dims": ["i", "j"]}, "dims"),
         ({"values": "v"}, "dims"),
         ({"dims": ["i"], "values": "v"}, "1 names for 2"),
         ({"dims": ["i", "k"], "values": "v"}, "columns.k: no such column; the table has i, j, v"),
