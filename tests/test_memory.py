@@ -140,10 +140,14 @@ def test_no_slab_is_larger_than_asked_for(tensor, data):
     assume(tensor.ndim)
     if data.draw(st.booleans(), label="opened"):
         tensor = _opened(tensor)
+    if data.draw(st.booleans(), label="view"):
+        k = data.draw(st.integers(0, tensor.ndim - 1))
+        at = data.draw(st.lists(st.integers(0, tensor.shape[k] - 1), max_size=8) if tensor.shape[k] else st.just([]))
+        tensor = tensor.isel({k: np.array(at, np.int64)})
     dimension = data.draw(st.integers(0, tensor.ndim - 1))
-    whole = tensor.nbytes
+    whole = tensor[...].nbytes
     max_bytes = data.draw(st.integers(0, whole + 10) | st.just(2 * whole + 1000))
-    dense = tensor.to_dense()
+    dense = tensor[...].to_dense()  # so that the view itself is not loaded yet
     reached, stopped = 0, []
     slabs = tensor.slabs(dimension, max_bytes=max_bytes)
     while reached < tensor.shape[dimension] and not stopped:
@@ -159,6 +163,23 @@ def test_no_slab_is_larger_than_asked_for(tensor, data):
     assert all(text.startswith("max_bytes") for text in stopped)
     assert not stopped or max_bytes < 4 * whole + 1000
     assert stopped or next(slabs, None) is None
+
+
+@pytest.mark.parametrize(
+    "key", [np.s_[::2], np.arange(1, 2000, 3), np.ix_(np.arange(0, 2000, 2), np.arange(0, 500, 2))]
+)
+def test_slabs_of_a_view_of_a_file_are_read_one_after_the_other(tmp_path, key):
+    cells = np.sort(np.random.default_rng(0).choice(10**6, 400_000, replace=False))
+    binsparse_levels.write(tmp_path / "a.h5", pack(np.divmod(cells, 500), cells.astype(float), (2000, 500), "CSR"))
+    opened, whole, counts = binsparse_levels.open(tmp_path / "a.h5"), binsparse_levels.read(tmp_path / "a.h5")[key], []
+
+    def count():
+        counts[:] = [slab.nnz for _, slab in opened[key].slabs(0, max_bytes=2**15)]
+
+    peak = _peak(count)
+    assert peak < whole.nbytes / 3
+    assert sum(counts) == whole.nnz
+    assert whole.nbytes / 2**15 <= len(counts) < 3 * whole.nbytes / 2**15
 
 
 @pytest.mark.parametrize("kind", LARGE)

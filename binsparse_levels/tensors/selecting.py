@@ -244,12 +244,15 @@ def slabs(self: Self, dimension: Dimension, *, max_bytes: int) -> Iterator[tuple
     whole, number = expanded(without_map(self)), dimension_of(self, dimension)
     read = [range(1 if k == number else size) for k, size in enumerate(whole.shape)]
     backing, pad = whole._inside.backing.best_order(read), whole._inside.pad
-    tree, order = backing.perhaps_lazy(pad), backing.format.order
-    k = order.index(number)
-    planned = all(level.specified for level in tree.levels)  # then the number of entries bounds the bytes of a part
-    size, start = whole.shape[number], 0
+    order, size, start = backing.format.order, whole.shape[number], 0
+    k, planned = order.index(number), False
+    if backing.viewed and backing.lazy and backing.map is None and not k:  # each part of a view is read alone
+        nbytes = backing.positions() * (8 * whole.ndim + whole.dtype.itemsize)
+    else:
+        tree, nbytes = backing.perhaps_lazy(pad), whole.nbytes
+        planned = all(level.specified for level in tree.levels)  # then entries bound the bytes of a part
     plan = slab_ranges(tree, k, most) if planned else iter(())
-    width = max(size * most // max(whole.nbytes, 1), 1)
+    width = max(size * most // max(nbytes, 1), 1)
     key: list[Any] = [slice(None)] * whole.ndim
     while start < size:
         part = next(plan, range(start, min(start + width, size)))
@@ -260,12 +263,11 @@ def slabs(self: Self, dimension: Dimension, *, max_bytes: int) -> Iterator[tuple
             coords = [columns[order.index(d)] for d in range(whole.ndim)]
             listed = packed(backing.format, slab.shape, coords, values, tree.iso, pad, whole.limits)
             slab = remade(slab, listed)
+        width = max(min(2 * len(part), 3 * len(part) * most // (4 * max(slab.nbytes, 1))), 1)  # of the next part
         if slab.nbytes <= most:
             yield part, slab
-            start, width = part.stop, 2 * len(part)
-        elif len(part) > 1 and not planned:  # the size of some kinds is known only when they are built
-            width = len(part) // 2
-        else:
+            start = part.stop
+        elif len(part) == 1 or planned:  # the size of some kinds is known only when they are built
             what = f"coordinate {start} of dimension {number} takes more than {most} bytes; increase max_bytes"
             raise LimitError(Problem("max_bytes", what))
 
