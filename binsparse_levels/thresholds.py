@@ -50,6 +50,7 @@ class Thresholds:
     copies: int = 8  # of a result, at most, if parts change copies of it
     copy_cost: int = 8  # entries of a part in the time of a copied and merged item
     reserved_bytes: int = 2**30  # of copies of which only a row is used
+    table_size: int = 2**20  # of a dimension, at most, of whose selected coordinates a loop has a table: 8 MB
     map_digits: int = 256  # of an index map, at most, if each is a statement in the text of a nest
     counted_values: int = 2**14  # of a product whose accesses Python counts in less time than its loops are compiled
     row_entries: int = 2**14  # of a part of a product of two tensors, at least

@@ -273,6 +273,7 @@ _STATEMENTS = {
     "on": ("al", "c = u - a\nif c < l:\n    yield"),  # a difference below 0 is large: integers are unsigned
     "up": ("adl", "c = (u - a) // d\nif c < l and (u - a) % d == u8(0):\n    yield"),
     "down": ("adl", "c = (a - u) // d\nif c < l and (a - u) % d == u8(0):\n    yield"),
+    "some": ("op", "if u < u8(p.size - 1):\n    for j in range(p[u], p[u + u8(1)]):\n     c = o[j]\n     yield"),
     "any": ("ov", "for j in range(np.searchsorted(v, u), np.searchsorted(v, u, 'right')):\n    c = o[j]\n    yield"),
     # of a window: from coordinates in the part to those in the whole
     "from": ("ad", "c = u * d + a\nyield"),
@@ -286,7 +287,7 @@ def _wanted(item: Item, size: int) -> str:
         return "all"
     if isinstance(item, range):
         return "on" if item.step == 1 else "up" if item.step > 0 else "down"
-    return "at" if isinstance(item, int) else "any"
+    return "at" if isinstance(item, int) else "some" if size <= THRESHOLDS.table_size else "any"
 
 
 def _kept(item: Item, size: int) -> str:
@@ -307,6 +308,8 @@ def _argument(name: str, values: Sequence[Sequence[Any]]) -> Any:
             return np.uint64(abs(item.step))
         case "l":  # the number of coordinates
             return np.uint64(len(item))
+        case "p":  # the number of smaller ones, for each coordinate
+            return np.searchsorted(np.sort(item), np.arange(item.max(initial=-1) + 2)).astype(np.uint64)
         case "v":  # the coordinates in order
             return np.sort(item).astype(np.uint64)
         case "o":  # and their places before
@@ -393,7 +396,7 @@ def _placed(wraps: list[Wrap], kind: str, name: str, below: _Known) -> _Known:
     """The coordinate above, computed by further statements."""
     if kind == "all":
         return below
-    text = re.sub(r"\b([acdgjlouv])\b", lambda x: f"{'y' if x[1] == 'c' else x[1]}{name}", _STATEMENTS[kind][1])
+    text = re.sub(r"\b([acdgjlopuv])\b", lambda x: f"{'y' if x[1] == 'c' else x[1]}{name}", _STATEMENTS[kind][1])
     wraps.append(Wrap(below.by, f"u{name} = {below.text}\n{text}"))
     return _Known(f"y{name}", below.by)
 

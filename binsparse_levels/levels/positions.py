@@ -221,7 +221,8 @@ def places_in(items: range | Array, x: Array) -> tuple[Array, Array | None]:
         return (x - np.asarray(items.start, x.dtype) if items.start and len(x) else x), None
     x = x.astype(np.int64, copy=False)
     if (items[1:] > items[:-1]).all():
-        return np.searchsorted(items, x), None
+        few = len(x) <= items.max(initial=0)  # else, a table of all coordinates takes less time than a search for each
+        return np.searchsorted(items, x) if few else np.searchsorted(items, np.arange(items[-1:].sum() + 1))[x], None
     order = np.argsort(items, kind="stable")
     first = np.searchsorted(items, x, sorter=order)
     counts = np.searchsorted(items, x, side="right", sorter=order) - first

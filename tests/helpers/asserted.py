@@ -21,7 +21,7 @@ SMALL = {
     "block_entries": [1, 2, 5], "part_entries": [1, 2, 4], "long_fiber": [0, 1, 2**62],
     "parts_per_thread": [1, 2],
     "parts": [2, 3], "copies": [1, 2], "copy_cost": [0, 1], "reserved_bytes": [0, 64], "map_digits": [0, 2],
-    "counted_values": [0],
+    "table_size": [0, 3], "counted_values": [0],
     "row_entries": [1, 2], "sizes_per_entry": [0], "extra_sizes": [0, 1], "zarr_chunk": [1, 2], "bucket_chunk": [1, 2],
     "deflated_chunk": [1, 2],
     "zarr_shard": [1, 4], "hdf5_chunk": [1, 2], "read_gap_bytes": [0, 8], "gap_bytes": [0, 8], "fetched_bytes": [1, 8],

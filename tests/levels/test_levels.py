@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from binsparse_levels import ArrayError, FormatError, Level, Problem, Sparse, Tensor, pack_dense, testing
 from binsparse_levels.kernels import check, fibers, readable
 from binsparse_levels.levels import LEVELS
-from binsparse_levels.levels.positions import as_array, count_owners, in_ranges, match
+from binsparse_levels.levels.positions import as_array, count_owners, in_ranges, match, places_in
 
 SIZES = st.sampled_from([4, 4, 4, 300, 70_000])
 
@@ -217,6 +217,16 @@ def test_many_lookups_in_fibers_of_any_length(rank, mean):
     there = number[at] == wanted if len(number) else np.zeros(len(wanted), bool)
     found = Sparse(rank).locate(arrays, width, wanted // 400, list(np.unravel_index(wanted % 400, width)))
     assert found.tolist() == np.where(there, at, -1).tolist()
+
+
+@given(st.lists(st.integers(0, 9) | st.just(2**62), max_size=9), st.data())
+def test_the_places_of_coordinates_are_listed(items, data):
+    """In a long list by a table, in a short one by a search."""
+    x = data.draw(st.lists(st.sampled_from(items), max_size=30) if items else st.just([]))
+    place, repeats = places_in(np.array(items, np.int64), np.array(x, np.int64))
+    numbers = range(len(place)) if repeats is None else repeats.tolist()
+    expected = [(k, place) for k, number in enumerate(x) for place, item in enumerate(items) if item == number]
+    assert sorted(zip(numbers, place.tolist(), strict=True)) == expected
 
 
 PLACES = st.tuples(st.integers(0, 3), st.sampled_from([0, 1, 2**62]))
