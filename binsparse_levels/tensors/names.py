@@ -31,6 +31,8 @@ _NAMES = {
     "reduce(tensor, axis, cells='stored') for stored values, or numpy.nan_to_num(tensor) before": (
         "nansum nanmean nanmax nanmin nanstd nanvar"
     ),
+    "scipy.sparse.kron of to_scipy(tensor)": "kron",
+    "scipy.sparse.linalg.svds(tensor), or to_dense()": "svd",
     "sel({dimension: label})": "loc at reindex xs drop_sel",
     "statistics(tensor, axis)": "describe agg aggregate ptp",
     "the function itself, with the tensor as its argument": "pipe apply map_blocks applymap transform",
@@ -42,7 +44,7 @@ _NAMES = {
     "to_dense()": "toarray todense numpy tolist item argwhere flatnonzero",
     "to_dense() and numpy, since the result is dense": (
         "cumsum cumprod median quantile percentile sort argsort rolling rank sortby unique histogram searchsorted "
-        "apply_along_axis pad kron tile repeat delete svd cov corr corrcoef average"
+        "apply_along_axis pad tile repeat delete cov corr corrcoef average"
     ),
     "to_pandas(tensor)": "to_series to_dataframe melt unstack value_counts reset_index iterrows items",
     "to_scipy(tensor), then its method": "setdiag resize diag block_diag expand_dims broadcast_to stack split",
