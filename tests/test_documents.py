@@ -1,7 +1,8 @@
 """README and site: examples print what the pages show, links lead somewhere, and nothing public is missing.
 
 All blocks of `python` and `bash` of a page run, in its order. A block of `text` after one of them is its output.
-`python tests/test_documents.py PAGE…` runs pages and stores their outputs; without names, all of them.
+A picture that the code of a page writes is compared, too. `python tests/test_documents.py PAGE…` runs pages and stores
+their outputs and pictures; without names, all of them.
 """
 
 import argparse
@@ -11,6 +12,7 @@ import importlib.util
 import io
 import re
 import shlex
+import shutil
 import sys
 import tempfile
 import tomllib
@@ -125,12 +127,19 @@ def run(path):
         return _PIECE.sub(ran, text)
 
 
+def pictures(path):
+    """The names of the pictures that the code of a page writes."""
+    return re.findall(r'open\("(\w+)\.svg", "w"\)', path.read_text())
+
+
 @pytest.mark.slow
 @named([path for path in PAGES if _PIECE.search(path.read_text())])
 def test_the_examples_print_what_the_page_shows(path, tmp_path, monkeypatch):
     """The blocks of a page one after the other, as a reader runs them."""
     monkeypatch.chdir(tmp_path)
     assert run(path).splitlines() == path.read_text().splitlines()
+    for name in pictures(path):
+        assert Path(f"{name}.svg").read_text() == text_of(f"images/{name}.svg")
 
 
 @named(PAGES)
@@ -191,7 +200,7 @@ def test_the_pictures_are_drawn_by_the_package(name):
 def test_every_picture_is_on_a_page():
     text = "".join(path.read_text() for path in PAGES)
     stored = {path.stem for path in (DOCS / "images").glob("*.svg")}
-    assert stored == PICTURES.keys()
+    assert stored == PICTURES.keys() | {name for path in PAGES for name in pictures(path)}
     assert not [name for name in stored if f"images/{name}.svg)" not in text]
 
 
@@ -271,5 +280,6 @@ def test_the_guides_show_every_command():
 if __name__ == "__main__":
     for page in map(Path, sys.argv[1:] or [page for page in PAGES if _PIECE.search(page.read_text())]):
         with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
-            text = run(ROOT / page)
-        (ROOT / page).write_text(text)
+            (ROOT / page).write_text(run(ROOT / page))
+            for name in pictures(ROOT / page):
+                shutil.copy(f"{name}.svg", DOCS / "images")
