@@ -11,15 +11,15 @@ import h5py
 import numpy as np
 
 from ..arrays import Array, LazyArray
-from ..errors import Problem, UnsafeError
+from ..errors import ContainerError, Problem, UnsafeError
 from ..limits import Limits
 from ..log import LOG
 from .base import bounded_chunk, check_items, wrap_errors
 from .direct import parts_of, read_into
 
-# The HDF5 filters that may run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, lzf, blosc,
-# lz4, bitshuffle, zstd, blosc2.
-_FILTERS = {1, 2, 3, 4, 5, 6, 32000, 32001, 32004, 32008, 32015, 32026}
+# The HDF5 filters that may run: deflate, shuffle, fletcher32, szip, nbit, scaleoffset, and those of plug-ins.
+_PLUG_INS = {32000: "lzf", 32001: "blosc", 32004: "lz4", 32008: "bitshuffle", 32015: "zstd", 32026: "blosc2"}
+_FILTERS = {1, 2, 3, 4, 5, 6, *_PLUG_INS}
 _DEFLATE, _SHUFFLE = h5py.h5z.FILTER_DEFLATE, h5py.h5z.FILTER_SHUFFLE
 
 
@@ -37,6 +37,9 @@ class Dataset(LazyArray):
             raise UnsafeError(Problem(name, "a virtual dataset is not followed"))
         if unknown := {*self.filters} - _FILTERS:
             raise UnsafeError(Problem(name, f"the HDF5 filter {min(unknown)} is not allowed; write it with gzip"))
+        if missing := [number for number in self.filters.keys() & _PLUG_INS if not h5py.h5z.filter_avail(number)]:
+            what = f"the HDF5 filter {_PLUG_INS[missing[0]]} ({missing[0]}) is not installed; import hdf5plugin first"
+            raise ContainerError(Problem(name, what))
         # In a remote file, counting the bytes of chunks would read most of the file.
         size = None if self.chunked and remote else dataset.get_storage_size()
         super().__init__(dataset.shape or (), dataset.dtype, size)  # a null dataspace has no shape

@@ -28,6 +28,8 @@ class Kind(NamedTuple):
         Names of the options of reading and writing. `duplicates` and `check` are for `read` alone.
     attributes : tuple of str, default ()
         Names of attributes of a tensor that its files keep, if it is a Foreign. A write warns of others.
+    dense : bool, default False
+        An array of numpy is written with all its cells, not as a list of those that differ from zero.
     named : bool, default False
         A file contains several tensors by name, and a path names one of them after the colon.
     signature : bytes or tuple of bytes, default ()
@@ -51,6 +53,7 @@ class Kind(NamedTuple):
     reads: tuple[str, ...] = ()
     writes: tuple[str, ...] = ()
     attributes: tuple[str, ...] = ()
+    dense: bool = False
     named: bool = False
     signature: bytes | tuple[bytes, ...] = ()
     folder: tuple[str, ...] = ()

@@ -37,6 +37,7 @@ _SSCDF = Kind(
     attributes=("comment",), named=True, signature=_HDF5, objects="h5py:Group",
 )  # fmt: skip
 _ZARR = ("zarr.json", ".zgroup")
+_NETCDF_3 = (b"CDF\x01", b"CDF\x02", b"CDF\x05")
 _NAMES = ("row_names", "column_names")
 _STORE = "zarr"  # which opens URLs and stores, and overwrites those in place
 _MATRIX_MARKET = (b"%%MatrixMarket", b"%MatrixMarket")
@@ -85,7 +86,7 @@ KINDS = {
     "frostt": Kind(".io.files.frostt", (".tns", ".tns.gz"), reads=("shape", "duplicates")),
     "rawarray": Kind(
         ".io.files.rawarray", (".ra",), reads=("order", "dtype"), writes=("order", "eltype"),
-        signature=(b"rawarray", b"yarrawar"),
+        dense=True, signature=(b"rawarray", b"yarrawar"),
     ),
     "bpcells": Kind(
         ".io.files.bpcells", reads=("group", "duplicates"), writes=("group", "packed", "version", "chunks", "gzip"),
@@ -93,8 +94,16 @@ KINDS = {
     ),
     "anndata": Kind(
         ".io.files.anndata", (".h5ad", ".h5mu"), reads=("group", "duplicates", "names"),
-        writes=("group", "storage", "limits"), attributes=_NAMES,
+        writes=("group", "storage", "limits"), attributes=_NAMES, dense=True,
         group=("encoding-type", "h5sparse_format", "indptr", "matrix", "obs"), zarr_group=("encoding-type",),
+    ),
+    "loom": Kind(".io.files.loom", (".loom",), reads=("group",), group=("row_attrs",)),
+    "biom": Kind(".io.files.biom", (".biom",), reads=("group", "duplicates"), group=("observation",)),
+    "esmf": Kind(
+        ".io.files.esmf", reads=("group", "shape", "duplicates"), signature=_NETCDF_3, group=("n_s",),
+    ),
+    "gathered": Kind(
+        ".io.files.gathered", reads=("group", "duplicates"), signature=_NETCDF_3, group=("_NCProperties",),
     ),
 }  # fmt: skip
 
@@ -156,7 +165,9 @@ class Location:
                     if name != self.name:
                         LOG.debug("group %s: looks like the kind %s, because of %r", above or "/", name, mark)
                     claimed, functions = not path, KINDS[name].functions
-                    if isinstance(functions, Foreign):
+                    if isinstance(functions, Foreign) and k == 0 and {*kinds.values()} <= {self.name, name}:
+                        claimed = True  # no other kind is possible, so nothing is read
+                    elif isinstance(functions, Foreign):
                         with container.reading(self.handle, above, DEFAULT_LIMITS) as reader:
                             claimed = path in functions.claims(reader.group)
                     if claimed:
@@ -336,7 +347,10 @@ def _known_by_suffix(path: str, head: bytes) -> str:
         refuse_tables(path, head)
         raise ContainerError(Problem(path, f"neither its content nor its suffix is known{PLUG_IN}"))
     if KINDS[kind].group and not KINDS[kind].signature:
-        raise ContainerError(Problem(path, "is no HDF5 file, or not a whole one; fetch or write it again"))
+        what = "is no HDF5 file, or not a whole one; fetch or write it again"
+        if head.lstrip().startswith(b"{"):
+            what = "is JSON, as of BIOM 1, not HDF5; convert it by: biom convert --to-hdf5 -i OLD -o NEW"
+        raise ContainerError(Problem(path, what))
     return kind
 
 
@@ -380,10 +394,15 @@ def _head(file: str | IO[bytes], name: str) -> bytes:
     try:
         with open_file(file, "rb", buffering=0) as opened:
             head = opened.read(4096)
-        return zlib.decompressobj(wbits=31).decompress(head, 4096) if head[:2] == b"\x1f\x8b" else head
+        if head[:2] != b"\x1f\x8b":
+            return head
+        head = zlib.decompressobj(wbits=31).decompress(head, 4096)
     except FileNotFoundError:
         raise PathMissingError(Problem(name, "no such file; check the path")) from None
     except OSError as error:
         raise ContainerError(Problem(name, f"cannot be read: {error.strerror}; check its permissions")) from error
     except zlib.error as error:
         raise ContainerError(Problem(name, f"not a gzip file: {error}; fetch it again")) from None
+    if head.startswith((_HDF5, *_ZIP)):
+        raise ContainerError(Problem(name, "is compressed by gzip as a whole; decompress it first, by gunzip"))
+    return head

@@ -52,7 +52,7 @@ def read(
     check : {'full', 'trusted', 'none'}, default 'full'
         See Tensor.
     shape : int or sequence of int, optional
-        The shape of a .tns file, which does not store it. By default, the largest coordinates give the shape.
+        The shape, for files without one: .tns, where the largest coordinates are the default, and weights of xESMF.
     duplicates : {'error', 'sum', 'first', 'last'}, optional
         Treatment of repeated coordinates; "error" by default. Files other than text may contain them only if read
         leniently.

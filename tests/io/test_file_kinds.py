@@ -97,7 +97,7 @@ def of_cooler(folder):
         tables = {
             "chroms": {"name": np.array([b"chr1"])},
             "bins": {"chrom": np.zeros(4, "i4"), "start": np.arange(4) * 10, "end": np.arange(1, 5) * 10},
-            "pixels": {"bin1_id": rows, "bin2_id": square.indices, "count": square.data},
+            "pixels": {"bin1_id": rows, "bin2_id": square.indices, "count": square.data, "oe": square.data / 4},
             "indexes": {"bin1_offset": square.indptr},
         }
         for table, columns in tables.items():
@@ -106,7 +106,81 @@ def of_cooler(folder):
     dense = square.toarray()
     bins = [f"chr1:{10 * k}-{10 * k + 10}" for k in range(4)]
     whole = bl.from_numpy(dense + np.triu(dense, 1).T, dims=("bin", "bin_2"), labels={"bin": bins, "bin_2": bins})
-    return f"{folder}/a.mcool", {"resolutions/10": whole}
+    return f"{folder}/a.mcool", {"resolutions/10": whole, "resolutions/10/pixels/oe": whole / 4}
+
+
+def of_loom(folder, base=""):
+    """A file of loompy, at its root or below a group."""
+    with h5py.File(f"{folder}/a.loom", "w") as file:
+        group = file.require_group(base or "/")
+        group["matrix"], group["layers/spliced"] = CSR.toarray(), 2 * CSR.toarray()
+        group["row_attrs/Gene"], group["col_attrs/CellID"] = np.array(ROWS, object), np.array(COLUMNS, object)
+        group["row_attrs/Accession"] = np.array(ROWS[::-1], object)
+        for name in ("attrs", "row_graphs", "col_graphs"):
+            group.create_group(name)
+    labels = {"dims": ("gene", "cell"), "labels": {"gene": ROWS, "cell": COLUMNS}}
+    made = {"matrix": CSR.toarray(), "layers/spliced": 2 * CSR.toarray()}
+    return f"{folder}/a.loom", {f"{base}/{k}".lstrip("/"): bl.from_numpy(x, **labels) for k, x in made.items()}
+
+
+def of_biom(folder, base=""):
+    """A file of biom-format, at its root or below a group."""
+    with h5py.File(f"{folder}/a.biom", "w") as file:
+        group = file.require_group(base or "/")
+        group.attrs.update({"format-version": (2, 1), "shape": CSR.shape, "nnz": CSR.nnz, "type": "OTU table"})
+        for axis, ids, matrix in (("observation", ROWS, CSR), ("sample", COLUMNS, CSR.tocsc())):
+            group[f"{axis}/ids"] = np.array(ids, object)
+            for name in ("data", "indices", "indptr"):
+                group[f"{axis}/matrix/{name}"] = getattr(matrix, name)
+    labels = {"observation": ROWS, "sample": COLUMNS}
+    table = bl.from_scipy(CSR, dims=("observation", "sample"), labels=labels)
+    return f"{folder}/a.biom", {f"{base}/{axis}/matrix".lstrip("/"): table for axis in labels}
+
+
+def netcdf(path, version, sizes, variables):
+    """A file of the NetCDF library. variables: by name, their dimensions, values and attributes."""
+    with pytest.importorskip("netCDF4").Dataset(path, "w", format=version) as file:
+        for name, size in sizes.items():
+            file.createDimension(name, size)
+        for name, (dims, values, attributes) in variables.items():
+            values, attributes = np.asarray(values), dict(attributes)
+            variable = file.createVariable(name, values.dtype, dims, fill_value=attributes.pop("_FillValue", None))
+            variable[:] = values
+            variable.setncatts(attributes)
+    return path
+
+
+def of_esmf(folder, version="NETCDF4"):
+    weights, order = CSR.tocoo(), np.array([2, 0, 3, 1])  # unsorted
+    numbers = {"row": weights.coords[0] + 1, "col": weights.coords[1] + 1, "S": weights.data}
+    variables = {name: (("n_s",), x[order].astype("f8" if name == "S" else "i4"), {}) for name, x in numbers.items()}
+    return netcdf(f"{folder}/a.nc", version, {"n_s": 4, "n_a": 5, "n_b": 4}, variables), {"/": CSR}
+
+
+def of_gathered(folder, version="NETCDF4"):
+    """Soil at the land points of a grid, as in the examples of the CF conventions."""
+    sizes, points = {"lat": 3, "lon": 4, "depth": 2, "point": 5}, np.array([1, 2, 5, 10, 11], "i4")
+    lat, soil = np.array([10.0, 20, 30]), np.arange(1.0, 11).reshape(2, 5)
+    soil[1, 2], cells = np.nan, np.zeros((2, 12))
+    cells[:, points] = soil
+    variables = {
+        "lat": (("lat",), lat, {"units": "degrees_north"}),
+        "point": (("point",), points, {"compress": "lat lon"}),
+        "soil": (("depth", "point"), np.nan_to_num(soil, nan=-9), {"_FillValue": -9.0}),
+        "deep": (("point", "depth"), soil.T.astype("f4"), {}),
+        "area": (("point",), np.arange(1, 6, dtype="i4"), {}),
+        "other": (("lat", "lon"), np.ones((3, 4)), {}),
+    }
+    path = netcdf(f"{folder}/a.nc", version, sizes, variables)
+    dims, labels = ("depth", "lat", "lon"), {"labels": {"lat": lat}}
+    soil = np.stack([cells[0].reshape(3, 4), cells[1].reshape(3, 4)])
+    area = np.zeros(12, "i4")
+    area[points] = np.arange(1, 6)
+    return path, {
+        "soil": bl.from_numpy(soil, dims=dims, **labels),
+        "deep": bl.from_numpy(soil.transpose(1, 2, 0).astype("f4"), dims=(*dims[1:], dims[0]), **labels),
+        "area": bl.from_numpy(area.reshape(3, 4), dims=dims[1:], **labels),
+    }
 
 
 def of_petsc(folder):
@@ -220,6 +294,10 @@ MADE = {
         lambda folder: of_anndata(folder, "tables/obs/cells"),
         pytest.param(lambda folder: of_anndata(folder, "tables/cells", ".zarr"), marks=pytest.mark.slow),
     ],
+    "loom": [of_loom, lambda folder: of_loom(folder, "some/layers")],
+    "biom": [of_biom, lambda folder: of_biom(folder, "some/sample")],
+    "esmf": [of_esmf, lambda folder: of_esmf(folder, "NETCDF3_64BIT_OFFSET")],
+    "gathered": [of_gathered, lambda folder: of_gathered(folder, "NETCDF3_CLASSIC")],
 }
 EACH = [
     pytest.param(kind, *getattr(make, "values", [make]), marks=getattr(make, "marks", ()), id=f"{kind}-{k}")

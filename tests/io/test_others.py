@@ -170,6 +170,17 @@ def test_damage_to_a_file_of_cooler_is_told(tmp_path, change, message):
         bl.read(path)
 
 
+def test_columns_of_cooler_are_matrices(tmp_path):
+    path = layouts.cooler(tmp_path / "a.cool", np.ones((4, 4), np.int32))
+    with h5py.File(path, "r+") as file:
+        file.move("pixels/count", "pixels/oe")
+        file["pixels/balanced"] = file["pixels/oe"][:] / 2
+    assert bl.list_tensors(path) == ["pixels/balanced", "pixels/oe"]
+    assert np.array_equal(bl.read(f"{path}:pixels/balanced").to_dense(), np.full((4, 4), 0.5))
+    with pytest.raises(bl.ContainerError, match="no such column; read PATH:NAME of pixels/balanced, pixels/oe"):
+        bl.open(path)
+
+
 @given(st.integers(0, 99), st.sampled_from(["float32", "float64", "complex128"]), st.sampled_from([">i4", ">i8"]))
 def test_matrices_of_petsc(tmp_path_factory, seed, dtype, index):
     dense = drawn(seed, (4, 5), dtype)

@@ -33,7 +33,7 @@ class Group:
     def __init__(self, reader: Any, limits: Limits) -> None:
         self.reader = reader
         self.limits = limits
-        self.of_hdf5 = isinstance(getattr(reader, "group", None), h5py.Group)
+        self.of_hdf5 = isinstance(getattr(reader, "group", None), h5py.HLObject)
 
     # Attributes
 
