@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..errors import BinsparseError, DescriptorError, Problem, raise_if
-from ..levels import places
+from ..levels import Sparse, places
 from ..limits import INT64_MAX, Limits
 from .dictionary import CODE_TYPES, CODES
 from .dtypes import DataType, parse_dtype
@@ -136,6 +136,9 @@ class _Parser:
         if format is not None and shape is not None and format.rank == 1 and shape[1:] == (1,) and self.map is None:
             self.repair("shape", f"expected one size for a vector, got {list(shape)}")
             shape = shape[:1]
+        if inner.get("format") == "COO" and shape is not None and len(shape) > 2:  # as ehrdata writes it
+            self.repair("format", f"COO has two dimensions, got {list(shape)}")
+            inner, format = {**inner, "format": "custom"}, Format((Sparse(len(shape)),))
         stored = shape
         if shape is None:
             format = None  # it cannot be checked further
@@ -337,6 +340,9 @@ class _Parser:
         coded = [CODES] if str(texts.get("values")).startswith("dictionary[") else []
         for name in [*classes, "values", *coded, *(["fill_value"] if fill is True else [])]:
             path = f"data_types.{name}"
+            if name == "fill_value" and name not in texts and "values" in texts:
+                self.repair(path, "missing, taken from the values")
+                texts = {**texts, name: texts["values"]}
             if name not in texts:
                 self.fault(path, "missing")
                 continue

@@ -14,17 +14,16 @@ import h5py
 import zarr
 
 from ..errors import needing, within_memory
-from ..formats.json import RESERVED
 from ..io import open as open_tensor
 from ..io import read, write
+from ..io.files.anndata import ELEMENT, OBJECT
 from ..tensors.tensor import Tensor
 from .pydata_sparse import from_sparse, to_sparse
 
 if TYPE_CHECKING:
     import sparse
 
-_SPEC = {"encoding-type": "binsparse", "encoding-version": "0.1.0"}
-_OBJECT = f"{RESERVED}object"  # an attribute: the type that the element is read as
+_SPEC = {key: ELEMENT[key] for key in ("encoding-type", "encoding-version")}
 
 
 @within_memory
@@ -33,7 +32,8 @@ def register_anndata() -> None:
 
     Afterwards `write_h5ad`, `write_zarr`, `read_h5ad`, `read_zarr` and `write_elem` accept a Tensor, and a COO of
     pydata/sparse if that is installed. Each is read back as the same type. `open("x.h5ad:uns/NAME")` opens such a
-    tensor lazily. The only supported option of anndata is `compression="gzip"`. A second call has no effect.
+    tensor lazily. The only supported option of anndata is `compression="gzip"`. A second call has no effect, and a COO
+    for which another package has registered a writer stays with that package.
 
     Without a call of this function, anndata refuses files with such elements.
 
@@ -70,7 +70,8 @@ def register_anndata() -> None:
         writers[sparse.COO] = _write_coo
     for group in (h5py.Group, zarr.Group):
         for kind, writer in writers.items():
-            _REGISTRY.register_write(group, kind, _SPEC)(writer)
+            if not _REGISTRY.has_write(group, kind, frozenset()):
+                _REGISTRY.register_write(group, kind, _SPEC)(writer)
         _REGISTRY.register_read(group, _SPEC)(_read)
         _LAZY_REGISTRY.register_read(group, _SPEC)(_open)
 
@@ -85,13 +86,13 @@ def _write_tensor(
 
 def _write_coo(place: Any, name: str, array: sparse.COO, **options: Any) -> None:
     _write_tensor(place, name, from_sparse(array), **options)
-    place[name].attrs[_OBJECT] = "sparse.COO"
+    place[name].attrs.update(ELEMENT)
 
 
 def _read(group: Any, *, _reader: Any) -> Any:
     """The object in a group."""
     tensor = read(group)
-    return to_sparse(tensor) if group.attrs.get(_OBJECT) == "sparse.COO" else tensor
+    return to_sparse(tensor) if group.attrs.get(OBJECT) == ELEMENT[OBJECT] else tensor
 
 
 def _open(group: Any, *, _reader: Any) -> Tensor:

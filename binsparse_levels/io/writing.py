@@ -128,8 +128,10 @@ def write(
     >>> sorted(store)
     ['binsparse', 'indices_1', 'pointers_to_1', 'values']
     """
-    tensor = as_tensor(tensor, copy=False, dims=dims, labels=labels)
     target = target_at(path, kind)
+    full = isinstance(tensor, np.ndarray) and target.kind.dense and tensor.ndim
+    format = ", ".join(["dense"] * tensor.ndim) if full else None
+    tensor = as_tensor(tensor, format, copy=False, dims=dims, labels=labels)
     storage = Storage(compression, chunks, shards, checksum)
     functions = target.kind.functions
     if isinstance(functions, Container):

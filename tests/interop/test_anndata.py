@@ -1,5 +1,6 @@
 """Tensors of any rank in AnnData, written and read by anndata itself."""
 
+import json
 import subprocess
 import sys
 import warnings
@@ -15,6 +16,8 @@ from anndata.experimental import read_elem_lazy, read_lazy
 from anndata.io import read_elem, write_elem
 
 from binsparse_levels import (
+    DescriptorError,
+    DialectWarning,
     IndexMap,
     OptionError,
     Tensor,
@@ -171,6 +174,50 @@ def test_the_registry_of_anndata_is_as_expected():
         for kind in (Tensor, sparse.COO):
             assert _REGISTRY.has_write(group, kind, frozenset())
             assert _REGISTRY.write_specs[kind] == spec
+
+
+def test_a_writer_of_another_package_is_kept(monkeypatch):
+    """ehrdata registered one for COO between its versions 0.3 and 0.4."""
+    from anndata._io.specs.registry import _REGISTRY, IOSpec
+
+    def theirs(place, name, array, *, _writer, dataset_kwargs=None):
+        raise NotImplementedError
+
+    writers = {key: x for key, x in _REGISTRY.write.items() if key[1] is not sparse.COO}
+    monkeypatch.setattr(_REGISTRY, "write", writers)
+    monkeypatch.setattr(
+        _REGISTRY, "write_specs", {k: x for k, x in _REGISTRY.write_specs.items() if k is not sparse.COO}
+    )
+    for group in (h5py.Group, zarr.Group):
+        _REGISTRY.register_write(group, sparse.COO, IOSpec("ehrdata-coo", "0.1.0"))(theirs)
+    register_anndata()
+    assert _REGISTRY.write[h5py.Group, sparse.COO, frozenset()].__wrapped__ is theirs
+    assert _REGISTRY.write_specs[Tensor].encoding_type == "binsparse"
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.zarr"])
+def test_arrays_of_ehrdata_are_read_leniently(tmp_path, name):
+    """ehrdata 0.4 stores a COO as a Binsparse tensor, whose descriptor deviates twice."""
+    array = sparse.random((5, 6, 4), density=0.2, random_state=0)
+    file = h5py.File(tmp_path / name, "w") if name == "a.h5" else zarr.open_group(tmp_path / name, mode="w")
+    group = file.create_group("obsm/_ed_ondisk_X")
+    types = {f"indices_{k}": "int64" for k in range(3)} | {"values": "float64"}
+    header = {"version": "0.1", "format": "COO", "shape": array.shape, "number_of_stored_values": array.nnz}
+    group.attrs["binsparse"] = json.dumps(header | {"data_types": types, "fill": True})
+    group.attrs["ehrdata-encoding-type"] = "ehrdata-coo"
+    parts = dict(zip(types, (*array.coords, array.data), strict=True)) | {"fill_value": np.zeros(1)}
+    for key, part in parts.items():
+        group[key] = part
+    if name == "a.h5":
+        file.close()
+    place = f"{tmp_path / name}:obsm/_ed_ondisk_X"
+    assert list_tensors(tmp_path / name) == ["obsm/_ed_ondisk_X"]
+    with pytest.raises(DescriptorError, match="lenient=True"):
+        read(place)
+    with pytest.warns(DialectWarning) as warned:
+        found = read(place, lenient=True)
+    assert any("format: COO has two dimensions, got [5, 6, 4]" in str(x.message) for x in warned)
+    assert (to_sparse(found) == array).all()
 
 
 @pytest.mark.slow

@@ -1,5 +1,6 @@
 """AnnData in HDF5 and Zarr, held to anndata itself, both ways."""
 
+import contextlib
 import logging
 import os
 import shutil
@@ -23,6 +24,7 @@ from binsparse_levels import (
     ArrayError,
     BinsparseError,
     ContainerError,
+    DialectWarning,
     FormatError,
     LimitError,
     Limits,
@@ -37,6 +39,7 @@ from binsparse_levels import (
     read,
     read_all,
     reduce,
+    register_anndata,
     to_scipy,
     write,
 )
@@ -126,6 +129,7 @@ PLACES = {
     "varm/few": lambda data: data.varm["few"],
     "varp/graph": lambda data: data.varp["graph"],
 }
+LISTED = sorted([*PLACES, "obsm/dense"])
 NAMES = {
     "obsm/few": (["obs", "column"], [CELLS, []]),
     "obsp/graph": (["obs", "obs_2"], [CELLS, CELLS]),
@@ -189,10 +193,12 @@ def test_any_number_of_names_is_read_when_it_is_asked_for(tmp_path, cells):
 
 
 def test_every_matrix_is_listed_and_read(theirs):
-    assert list_tensors(theirs) == sorted(PLACES)
+    assert list_tensors(theirs) == LISTED
     data = made()
     assert read(theirs).equals(read(f"{theirs}:X"))
-    for place, found in read_all(theirs).items():
+    every = read_all(theirs)
+    assert (every.pop("obsm/dense").to_dense() == 1).all()
+    for place, found in every.items():
         matrix = PLACES[place](data)
         assert equal(to_scipy(found), matrix)
         assert str(found.format) == matrix.format.upper()
@@ -236,7 +242,7 @@ def test_zarr_in_a_zip_file_in_memory_and_as_an_open_group(tmp_path):
     path = stored(tmp_path, "zarr3")
     shutil.make_archive(str(tmp_path / "zipped"), "zip", path)
     os.rename(tmp_path / "zipped.zip", tmp_path / "a.zarr.zip")
-    assert list_tensors(tmp_path / "a.zarr.zip") == sorted(PLACES)
+    assert list_tensors(tmp_path / "a.zarr.zip") == LISTED
     assert read(f"{tmp_path}/a.zarr.zip:layers/counts").equals(read(f"{path}:layers/counts"))
     group = zarr.open_group(path, mode="r")
     assert read(group["layers/counts"]).format.alias == "CSC"
@@ -427,7 +433,7 @@ def test_into_a_file_of_theirs(copied):
     assert data.var.equals(before.var)
     assert (data.obsm["dense"] == 1).all()
     assert data.uns["tree"]["text"] == "é"
-    assert list_tensors(copied) == sorted({*PLACES, *added})
+    assert list_tensors(copied) == sorted({*LISTED, *added})
 
 
 def test_vectors_are_columns_of_tables(copied):
@@ -493,7 +499,7 @@ def test_types(tmp_path, name, dtype):
 @pytest.mark.parametrize("name", ["a.h5ad", "a.zarr"])
 def test_formats_and_empty_matrices(tmp_path, name):
     coords, values = [[0, 1, 1], [1, 0, 3]], [1.0, 2.0, 3.0]
-    rows, columns = ["CSR", "COO", "DMATR", "bitmap(2)"], ["CSC", "DCSC", "COOC"]
+    rows, columns = ["CSR", "COO", "bitmap(2)"], ["CSC", "DCSC", "COOC"]
     for number, format in enumerate(rows + columns):
         write(tmp_path / f"{number}{name}", tensor := pack(coords, values, (3, 4), format), kind="anndata")
         found = loaded(str(tmp_path / f"{number}{name}")).X
@@ -539,7 +545,7 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
         (pack([[0]], [1.0], 30, "sparse"), "layers/a", {}, "AnnData stores vectors in obs/NAME and var/NAME"),
         (pack([[0]], [1.0], 30, "sparse"), "X", {}, "AnnData stores vectors in obs/NAME and var/NAME"),
         (pack([[0]], [1.0], 30, "sparse"), "var/a", {}, "var has 20 names, and dimension 0 size 30"),
-        (pack([[0]] * 3, [1.0], (30, 20, 2), "sparse(3)"), "uns/a", {}, "got 3 dimensions; see register_anndata"),
+        (pack([[0]] * 3, [1.0], (30, 20, 2), "sparse(3)"), "obsp/a", {}, "AnnData has no 3 dimensions here"),
         (pack([[0], [0]], [1j], (30, 20), "CSR"), "layers/a", {}, "cannot represent complex128 values"),
         (pack([[0], [0]], np.ones(1, np.float16), (30, 20), "CSR"), "layers/a", {}, "cannot represent float16 values"),
         (pack([[0], [0]], [1.0], (30, 20), "CSR", fill_value=2), "layers/a", {}, "the fill value 2"),
@@ -552,6 +558,7 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
         (named(column_names=[*GENES[:19], "x"]), "layers/a", {}, "the names of var in the file differ"),
         (named(row_names=["a"]), "layers/a", {}, "expected none or 30 texts"),
         (CSR, "layers/a", {"colour": "red"}, "colour"),
+        (np.eye(30, 20), "layers/a", {"chunks": 3}, "a dense array in (HDF5|Zarr) has no such option"),
         (CSR, "layers/a", {"chunks": {"values": 3}}, "no array of the name 'values'"),
         (CSR, "layers/a", {"narrow": True}, "narrow"),
         (CSR, "layers/counts", {}, "already exists; pass overwrite=True"),
@@ -597,6 +604,55 @@ def test_rows_and_columns_of_pairs_are_in_the_order_of_the_file(copied, tmp_path
         at = [0, 1]
         at[dimension] = len(names) - 1 - at[dimension]
         assert found[tuple(at)] == 5
+
+
+CUBE = np.where(np.arange(1200).reshape(30, 20, 2) % 7, 0, np.arange(1200.0).reshape(30, 20, 2))
+
+
+@pytest.mark.parametrize("place", ["layers/a", "obsm/a", "uns/a"])
+def test_dense_arrays_stay_dense_and_tensors_of_more_dimensions_are_theirs(copied, place):
+    for k, array in enumerate((np.eye(30, 20, dtype="i4"), CUBE)):
+        write(f"{copied}:{place}{k}", array, kind="anndata")
+        write(f"{copied}:{place}{k}c", from_numpy(np.asfortranarray(array), ", ".join(["dense"] * array.ndim)))
+        write(f"{copied}:{place}{k}s", from_numpy(array))
+        for suffix in "", "c", "s":
+            found = read(f"{copied}:{place}{k}{suffix}")
+            assert (found.dtype, found.format.padded) == (array.dtype, suffix != "s")
+            assert np.array_equal(found.to_dense(), array)
+            assert np.array_equal(open_tensor(f"{copied}:{place}{k}{suffix}")[5:9].to_dense(), array[5:9])
+        register_anndata()
+        with h5py.File(copied) if copied.endswith(".h5ad") else contextlib.nullcontext(zarr.open_group(copied)) as root:
+            assert np.array_equal(anndata.io.read_elem(root[f"{place}{k}"]), array)
+            again = anndata.io.read_elem(root[f"{place}{k}s"])  # of scipy or pydata/sparse
+            assert np.array_equal(again.toarray() if array.ndim == 2 else again.todense(), array)
+
+
+def test_genes_of_other_systems_become_columns(tmp_path):
+    counts = np.arange(6.0).reshape(2, 3)
+    for k, dims in enumerate(
+        (("gene", "barcode"), ("feature", "barcode"), ("gene", "cell"), ("observation", "sample"))
+    ):
+        tensor = from_numpy(counts, "CSC", dims=dims, labels={dims[0]: [*"xy"], dims[1]: [*"abc"]})
+        with pytest.warns(DialectWarning, match=f"rows of AnnData are cells.*{dims[0]} × {dims[1]} are transposed"):
+            write(tmp_path / f"{k}.h5ad", tensor)
+        found = loaded(str(tmp_path / f"{k}.h5ad"))
+        assert (found.obs_names.tolist(), found.var_names.tolist()) == (["a", "b", "c"], ["x", "y"])
+        assert found.X.format == "csr"
+        assert (found.X.toarray() == counts.T).all()
+        write(f"{tmp_path}/{k}.h5ad:varm/kept", tensor)  # whose rows are genes
+        assert loaded(str(tmp_path / f"{k}.h5ad")).varm["kept"].shape == (2, 3)
+
+
+def test_dense_arrays_behind_links_are_not_listed(tmp_path):
+    path = stored(tmp_path, "hdf5")
+    with h5py.File(tmp_path / "other.h5", "w") as file:
+        file["x"] = np.ones((30, 2))
+    with h5py.File(path, "r+") as file:
+        file["obsm/external"] = h5py.ExternalLink("other.h5", "/x")
+        file["obsm/soft"] = h5py.SoftLink("/obsm/dense")
+        del file["varm"]
+        file["varm"] = h5py.ExternalLink("other.h5", "/")
+    assert list_tensors(path) == [place for place in LISTED if not place.startswith("varm")]
 
 
 def test_a_failing_write_leaves_the_file(copied, monkeypatch):

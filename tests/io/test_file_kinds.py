@@ -244,6 +244,7 @@ def of_bpcells(folder):
 def anndata_of(anndata):
     data = anndata.AnnData(CSR, obs=pd.DataFrame(index=ROWS), var=pd.DataFrame(index=COLUMNS))
     data.layers["counts"], data.obsp["near"] = CSR.tocsc(), scipy.sparse.csr_array(np.eye(4))
+    data.layers["dense"], data.obsm["X_pca"] = CSR.toarray(), np.arange(8.0).reshape(4, 2)
     return data
 
 
@@ -262,7 +263,8 @@ def of_anndata(folder, base="", suffix=".h5ad"):
         file.close()
     cells = bl.from_scipy(CSR, **labelled("obs", "var"))
     near = bl.from_scipy(scipy.sparse.csr_array(np.eye(4)), **labelled("obs", "obs"))
-    places = {"X": cells, "layers/counts": cells, "obsp/near": near}
+    pca = bl.from_numpy(np.arange(8.0).reshape(4, 2), dims=("obs", "column"), labels={"obs": ROWS})
+    places = {"X": cells, "layers/counts": cells, "layers/dense": cells, "obsp/near": near, "obsm/X_pca": pca}
     return path, {f"{base}/{name}".lstrip("/"): tensor for name, tensor in places.items()}
 
 

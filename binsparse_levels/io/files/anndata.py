@@ -1,9 +1,10 @@
 """Matrices of AnnData in HDF5 (.h5ad, .h5mu) and Zarr, read and written; of 10x Genomics in HDF5, read only.
 
 AnnData: a group with `data`, `indices`, `indptr`, and attributes for csr or csc and the shape; or one dense array. The
-names of rows and columns are the indices of the tables `obs` and `var`. 10x: a group `matrix`, or with the name of a
-genome, compressed by columns, with a dataset for the shape. Its rows are features, or genes in older files, its columns
-barcodes. TENxMatrix of HDF5Array may lack these names.
+names of rows and columns are the indices of the tables `obs` and `var`. A sparse tensor of more dimensions is a
+Binsparse tensor in a group, which is marked as a COO of pydata/sparse. 10x: a group `matrix`, or with the name of a
+genome, compressed by columns, with a dataset for the shape. Its rows are features, or genes in older
+files, its columns barcodes. TENxMatrix of HDF5Array may lack these names.
 """
 
 from __future__ import annotations
@@ -11,8 +12,9 @@ from __future__ import annotations
 import contextlib
 import re
 import warnings
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from functools import partial
+from types import SimpleNamespace
 from typing import Any, TypeAlias
 
 import h5py
@@ -29,36 +31,28 @@ from ...errors import (
     ContainerError,
     FormatError,
     PathExistsError,
-    PathMissingError,
     Problem,
     check_choice,
+    warn,
 )
+from ...formats.descriptor import VERSION
+from ...formats.json import RESERVED
 from ...limits import DEFAULT_LIMITS, Limits
+from ...tensors.changing import is_dense
+from ...tensors.encoding import encode_tensor
 from ...tensors.foreign import check_representable
-from ...tensors.labels import Column, Labels
+from ...tensors.labels import Labels
 from ...tensors.tensor import Tensor
 from ..file_tensors import Compression, FileTensor, compressed
 from ..interface import Foreign
 from ..kinds import is_store
-from .names import Names, column, labelled, to_write
+from .anndata_tables import Axes, Opener, axes_of, index_of, names_of
+from .names import Names, labelled, to_write
 from .sources import Group, open_group
 
-Opener: TypeAlias = Callable[[str], Group]
-Axes: TypeAlias = tuple[str | None, str | None]
 _Matrix: TypeAlias = tuple[Compression, tuple[int, int], Labels | None]  # its format, shape and names
 
 _FORMATS: dict[str, Compression] = {"csr_matrix": "CSR", "csc_matrix": "CSC", "csr": "CSR", "csc": "CSC"}
-_AXES: dict[str, Axes] = {
-    "X": ("obs", "var"),
-    "layers": ("obs", "var"),
-    "obsp": ("obs", "obs"),
-    "varp": ("var", "var"),
-    "obsm": ("obs", None),
-    "varm": ("var", None),
-    "obs": ("obs", None),
-    "var": ("var", None),
-}
-
 _FOLDERS = ("layers", "obsp", "varp", "obsm", "varm", "uns")
 _NAME = r"(?!\.|zarr\.json(/|$))[^/]+"
 _COLUMNS = re.compile(f"(obs|var)/{_NAME}")
@@ -66,6 +60,10 @@ _MATRICES = re.compile(f"X|(layers|obsp|varp|obsm|varm)/{_NAME}|uns(/{_NAME})+")
 _DICT = {"encoding-type": "dict", "encoding-version": "0.1.0"}
 _ROOT = {"encoding-type": "anndata", "encoding-version": "0.1.0"}
 _CELLS = {"encoding-type": "array", "encoding-version": "0.2.0"}
+_CELLS_LAST = (("gene", "barcode"), ("feature", "barcode"), ("gene", "cell"), ("observation", "sample"))  # in others
+# A tensor of more dimensions, which `register_anndata` reads as a COO of pydata/sparse.
+OBJECT = f"{RESERVED}object"
+ELEMENT = {"encoding-type": "binsparse", "encoding-version": "0.1.0", OBJECT: "sparse.COO"}
 _TEXTS = {"encoding-type": "string-array", "encoding-version": "0.2.0"}
 _TABLE = {"encoding-type": "dataframe", "encoding-version": "0.2.0", "_index": "_index", "column-order": []}
 
@@ -89,7 +87,7 @@ def look(
         parts = [name for name in ("matrix", "X") if above.has(name)][:1]
     if parts and above.is_array(parts[-1]):
         values, shape = above.cells(parts[-1])
-        labels, stored = _names(at, parts, shape, names), {"values": parts[-1]}
+        labels, stored = names_of(at, parts, shape, names), {"values": parts[-1]}
         return FileTensor(", ".join(["dense"] * len(shape)), shape, {}, values, {}, stored, labels)
     source = at("/".join(parts) or None)
     tenx = source.has("shape")
@@ -98,15 +96,33 @@ def look(
 
 
 def claims(group: Any) -> list[str]:
-    """The group itself, of HDF5 or Zarr, if it is marked as such a matrix."""
-    if hasattr(group, "attrs") and not hasattr(group, "id"):  # of Zarr
-        encoding = group.attrs.get("encoding-type")
-        return [""] * (isinstance(encoding, str) and encoding in _FORMATS)
-    if {"indptr", "shape"} <= {*group.keys()}:
+    """The group itself, of HDF5 or Zarr, if it is marked as such a matrix; else the dense arrays of AnnData in it."""
+    source, encoding = Group(SimpleNamespace(group=group), DEFAULT_LIMITS), None
+    if source.of_hdf5 and {"indptr", "shape"} <= {*group.keys()}:
         return [""]
     with contextlib.suppress(BinsparseError):
-        return [""] * (_encoding(Group(hdf5.HDF5Reader(group, DEFAULT_LIMITS), DEFAULT_LIMITS)) in _FORMATS)
-    return []
+        encoding = _encoding(source)
+    if encoding in _FORMATS:
+        return [""]
+    older = encoding is None and source.has("obs") and source.has("var")
+    return _dense_arrays(source) if encoding in ("anndata", "raw") or older else []
+
+
+def _dense_arrays(source: Group) -> list[str]:
+    """The paths of the dense arrays of AnnData in a group."""
+
+    def found(inner: Group, names: Iterable[str]) -> list[str]:
+        arrays = {name: inner.reader.group[name] for name in names if inner.is_array(name)}
+        return [name for name, x in arrays.items() if len(x.shape) > 1 and x.dtype.kind in "biuf"]
+
+    if not source.of_hdf5 and not source.reader.group.store.supports_listing:
+        return []
+    paths = found(source, ["X"])
+    for folder in _FOLDERS[:-1]:
+        with contextlib.suppress(BinsparseError), contextlib.ExitStack() as closing:  # a missing group, or a link
+            inner = open_group(source.reader.group, folder, DEFAULT_LIMITS, closing)
+            paths += [f"{folder}/{name}" for name in found(inner, inner.reader.group.keys())]
+    return paths
 
 
 def _encoding(source: Group) -> str:
@@ -121,25 +137,7 @@ def _anndata(source: Group, at: Opener, parts: Sequence[str], names: str | None)
         raise ContainerError(Problem("encoding-type", what))
     name = "shape" if source.attribute("h5sparse_shape") is None else "h5sparse_shape"
     shape = _sizes(source.attribute(name), name)
-    return _FORMATS[word], shape, _names(at, parts, shape, names)
-
-
-def _names(at: Opener, parts: Sequence[str], shape: Sequence[int], names: str | None) -> Labels | None:
-    """The names of rows and columns, or of the rows only. Tables of another size belong to another matrix.
-
-    names: the column of `var` with the names, which must exist; by default its index.
-    """
-    base = _base(at, parts)
-    axes = [axis and "/".join([*parts[:base], axis]) for axis in axes_of(parts[base:])]
-    dims = [(axis or other).rpartition("/")[2] for axis, other in zip(axes, ("row", "column"), strict=True)]
-    columns: list[Column | None] = []
-    for axis, size in zip(axes, shape, strict=False):
-        columns.append(None)
-        asked = names if axis is not None and axis.endswith("var") else None
-        with contextlib.suppress(*[ContainerError, ArrayError] if asked is None else []):
-            if axis is not None and len(found := index_of(at, axis, asked)) == size:
-                columns[-1] = found
-    return labelled([*dims, *(f"dim_{k}" for k in range(2, len(shape)))][: len(shape)], columns)
+    return _FORMATS[word], shape, names_of(at, parts, shape, names)
 
 
 def _tenx(source: Group, at: Opener, parts: Sequence[str], names: str | None) -> _Matrix:
@@ -164,66 +162,6 @@ def _sizes(shape: Any, name: str) -> tuple[int, int]:
     return shape[0], shape[1]
 
 
-# Tables, whose indices name rows and columns
-
-
-def _base(at: Opener, parts: Sequence[str]) -> int:
-    """The number of names in a path that lead to the AnnData of a matrix, which may be in any group of a file.
-
-    The modalities of MuData are AnnData. Before anndata 0.8, AnnData had no mark, but tables.
-    """
-    for count in range(len(parts) - 1, 0, -1):
-        group = at("/".join(parts[:count]))
-        encoding = group.attribute("encoding-type")
-        if encoding == "anndata" or (encoding is None and group.has("obs") and group.has("var")):
-            return count
-    return 0
-
-
-def axes_of(parts: Sequence[str]) -> Axes:
-    """The paths of the tables with the names of rows and columns of a matrix at a path in AnnData; None if unknown.
-
-    `raw` has its own columns, and shares the rows.
-    """
-    raw = parts[:1] == ["raw"]
-    tables = {"obs": "obs", "var": "raw/var" if raw else "var"}
-    rows, columns = _AXES.get("".join(parts[raw : raw + 1]), (None, None))
-    return rows and tables[rows], columns and tables[columns]
-
-
-def index_of(at: Opener, path: str, name: str | None = None) -> Column:
-    """The names of the rows of a table: its index of texts, numbers or categories. Raises ContainerError, ArrayError.
-
-    name: of a column instead. Before anndata 0.7, a table was one array of records.
-    """
-    folder, _, last = path.rpartition("/")
-    above = at(folder)
-    if above.is_array(last):
-        records = above.one_dimension(last)
-        known = [field for field in ([name] if name else ["_index", "index"]) if field in (records.dtype.names or ())]
-        if not known:
-            raise ContainerError(Problem(path, f"is no table with {name or 'an index'}; name a column that it has"))
-        field = known[0]
-        return column(len(records), lambda key: records[key][field].tolist(), path, above.limits)
-    table = at(path)
-    index = name or table.attribute_text("_index")
-    if table.is_array(index):
-        return table.names(index)
-    if not table.has(index):
-        raise PathMissingError(Problem(f"{path}/{index}", "the table has no such column, or index; name another"))
-    group = at(f"{path}/{index}")
-    if not group.has("categories"):  # an array of nullable texts, none of which is missing in an index
-        return group.names("values")
-    codes, categories = group.integers("codes"), group.one_dimension("categories")
-
-    def read(key: object) -> list[Any]:
-        known = np.array([*categories[:].tolist(), "nan"], object)
-        picks = codes[key]  # type: ignore[call-overload]
-        return list(known[np.where((picks < 0) | (picks >= len(categories)), len(categories), picks)])
-
-    return column(len(codes), read, path, table.limits)
-
-
 # Writing: a new file, or into a file that keeps everything else
 
 
@@ -236,16 +174,19 @@ def write(
     storage: Storage = DEFAULT_STORAGE,
     limits: Limits = DEFAULT_LIMITS,
 ) -> None:
-    """Write a matrix into a file of AnnData, or a vector as a column of one of its tables.
+    """Write a tensor into a file of AnnData, or a vector as a column of one of its tables.
 
     A folder, a URL, and a path that ends with .zarr or .zarr.zip are Zarr. Other paths are HDF5. Without a group, the
     matrix becomes the X of a new file. The groups X, layers/NAME, obsp/NAME, varp/NAME, obsm/NAME, varm/NAME and
     uns/NAME are written into an existing file, which keeps everything else, or into a new file. Vectors are dense
-    columns of its tables, obs/NAME and var/NAME.
+    columns of its tables, obs/NAME and var/NAME. Tensors of more dimensions belong to layers, obsm, varm or uns.
 
-    A format that is stored by columns (CSC, DCSC …) becomes a csc_matrix, any other format a csr_matrix. All stored
-    entries are kept. The names of rows and columns of a new file are labels of the dimensions, else the attributes
-    `row_names` and `column_names`, else numbers. Shape and names must match those of an existing file.
+    A tensor of dense levels becomes a dense array. Of sparse matrices, a format that is stored by columns (CSC, DCSC …)
+    becomes a csc_matrix, any other format a csr_matrix. Sparse tensors of more dimensions keep their format, for
+    readers that call `register_anndata`. All stored entries are kept. The rows of X and of layers are cells: a matrix
+    whose dimensions have names such as `gene` and `barcode` is transposed, with a warning. The names of rows and
+    columns of a new file are labels of the dimensions, else the attributes `row_names` and `column_names`, else
+    numbers. Shape and names must match those of an existing file.
 
     Raises FormatError for a tensor that AnnData cannot represent, or that does not fit the file; ContainerError,
     PathExistsError.
@@ -258,13 +199,17 @@ def write(
     if not is_column and not _MATRICES.fullmatch(group or "X"):
         places = ", ".join(["X", *(f"{folder}/NAME" for folder in _FOLDERS)])
         raise ContainerError(Problem(place, f"AnnData stores matrices in {places}; write to one of these"))
-    axes, shape = axes_of(parts), tensor.shape
-    if tensor.ndim not in (1, 2):
-        what = f"AnnData stores sparse matrices, got {tensor.ndim} dimensions; see register_anndata for tensors in uns"
+    axes = axes_of(parts)
+    if axes == ("obs", "var") and tensor.dims is not None and tensor.dims in _CELLS_LAST:
+        warn(f"{place}: rows of AnnData are cells, so the dimensions {' × '.join(tensor.dims)} are transposed")
+        tensor = tensor.T
+    shape = tensor.shape
+    if tensor.ndim == 0 or (tensor.ndim > 2 and folders[:1] not in (["layers"], ["obsm"], ["varm"], ["uns"])):
+        what = f"AnnData has no {tensor.ndim} dimensions here; write to layers/NAME, obsm/NAME, varm/NAME or uns/NAME"
         raise FormatError(Problem(place, what))
     type_fits = tensor.dtype.kind in "biu" or tensor.dtype in (np.float32, np.float64)  # the types of scipy
     check_representable(tensor, "AnnData", place, type_fits=type_fits)
-    if len(shape) == 2 and axes[0] == axes[1] is not None and shape[0] != shape[1]:
+    if axes[0] == axes[1] is not None and shape[0] != shape[1]:
         raise FormatError(Problem("shape", f"expected a square matrix, got {shape}"))
     names: dict[str, list[str]] = {}
     for k, axis in enumerate(axes[: tensor.ndim]):
@@ -273,7 +218,7 @@ def write(
                 what = f"rows and columns are both of {axis}, and have other names; bring both into one order by sel"
                 raise FormatError(Problem(place, what))
             names[axis] = texts
-    arrays, attributes = ({}, _CELLS) if is_column else _matrix(tensor)
+    header, arrays, attributes = _element(tensor, name)
     storage.check_names(arrays)
     with wrap_errors(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
         if len(root) or len(root.attrs):
@@ -290,14 +235,38 @@ def write(
                 raise PathExistsError(Problem(place, "already exists; pass overwrite=True"))
             del parent[name]
         if is_column:
-            writer_of(parent).write(name, one_piece(tensor.to_dense(0)))
             order = [x for x in parent.attrs["column-order"] if x != name]
             parent.attrs["column-order"] = [*order, name]
-        else:
-            writer = writer_of(parent.create_group(name))
-            for key, array in arrays.items():
+        inner = parent if attributes is _CELLS else parent.create_group(name)
+        writer = writer_of(inner)
+        for key, array in arrays.items():
+            if array.ndim == 1:
                 writer.write(key, one_piece(array))
+            else:
+                _write_cells(inner, key, array, storage)
+        if header is not None:
+            writer.write_header(header)
         parent[name].attrs.update(attributes)
+
+
+def _element(tensor: Tensor, name: str) -> tuple[Any, Mapping[str, Any], Mapping[str, Any]]:
+    """The header, arrays and attributes of an element; one array of this name if it is dense or a column of a table."""
+    if tensor.ndim == 1 or is_dense(tensor):
+        return None, {name: tensor.to_dense(0)}, _CELLS
+    if tensor.ndim > 2:
+        return *encode_tensor(tensor, VERSION), ELEMENT
+    return None, *_matrix(tensor)
+
+
+def _write_cells(place: Any, name: str, cells: Array, storage: Storage) -> None:
+    """Write an array of several dimensions, with the defaults of h5py and zarr but for gzip in HDF5."""
+    if isinstance(place, h5py.Group):
+        storage.refuse("a dense array in HDF5", but=("compression",), compressions=hdf5.COMPRESSIONS)
+        gzip = storage.of("compression", name) in ("gzip", "small")
+        place.create_dataset(name, data=cells, compression="gzip" if gzip and cells.size else None)
+    else:
+        storage.refuse("a dense array in Zarr")
+        place.create_array(name, data=cells)
 
 
 def _matrix(tensor: Tensor) -> tuple[dict[str, Array], dict[str, Any]]:
