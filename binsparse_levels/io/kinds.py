@@ -99,9 +99,7 @@ KINDS = {
     ),
     "loom": Kind(".io.files.loom", (".loom",), reads=("group",), group=("row_attrs",)),
     "biom": Kind(".io.files.biom", (".biom",), reads=("group", "duplicates"), group=("observation",)),
-    "esmf": Kind(
-        ".io.files.esmf", reads=("group", "shape", "duplicates"), signature=_NETCDF_3, group=("n_s",),
-    ),
+    "esmf": Kind(".io.files.esmf", reads=("group", "shape", "duplicates"), signature=_NETCDF_3, group=("n_s",)),
     "gathered": Kind(
         ".io.files.gathered", reads=("group", "duplicates"), signature=_NETCDF_3, group=("_NCProperties",),
     ),

@@ -32,6 +32,7 @@ from binsparse_levels import (
     Tensor,
     UnsafeError,
     append,
+    convert,
     from_numpy,
     from_scipy,
     list_tensors,
@@ -639,6 +640,10 @@ def test_genes_of_other_systems_become_columns(tmp_path):
         assert (found.obs_names.tolist(), found.var_names.tolist()) == (["a", "b", "c"], ["x", "y"])
         assert found.X.format == "csr"
         assert (found.X.toarray() == counts.T).all()
+        write(tmp_path / f"{k}.h5", tensor)
+        with pytest.warns(DialectWarning, match="are transposed"):
+            convert(tmp_path / f"{k}.h5", f"{tmp_path}/{k}.h5ad:layers/again")
+        assert (loaded(str(tmp_path / f"{k}.h5ad")).layers["again"].toarray() == counts.T).all()
         write(f"{tmp_path}/{k}.h5ad:varm/kept", tensor)  # whose rows are genes
         assert loaded(str(tmp_path / f"{k}.h5ad")).varm["kept"].shape == (2, 3)
 

@@ -231,7 +231,7 @@ def of_frostt(folder):
 
 
 def of_rawarray(folder):
-    bl.write(f"{folder}/a.ra", bl.pack_dense(CSR.toarray(), "dense, dense"))
+    bl.write(f"{folder}/a.ra", CSR.toarray())
     return f"{folder}/a.ra", {"/": CSR.toarray()}
 
 

@@ -132,7 +132,7 @@ def test_gathered_variables_are_those_of_xarray(tmp_path_factory, seed, at, vers
     dims = [*"ab"[:at], "point", *"ab"[at:]]
     values = generator.integers(-3, 4, [len(points) if dim == "point" else 2 for dim in dims]).astype("i2")
     with netcdf.Dataset(path, "w", format=version) as file:
-        for dim, size in {"x": 3, "y": 4, "point": len(points), "a": 2, "b": 2}.items():
+        for dim, size in {"x": 3, "y": 4, "point": len(points), "a": None if at else 2, "b": 2}.items():
             file.createDimension(dim, size)
         file.createVariable("point", "i4", ("point",))[:] = points
         file["point"].compress = "x y"

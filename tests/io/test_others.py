@@ -174,7 +174,7 @@ def test_columns_of_cooler_are_matrices(tmp_path):
     path = layouts.cooler(tmp_path / "a.cool", np.ones((4, 4), np.int32))
     with h5py.File(path, "r+") as file:
         file.move("pixels/count", "pixels/oe")
-        file["pixels/balanced"] = file["pixels/oe"][:] / 2
+        file["pixels/balanced"], file["pixels/text"] = file["pixels/oe"][:] / 2, [b"a"]
     assert bl.list_tensors(path) == ["pixels/balanced", "pixels/oe"]
     assert np.array_equal(bl.read(f"{path}:pixels/balanced").to_dense(), np.full((4, 4), 0.5))
     with pytest.raises(bl.ContainerError, match="no such column; read PATH:NAME of pixels/balanced, pixels/oe"):

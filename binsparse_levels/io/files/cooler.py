@@ -30,8 +30,10 @@ def claims(group: Any) -> list[str]:
 
 
 def _columns(pixels: Group) -> list[str]:
-    """The columns of values."""
-    return [name for name in pixels.reader.group if name not in ("bin1_id", "bin2_id") and pixels.is_array(name)]
+    """The columns of numbers, except the numbers of bins."""
+    group = pixels.reader.group
+    names = [name for name in group if name not in ("bin1_id", "bin2_id") and pixels.is_array(name)]
+    return [name for name in names if group[name].dtype.kind in "biuf"]
 
 
 def look(path: Any, closing: contextlib.ExitStack, *, group: str | None = None, limits: Limits) -> FileTensor:
