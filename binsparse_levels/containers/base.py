@@ -82,6 +82,8 @@ class Storage:
         False stores chunks without their own checksums.
     settings : mapping, optional
         Those of the codec and the filter of an array that grows, by name; of other arrays, chunks decide.
+    convention : bool, optional
+        True declares the Zarr convention in the group.
 
     Notes
     -----
@@ -100,6 +102,7 @@ class Storage:
     checksum: bool | None = None
     chunk_checksum: bool | None = None
     settings: Mapping[str, Mapping[str, Any]] | None = None
+    convention: bool | None = None
 
     def __post_init__(self) -> None:
         expected: dict[str, Any] = {"compression": str, "chunks": int, "shards": int}
@@ -115,8 +118,9 @@ class Storage:
                     raise OptionError(
                         Problem(field, f"expected {kind.__name__}{' >= 1' * (kind is int)}, got {value!r:.40}")
                     )
-        if self.checksum is not None and type(self.checksum) is not bool:
-            raise OptionError(Problem("checksum", f"expected True or False, got {self.checksum!r:.40}"))
+        for field, flag in (("checksum", self.checksum), ("convention", self.convention)):
+            if flag is not None and type(flag) is not bool:
+                raise OptionError(Problem(field, f"expected True or False, got {flag!r:.40}"))
 
     def check_names(self, names: Collection[str]) -> None:
         """Raise OptionError for a mapping with an unknown array name."""

@@ -39,6 +39,9 @@ from .zarr_reading import (
     AT,
     ATTRIBUTE,
     COMPLETE,
+    CONVENTION,
+    CONVENTIONS,
+    OURS,
     ROOT,
     ZarrReader,
     arrays_above,
@@ -51,6 +54,7 @@ from .zarr_reading import (
     reading,
     stored_size,
     usual_chunk,
+    with_header,
 )
 from .zarr_stores import (
     NAMES,
@@ -137,7 +141,18 @@ class ZarrWriter:
         with wrap_errors(str(self.group.store_path)):
             json.dumps(header)  # raises for what is not JSON, before anything is changed
         self.header = dict(header)
-        _commit(self.group, self.header, self.made)
+        self.commit(self.header)
+
+    def commit(self, header: Mapping[str, Any], *, sizes: bool = True) -> None:
+        """Write the header, the metadata of its arrays, and their sizes if they are stored already."""
+        place = self.group.store_path
+        sizes = sizes and place.store.supports_listing
+        with wrap_errors(str(place)):
+            unconsolidate(place)
+            taken = {name: stored_size(place / name) for name in self.made} if sizes else {}
+            listed = {"header": of_header(header), "arrays": self.made, "bytes": taken}
+            new = {ATTRIBUTE: dict(header), ARRAYS: listed, CONVENTIONS: [CONVENTION] * bool(self._storage.convention)}
+            _replace_header(place, self.group.metadata.zarr_format, None, new)
 
     def _lengths(self, name: str, length: int) -> tuple[int, int | None]:
         """The number of items of a chunk, and of a shard, if there are shards."""
@@ -156,19 +171,6 @@ def _sentinel(name: str, dtype: np.dtype[Any]) -> Any:
     return 0 if name in ("values", "fill_value") or dtype.kind not in "iu" else np.iinfo(dtype).max
 
 
-def _commit(
-    group: zarr.Group, header: Mapping[str, Any], nodes: Mapping[str, Mapping[str, Any]], *, sizes: bool = True
-) -> None:
-    """Write the header, the metadata of its arrays, and their sizes if they are stored already."""
-    place = group.store_path
-    sizes = sizes and place.store.supports_listing
-    with wrap_errors(str(place)):
-        unconsolidate(place)
-        taken = {name: stored_size(place / name) for name in nodes} if sizes else {}
-        listed = {"header": of_header(header), "arrays": dict(nodes), "bytes": taken}
-        _replace_header(place, group.metadata.zarr_format, None, {ATTRIBUTE: dict(header), ARRAYS: listed})
-
-
 def _replace_header(place: StorePath, version: int, old: Any, new: Mapping[str, Any]) -> None:
     """Replace a header, None if there is none, by attributes of another. The other attributes are kept as they are now.
 
@@ -180,7 +182,7 @@ def _replace_header(place: StorePath, version: int, old: Any, new: Mapping[str, 
         known = node if version == 2 else node.get("attributes", {})
         if (text is None and version == 3) or json.dumps(known.get(ATTRIBUTE)) != json.dumps(old):
             return None
-        known = {**new, **{key: x for key, x in known.items() if key not in (ATTRIBUTE, ARRAYS, AT)}}
+        known = with_header(known, new)
         return json.dumps(known if version == 2 else {**node, "attributes": known}, indent=2).encode()
 
     if not edit(place, ROOT if version == 3 else ".zattrs", changed):
@@ -215,7 +217,7 @@ def writing(
     if NAMES & set((group or "").split("/")):
         raise ContainerError(Problem(str(group), "no group has the name of a metadata file of Zarr"))
     more = ("shards",) if zarr_format == 3 else ()
-    storage.refuse(f"Zarr {zarr_format}", but=(*CHUNKED, *more), compressions=COMPRESSIONS)
+    storage.refuse(f"Zarr {zarr_format}", but=(*CHUNKED, "convention", *more), compressions=COMPRESSIONS)
     if isinstance(path, StorePath) and type(path.store) is LocalStore:
         path, group = path.store, f"{path.path}/{group or ''}".strip("/")
     if type(path) is LocalStore and not path.read_only:
@@ -340,7 +342,7 @@ def _restoring(
         node = node_at(target)
         keys = [key for name in _names(target, node, limits) for key in sync(listed(target / name))]
         before = {key: value for key in keys if (value := stored(StorePath(store), key)) is not None}
-        old = {key: x for key, x in (node or {}).get("attributes", {}).items() if key in (ATTRIBUTE, ARRAYS, AT)}
+        old = {key: x for key, x in (node or {}).get("attributes", {}).items() if key in OURS}
 
     def restore() -> None:
         for writer in writers:  # the header first: without its arrays, it would be a damaged tensor
@@ -429,8 +431,9 @@ def new_metadata(
     kept: dict[str, Any] = {}
     group = zarr.create_group(MemoryStore(kept), zarr_format=3)
     writer = ZarrWriter(group, storage)
-    made = {name: writer.create(name, x.length, x.dtype, begun(x, 1)[0]) for name, x in arrays.items()}
-    _commit(group, header, made, sizes=False)
+    for name, x in arrays.items():
+        writer.create(name, x.length, x.dtype, begun(x, 1)[0])
+    writer.commit(header, sizes=False)
     return {key: buffer.to_bytes() for key, buffer in kept.items()}
 
 

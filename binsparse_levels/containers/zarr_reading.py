@@ -61,6 +61,13 @@ ROOT = "zarr.json"  # the key of the metadata of a group
 ARRAYS = f"{RESERVED}arrays"  # the metadata of all arrays, next to the header: one request opens a tensor
 AT = f"{RESERVED}at"  # the prefix of the arrays of a group that a build has written into a bucket
 ABOVE = ".."  # the prefix of the arrays of a part that are in the group above it
+CONVENTIONS = "zarr_conventions"  # the key of the conventions that a group declares
+CONVENTION = {
+    "uuid": "242f5ddc-9d0d-4c6d-b93a-f3556f5eb274",
+    "name": ATTRIBUTE,
+    "description": "A sparse tensor whose arrays are described by a Binsparse header",
+}
+OURS = (ATTRIBUTE, ARRAYS, AT, CONVENTIONS)  # the attributes of a group that are those of its tensor
 COMPLETE = f"{RESERVED}all_chunks_stored"  # marks our arrays, whose missing chunks are lost, not zeros
 METADATA_LIMITS = replace(DEFAULT_LIMITS, header_bytes=2**26)  # which may list all arrays of a store
 _MAX_CHUNKS = 2**22  # of an array that zarr reads, one chunk after the other
@@ -212,6 +219,11 @@ class ZarrReader:
         """The kind of file. Both versions are read the same way."""
         return "zarr2" if self.group.metadata.zarr_format == 2 else "zarr"
 
+    @property
+    def convention(self) -> bool:
+        """True if the group declares the Zarr convention."""
+        return bool(conventions(self._attributes, ours=True))
+
     def storage(self, name: str) -> Storage:
         """The storage options of an array, for a writer. Precondition: `array` was called."""
         found = self._chunks.get(name)
@@ -327,6 +339,22 @@ def mark(path: Any, group: str | None, among: Iterable[str]) -> str | None:
     return found
 
 
+def conventions(attributes: Mapping[str, Any], *, ours: bool) -> list[Any]:
+    """The declarations of our convention in the attributes of a group, or those of all others."""
+    listed = attributes.get(CONVENTIONS, [])
+    known = listed if isinstance(listed, list) else [listed]
+    return [x for x in known if (isinstance(x, dict) and x.get("uuid") == CONVENTION["uuid"]) == ours]
+
+
+def with_header(known: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+    """The attributes of a group in which `new` replaces those of its tensor. Other conventions stay."""
+    made = {**new, **{key: x for key, x in known.items() if key not in OURS}}
+    made[CONVENTIONS] = [*conventions(known, ours=False), *conventions(new, ours=True)]
+    if not made[CONVENTIONS]:
+        del made[CONVENTIONS]
+    return made
+
+
 def others(path: str, there: Collection[str] | None = None) -> set[str]:
     """The members of a folder or zip file that belong neither to a tensor at its root nor to an unfinished build.
 
@@ -344,6 +372,7 @@ def others(path: str, there: Collection[str] | None = None) -> set[str]:
             ours = named_by(reader.read_header, tensors.union(x for x in nodes if nodes[x]["node_type"] == "array"))
         parts = [name for name in names if is_part(name)]  # also those that are not in the list
         ours |= {*parts, *arrays_above(root, parts)}
+    ours |= set() if conventions(attributes, ours=False) else {CONVENTIONS}
     return {*names, *attributes} - {*ours, *NAMES, ATTRIBUTE, ARRAYS, AT}
 
 

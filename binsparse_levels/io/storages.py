@@ -40,6 +40,7 @@ def storage_of(loading: Loading | None, location: Location) -> Stored:
     settings = {name: x for storage in storages.values() for name, x in (storage.settings or {}).items()}
     options["settings"] = settings or None
     options["checksum"] = loading.sealed or None
+    options["convention"] = getattr(reader, "convention", False) or None
     options["chunk_checksum"] = False if False in (x.chunk_checksum for x in storages.values()) else None
     types = loading.descriptor.data_types
     return Stored(options, {name: x.wrapper for name, x in types.items() if x.wrapper}, types["values"].dictionary)

@@ -49,6 +49,7 @@ def write(
     bitpacked: bool | Collection[str] = False,
     dictionary: bool = False,
     orders: Sequence[FormatLike] = (),
+    convention: bool = False,
     dims: Sequence[str] | None = None,
     labels: Mapping[Dimension, npt.ArrayLike | None] | None = None,
     limits: Limits = DEFAULT_LIMITS,
@@ -88,6 +89,9 @@ def write(
     orders : sequence of str or Format, default ()
         Further formats, each with another order of the dimensions, in which the entries are stored again in groups
         such as `order_1_0`. A slice of the opened tensor reads the best of them. HDF5, NetCDF and Zarr have groups.
+    convention : bool, default False
+        Declare the Zarr convention of Binsparse in `zarr_conventions` of the group, which other programs may look for.
+        It changes nothing for `read`. For Zarr alone.
     dims : sequence of str, optional
         Names of the dimensions.
     labels : mapping of int or str to array_like, optional
@@ -132,7 +136,7 @@ def write(
     full = isinstance(tensor, np.ndarray) and target.kind.dense and tensor.ndim
     format = ", ".join(["dense"] * tensor.ndim) if full else None
     tensor = as_tensor(tensor, format, copy=False, dims=dims, labels=labels)
-    storage = Storage(compression, chunks, shards, checksum)
+    storage = Storage(compression, chunks, shards, checksum, convention=convention or None)
     functions = target.kind.functions
     if isinstance(functions, Container):
         refuse(target.path, **options)
@@ -148,8 +152,8 @@ def write(
         return
     if functions.write is None:
         raise OptionError(Problem(str(target.path), "this kind of file is read-only; choose another kind"))
-    arrays_of_ours = {"narrow": narrow, "bitpacked": bitpacked, "dictionary": dictionary, "orders": orders}
-    refuse(target.path, **{name: given or None for name, given in arrays_of_ours.items()})
+    ours = {"narrow": narrow, "bitpacked": bitpacked, "dictionary": dictionary, "orders": orders}
+    refuse(target.path, **{name: given or None for name, given in (ours | {"convention": convention}).items()})
     if "storage" in target.kind.writes:
         options |= {"storage": storage, "limits": limits}
     else:

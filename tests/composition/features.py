@@ -28,15 +28,15 @@ MAPS = ("none", "groups", "blocks", "morton", "any")
 STORAGE = {
     "memory": (),
     ".h5": ("compression", "chunks"),
-    ".zarr": ("compression", "chunks", "shards"),
-    ".zarr.zip": ("compression",),
+    ".zarr": ("compression", "chunks", "shards", "convention"),
+    ".zarr.zip": ("compression", "convention"),
     ".npz": ("compression",),
     ".nc": ("compression", "chunks"),
     ".bspnpy": (),
     ".bspra": (),
 }
 SEALS = ("checksum", "narrow", "bitpacked", "dictionary")
-OPTIONS = {"compression": "gzip", "chunks": 2, "shards": 4} | dict.fromkeys(SEALS, True)
+OPTIONS = {"compression": "gzip", "chunks": 2, "shards": 4, "convention": True} | dict.fromkeys(SEALS, True)
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ FOLDER = Path(__file__).parents[2] / "docs" / "proposal"
 PAGE = (FOLDER / "zarr_convention.md").read_text()
 SCHEMA = json.loads((FOLDER / "zarr_convention.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-DECLARED = json.loads(re.search(r'"zarr_conventions": (\[.*\])', PAGE)[1])
+DECLARED = json.loads(re.search(r'"zarr_conventions": (\[.*?\])', PAGE, re.DOTALL)[1])
 
 
 def faults(path):
@@ -64,3 +64,58 @@ def test_orders_of_a_tensor_lie_in_its_group(tmp_path):
     declare(path, **{"binsparse_levels:orders": []})
     assert len(faults(path)) == 1
     assert bl.read(path).equals(bl.read(f"{path}:order_1_0"))
+
+
+@pytest.mark.parametrize("kind", ["zarr", "zarr2"])
+@pytest.mark.parametrize("group", ["", ":/", ":a/b"])
+def test_the_option_declares_the_convention_once(tmp_path, kind, group):
+    matrix = bl.pack([[0, 0, 2], [1, 3, 0]], np.array([5, 7, 1]), (3, 4), "CSR")
+    place = f"{tmp_path}/a.zarr{group}"
+
+    def declared():
+        return zarr.open_group(tmp_path / "a.zarr", path=group.strip(":/"), mode="r").attrs.get("zarr_conventions")
+
+    bl.write(place, matrix, kind=kind, convention=True)
+    assert declared() == DECLARED
+    assert bl.read(place).equals(matrix)
+    bl.append(place, matrix)
+    assert declared() == DECLARED
+    assert bl.open(place)[:3].equals(matrix)
+    bl.write(place, matrix, kind=kind, overwrite=True)  # the only content is the tensor: nothing is in the way
+    assert declared() is None
+
+
+def test_other_conventions_stay(tmp_path):
+    matrix, path = bl.pack([[0, 0, 2], [1, 3, 0]], np.array([5, 7, 1]), (3, 4), "CSR"), tmp_path / "a.zarr"
+    other = {"uuid": "d35379db-88df-4056-af3a-620245f8e347", "name": "multiscales"}
+    zarr.create_group(path, attributes={"zarr_conventions": [other]})
+    bl.write(f"{path}:/", matrix, convention=True)
+    bl.append(path, matrix)
+    assert zarr.open_group(path).attrs["zarr_conventions"] == [other, *DECLARED]
+    with pytest.raises(bl.BinsparseError, match="zarr_conventions"):
+        bl.write(path, matrix, overwrite=True)
+    bl.write(f"{path}:/", matrix, overwrite=True)
+    assert zarr.open_group(path).attrs["zarr_conventions"] == [other]
+
+
+def test_a_tensor_written_in_place_declares_it(tmp_path):
+    matrix, store = bl.pack([[0, 0, 2], [1, 3, 0]], np.array([5, 7, 1]), (3, 4), "CSR"), zarr.storage.MemoryStore()
+    for wanted in (True, False, True):
+        bl.write(store, matrix, convention=wanted, orders=["CSC"], overwrite=True)
+        group = zarr.open_group(store, mode="r")
+        for place in (group, group["order_1_0"]):
+            assert place.attrs.get("zarr_conventions", []) == DECLARED * wanted
+    bl.write(store, matrix, convention=True, overwrite=True)
+    bl.append(store, matrix, part=True)
+    assert zarr.open_group(store, mode="r").attrs["zarr_conventions"] == DECLARED
+
+
+@pytest.mark.parametrize("name", ["a.h5", "a.npz", "a.bspnpy", "a.nc", "a.mtx", "a.h5ad"])
+def test_other_containers_refuse_it(tmp_path, name):
+    with pytest.raises(bl.OptionError, match="convention"):
+        bl.write(tmp_path / name, np.eye(3), convention=True)
+    assert not (tmp_path / name).exists()
+    with pytest.raises(bl.OptionError, match="convention"):
+        bl.write({}, np.eye(3), convention=True)
+    with pytest.raises(bl.OptionError, match="convention: expected True or False"):
+        bl.write(tmp_path / "a.zarr", np.eye(3), convention="binsparse")
