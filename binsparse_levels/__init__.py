@@ -35,7 +35,7 @@ def __dir__() -> list[str]:
 
 # Functions of higher layers that tensors call and that are not public.
 _INTERNAL = {
-    "draw": "looking.drawing", "html_of": "looking.drawing", "report_on": "looking.report",
+    "draw": "looking.drawing", "html_of": "looking.notebook", "report_on": "looking.report",
     "product": "compute", "calculate": "compute", "data_array": "interop.xarray",
     "numpy_function": "compute.numpy_functions",
 }  # fmt: skip

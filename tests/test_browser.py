@@ -12,6 +12,13 @@ import binsparse_levels as bl
 pytestmark = pytest.mark.slow
 
 LEGIBLE = 4.5  # of WCAG 2, level AA
+# The short texts in cells of tables that are broken into several lines.
+BROKEN = """
+const lines = range => new Set([...range.getClientRects()].map(x => Math.round(x.top))).size;
+const short = [...document.querySelectorAll('td')].filter(x => x.textContent.length <= 12);
+const whole = x => { const range = document.createRange(); range.selectNodeContents(x); return range; };
+return short.filter(x => lines(whole(x)) > 1).map(x => x.textContent);
+"""
 HOSTILE = '</pre></style><script>window.hit = 1</script><img src=x onerror="window.hit = 1"><b style="color:#fff">'
 
 
@@ -64,6 +71,7 @@ def test_a_report_is_legible_fits_and_loads_nothing(window, name, tmp_path):
             assert window.run("return document.documentElement.scrollWidth <= document.documentElement.clientWidth")
             assert window.run("return [window.hit || 0, document.querySelectorAll('script').length]") == [0, 0]
             assert {url for url in window.requested() if not url.startswith("data:")} == {path.as_uri()}
+            assert window.run(BROKEN) == []
             assert window.complaints() == []
         background = window.run("return getComputedStyle(document.body).backgroundColor")
         assert background == ("rgb(13, 17, 23)" if dark else "rgb(255, 255, 255)")

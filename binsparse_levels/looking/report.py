@@ -16,8 +16,9 @@ from ..errors import Problem
 from ..formats.descriptor import VERSION
 from ..tensors.tensor import Tensor, inside
 from . import fibers
-from .drawing import draw, text_of
+from .drawing import draw
 from .faults import faults_of, unloaded
+from .notebook import text_of
 from .tables import as_html, clipped, escaped
 
 _FAULTS = 50  # faults that are listed
@@ -28,7 +29,7 @@ _DRAWN = 2**26  # entries that are counted for the picture in half a minute
 
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
 _STYLE = """
-.bsp-report{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;overflow-wrap:anywhere}
+.bsp-report{font:15px/1.5 system-ui,'DejaVu Sans',sans-serif;overflow-wrap:break-word}
 .bsp-report section{overflow-x:auto}
 .bsp-report h2{font-size:18px;margin:28px 0 10px}
 .bsp-report table{border-collapse:collapse;font-size:14px;margin:0}
@@ -38,6 +39,14 @@ vertical-align:top;max-width:40em}
 .bsp-report .badge{border-radius:12px;padding:1px 12px;font-size:13px;color:#fff;background:#1a7f37;white-space:nowrap}
 .bsp-report .badge.bad{background:#cf222e}
 .bsp-report footer{font-size:13px;margin-top:36px}
+@media(max-width:640px){
+.bsp-report table,.bsp-report tbody,.bsp-report tr{display:block}
+.bsp-report tr{padding:6px 0;border-bottom:1px solid currentColor}
+.bsp-report tr:has(th){display:none}
+.bsp-report td{display:flex;justify-content:space-between;gap:16px;padding:1px 0;border:0;overflow-wrap:anywhere}
+.bsp-report td::before{content:attr(data-head);overflow-wrap:normal;opacity:.8}
+.bsp-report .spy{max-width:100%;height:auto}
+}
 """
 _PAGE = """
 :root{color-scheme:light dark}
@@ -118,7 +127,7 @@ def _sections(tensor: Tensor) -> list[tuple[str, str]]:
     return [
         ("Format", text_of(tensor)),
         ("Picture", drawn),
-        ("Levels", f"{as_html(*levels)}<p>{sizes}{limit}</p>"),
+        ("Levels", f"{as_html(*levels, named=True)}<p>{sizes}{limit}</p>"),
         *_attributes(tensor),
     ]
 
@@ -133,7 +142,7 @@ def _attributes(tensor: Tensor) -> Iterator[tuple[str, str]]:
 def _listed(faults: Sequence[Problem]) -> str:
     rows = [[clipped(x.path, 400), clipped(x.message, 1000)] for x in faults[:_FAULTS]]
     more = f"<p>… and {len(faults) - _FAULTS:,} more.</p>" if len(faults) > _FAULTS else ""
-    return as_html(["place", "fault"], rows) + more
+    return as_html(["place", "fault"], rows, named=True) + more
 
 
 def _paged(title: str, sections: Sequence[tuple[str, str]], faults: Sequence[Problem] = ()) -> Report:

@@ -14,6 +14,16 @@ from .tables import as_html, as_text
 
 _MARKED = "* A time that says little about the format; see the column `marks` of to_pandas()."
 _MARKERS = "osD^v<>PX*phd"
+_BEST = "formats that no other beats in both"
+_LABELS = {
+    "bits": "index bits per entry",
+    "narrow": "index bits per entry, smallest integers",
+    "bitpacked": "index bits per entry, bit-packed",
+    "dictionary": "value bits per entry, as a dictionary",
+    "bytes": "bytes of all arrays per entry",
+    "limit": "index bits per entry, information limit",
+    "padding": "stored values per entry",
+}
 _SIDE = 4.0  # of a panel of a figure, in inches
 _COLUMNS = 4  # the most panels of a figure side by side
 
@@ -199,11 +209,12 @@ class Sweep:
             own = [place[2:] for place in places if place[1] == name]
             if len(own) == len(every) > 1:
                 places.append(("geometric mean", name, *np.exp(np.log(own).mean(0)).tolist()))
-        figure = _drawn(places, x, y)
+        figure = _drawn(places, *(f"{_LABELS.get(name, f'{name}, ms')} (log scale)" for name in (x, y)))
         for axes in figure.axes:
             ascending = sorted(tuple(line.get_xydata()[0]) for line in axes.lines)
             best = [p for k, p in enumerate(ascending) if all(p[1] < other[1] for other in ascending[:k])]
-            axes.plot(*zip(*best, strict=True), color="0.7", zorder=1)
+            axes.plot(*zip(*best, strict=True), color="0.7", zorder=1, label=_BEST)
+        _explain(figure)
         return figure
 
     def roofline(self, measure: str) -> Any:
@@ -242,8 +253,9 @@ class Sweep:
         bandwidth = self.record["bandwidth"] / 1e9
         figure = _drawn(places, "operations per byte", "10⁹ operations per second of a processor")
         ends = np.array(figure.axes[0].get_xlim())
-        figure.axes[0].plot(ends, bandwidth * ends, color="0.7", zorder=1)
-        figure.axes[0].set_title(f"{measure}, below {bandwidth:.3g} GB/s")
+        figure.axes[0].plot(ends, bandwidth * ends, color="0.7", zorder=1, label=f"{bandwidth:.3g} GB/s")
+        figure.axes[0].set_title(measure)
+        _explain(figure)
         return figure
 
     def _points(self, x: str, y: str) -> Iterator[tuple[Row, str, float, float]]:
@@ -261,19 +273,28 @@ def _drawn(places: Sequence[tuple[str, str, float, float]], x: str, y: str) -> A
     """
     with needing("plot"):
         from matplotlib.figure import Figure
-        from matplotlib.ticker import MaxNLocator, NullLocator, ScalarFormatter
     titles, names = (list(dict.fromkeys(place[k] for place in places)) for k in (0, 1))
     rows = -(-len(titles) // _COLUMNS)
     columns = -(-len(titles) // rows)
     figure = Figure(figsize=(_SIDE * columns, (rows + 0.2) * _SIDE), layout="constrained")
     panels = {title: figure.add_subplot(rows, columns, k + 1) for k, title in enumerate(titles)}
     for title, axes in panels.items():
-        axes.set(title=title, xlabel=x, ylabel=y, xscale="log", yscale="log")
-        for axis in (axes.xaxis, axes.yaxis):  # most measures of a tensor lie within a decade
-            axis.set(major_locator=MaxNLocator(4), major_formatter=ScalarFormatter(), minor_locator=NullLocator())
+        axes.set(title=title, xscale="log", yscale="log")
+        axes.set_xlabel(x, fontsize="small")
+        axes.set_ylabel(y, fontsize="small")
     for title, name, *place in places:
         k = names.index(name)
         panels[title].plot(*place, _MARKERS[k % len(_MARKERS)], color=f"C{k % 10}", label=name)
+    return figure
+
+
+def _explain(figure: Any) -> None:
+    """Add ticks at round numbers, and a legend of the markers and lines of all panels."""
+    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
+
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        low, high = axis.get_view_interval()
+        locator = LogLocator(subs=(1, 2, 5)) if high > 10 * low else MaxNLocator(4, steps=[1, 2, 5, 10])
+        axis.set(major_locator=locator, major_formatter=StrMethodFormatter("{x:g}"), minor_locator=NullLocator())
     lines = {text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(lines.values(), lines, loc="outside lower center", ncols=2, fontsize="small")
-    return figure

@@ -26,14 +26,18 @@ def as_text(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
     return "\n".join(made)
 
 
-def as_html(head: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """Format a table as HTML. Its text is escaped."""
+def as_html(head: Sequence[str], rows: Sequence[Sequence[str]], *, named: bool = False) -> str:
+    """Format a table as HTML. Its text is escaped.
+
+    named: each cell has the head of its column as `data-head`, for a style that stacks the cells of a row.
+    """
     right = _of_numbers(rows) or [False] * len(head)
+    names = [f' data-head="{escaped(name)}"' if named else "" for name in head or [""] * len(right)]
 
     def line(tag: str, cells: Sequence[str]) -> str:
         sides = ("right" if number else "left" for number in right)
-        pairs = zip(sides, cells, strict=True)
-        made = (f'<{tag} style="text-align:{side}">{escaped(cell)}</{tag}>' for side, cell in pairs)
+        columns = zip(sides, names, cells, strict=True)
+        made = (f'<{tag} style="text-align:{side}"{name}>{escaped(cell)}</{tag}>' for side, name, cell in columns)
         return f"<tr>{''.join(made)}</tr>"
 
     return f"<table>{line('th', head) if head else ''}{''.join(line('td', row) for row in rows)}</table>"

@@ -202,18 +202,21 @@ def report(self: Any) -> Report:
     return made
 
 
-def draw(self: Any, dimensions: int | str | Sequence[int | str] | None = None) -> str:
+def draw(self: Any, dimensions: int | str | Sequence[int | str] | None = None, *, ax: Any = None) -> Any:
     """Draw the tensor as an SVG: a small one as its level tree, a large one as a spy plot.
 
     Parameters
     ----------
     dimensions : int, str or sequence of these, optional
         One or two dimensions for a spy plot; by default the first two of a large tensor.
+    ax : matplotlib.axes.Axes, optional
+        Draw a spy plot on these axes, as `matplotlib.pyplot.spy` does. Of more than 128 coordinates, several share a
+        cell, whose colour is its number of entries.
 
     Returns
     -------
-    str
-        Text of the SVG.
+    str or matplotlib.image.AxesImage
+        Text of the SVG; with `ax`, the image.
 
     Raises
     ------
@@ -230,8 +233,7 @@ def draw(self: Any, dimensions: int | str | Sequence[int | str] | None = None) -
     >>> bl.pack([[0, 2]], [1, 2], 3, "CVEC").draw()[:4]
     '<svg'
     """
-    picture: str = late_import("draw")(self, dimensions)
-    return picture
+    return late_import("draw")(self, dimensions, ax)
 
 
 def matvec(self: Any, x: npt.ArrayLike) -> npt.NDArray[Any]:

@@ -10,7 +10,7 @@ _NAMES = {
     "attributes": "attrs",
     "binsparse_levels.einsum": "einsum tensordot vdot inner outer",
     "convert(format)": "asformat",
-    "draw(), or to_scipy(tensor) for matplotlib": "plot hist imshow spy",
+    "draw(ax=ax), or to_scipy(tensor) for matplotlib": "plot hist imshow spy",
     "drop_fill()": "eliminate_zeros prune dropna",
     "equals(other)": "array_equal allclose identical broadcast_equals",
     "isel({dimension: number}), or tensor[number]": "iloc iat getrow getcol",

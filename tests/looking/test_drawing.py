@@ -1,6 +1,5 @@
 """Pictures: well-formed whatever the tensor holds, with everything that they are to show."""
 
-import html
 import re
 from xml.etree import ElementTree
 
@@ -131,6 +130,71 @@ def test_a_spy_plot_of_dimensions_of_any_size():
     assert len(cells_of(tensor.draw([2, 1]))) == 3
 
 
+def test_a_spy_plot_has_ticks_at_round_coordinates_and_a_scale():
+    svg = large().draw()
+    words, lines = texts(svg), drawn(svg)["line"]
+    down, across = words[words.index("60") + 1 : -2], ["0", "20", "40", "60"]
+    assert words[2:6] == across
+    assert down == ["0", "50", "100", "150", "200", "250"]
+    assert words[-2:] == ["1", "3 entries in a cell, logarithmic"]
+    frame = next(r for r in drawn(svg)["rect"] if r.get("class") is None)
+    left, top = float(frame.get("x")), float(frame.get("y"))
+    assert [float(x.get("x1")) - left for x in lines[:4]] == pytest.approx(
+        [3 * (x + 0.5) for x in (0, 20, 40, 60)], abs=0.1
+    )
+    places = [y + 0.5 for y in range(0, 300, 50)]
+    assert [float(x.get("y1")) - top for x in lines[4:]] == pytest.approx(places, abs=0.1)
+    ones = texts(pack_dense(np.eye(100), "CSR").draw())
+    assert ones[-1] == "80"  # cells with one entry need no scale
+    assert len(texts(pack([[0], [1]], [1.0], (10**4, 2), "COO").draw([0, 1]))) < 12  # no two ticks in a few pixels
+
+
+def axes():
+    return pytest.importorskip("matplotlib.figure").Figure().add_subplot()
+
+
+@pytest.mark.parametrize(("dimensions", "cell"), [((0, 1), "3 × 1"), ((1, 0), "1 × 3"), ((0,), "3")])
+def test_a_spy_plot_of_matplotlib_has_the_counts_at_their_coordinates(dimensions, cell):
+    ax, tensor = axes(), large()
+    image = tensor.draw(dimensions, ax=ax)
+    counts, left, right, bottom, top = np.zeros((300, 70), int), *image.get_extent()
+    np.add.at(counts, tensor.unpack()[0], 1)
+    binned = counts.reshape(100, 3, 70).sum(1)
+    wanted = {(0, 1): binned, (1, 0): binned.T, (0,): binned.sum(1)[None]}[dimensions]
+    assert np.array_equal(image.get_array().filled(0), wanted)
+    sizes = [1, *(tensor.shape[k] for k in dimensions)][-2:]
+    assert (left, right, bottom, top) == (-0.5, sizes[1] - 0.5, sizes[0] - 0.5, -0.5)
+    assert ax.get_xlabel() == f"dimension {dimensions[-1]}"
+    bar = ax.figure.axes[-1]
+    assert bar.get_ylabel() == f"entries in a cell of {cell}"
+    ax.figure.draw_without_rendering()
+
+
+@pytest.mark.filterwarnings("error")
+@pytest.mark.parametrize(
+    ("shape", "sizes"), [((5, 5), (5, 5)), ((0, 5), (1, 5)), ((2**40, 9), (2**40, 9)), ((7,), (1, 7))]
+)
+def test_a_spy_plot_of_few_entries_has_no_scale(shape, sizes):
+    ax, count = axes(), min(*shape, 3)
+    image = pack([np.arange(count)] * len(shape), 1.0, shape, f"sparse({len(shape)})").draw(ax=ax)
+    assert (ax.get_xlim(), ax.get_ylim()) == ((-0.5, sizes[1] - 0.5), (sizes[0] - 0.5, -0.5))
+    assert image.get_array().count() == (count if max(shape) < 128 else 3)
+    assert ax.figure.axes == [ax]
+    ax.figure.draw_without_rendering()
+
+
+def test_a_spy_plot_has_the_names_of_dimensions():
+    tensor, ax = pack_dense(np.eye(3), "CSR", dims=["user", "day"]), axes()
+    tensor.draw(ax=ax)
+    assert (ax.get_ylabel(), ax.get_xlabel()) == ("user", "day")
+    assert "user: 3 down, day: 3 across" in texts(tensor.draw([0, 1]))
+    for wrong in (3, "ax", pytest):
+        with pytest.raises(OptionError, match="ax: expected the axes"):
+            tensor.draw(ax=wrong)
+    with pytest.raises(OptionError, match="one or two different"):
+        pack((), [1], (), "element").draw(ax=ax)
+
+
 def test_one_dimension_is_a_list_of_one():
     pyarrow = pytest.importorskip("pyarrow")
     tensor = bl.from_table(
@@ -151,8 +215,48 @@ def test_wrong_dimensions():
         pack((), [1], (), "element").draw([])
 
 
-def pre(text):
-    return f'<pre style="white-space: pre-wrap; overflow-wrap: anywhere">{html.escape(text)}</pre>'
+def facts(tensor):
+    """The table of the HTML, and the rest as text."""
+    root = ElementTree.fromstring(tensor._repr_html_())
+    rows = {row[0].text: row[1].text for row in root.iter("tr")}
+    return rows, "".join(text for pre in root.iter("pre") for text in pre.itertext())
+
+
+@given(testing.tensors(max_rank=4, kinds=tuple(LEVELS.values())))
+def test_the_table_has_the_numbers_of_any_tensor(tensor):
+    rows, levels = facts(tensor)
+    assert rows["shape"] == (" × ".join(map(str, tensor.shape)) or "scalar")
+    assert rows["dtype"] == str(tensor.dtype)
+    assert rows["stored values"] == f"{tensor.nnz:,}" + ", all equal" * tensor.iso
+    assert rows.get("density") == (f"{tensor.density:.3g}" if tensor.size else None)
+    assert rows["bytes"] == f"{tensor.nbytes:,}"
+    assert rows["fill value"] == ("none, treated as 0" if tensor.fill_value is None else str(tensor.fill_value)[:200])
+    assert levels == repr(tensor).partition("\n")[2]
+
+
+def test_the_table_has_names_and_labels():
+    pyarrow = pytest.importorskip("pyarrow")
+    table = pyarrow.table({"day": [0, 1, 1], "site": ["a", "b", "a"], "v": [1.5, 2.5, 3.5]})
+    tensor = bl.from_table(table, ["day", "site"], "v", "CSR")
+    rows, _ = facts(tensor)
+    assert list(rows) == ["shape", "dtype", "format", "stored values", "density", "bytes", "fill value", "labels"]
+    assert (rows["shape"], rows["labels"]) == ("2 × 2 (day, site)", "site")
+    rows, levels = facts(tensor[1:])
+    assert list(rows) == ["shape", "dtype", "format", "fill value", "labels"]
+    assert (rows["format"], levels) == ("CSR, a view", "")
+    store, other = {}, {}
+    bl.write(store, tensor)
+    bl.write(other, tensor)
+    rows, levels = facts(bl.open([store, other]))
+    assert (rows["shape"], rows["format"], levels) == ("4 × 2 (day, site)", "CSR, 2 parts", "")
+
+
+def test_the_table_has_map_and_structure():
+    rows, levels = facts(pack_dense(np.eye(4), "sparse(3)", map="0/2, 1, 0%2"))
+    assert (rows["map"], rows["stored values"], rows["density"]) == ("0/2, 1, 0%2", "4", "0.25")
+    assert "sparse(3)" in levels
+    rows, _ = facts(pack([[0, 1], [0, 0]], [1, 2], (2, 2), "CSR", structure="symmetric_lower"))
+    assert rows["structure"] == "symmetric_lower"
 
 
 @pytest.mark.parametrize("format", ["CSR", "dense, band", "dense, hashed", "bitmap(2)", "run, run"])
@@ -170,15 +274,18 @@ def test_what_was_not_read_shows_text_alone_and_reads_nothing(tmp_path, monkeypa
         before = inside(shown).backing
         text = shown._repr_html_()
         assert inside(shown).backing is before
-        assert text == pre(repr(shown))
-    assert pre(repr(lazy[1:])).count("\n") == 0  # a view has a head alone
+        assert "<svg" not in text
+        assert facts(shown)[1] == repr(shown).partition("\n")[2]
+    rows, levels = facts(lazy)
+    assert rows["stored values"] == str(len(tensor.values))
+    assert ("density" in rows) == (format not in ("bitmap(2)", "run, run"))  # else the values do not tell
     for name in tensor.arrays:
-        assert name in lazy._repr_html_()
+        assert name in levels
     assert inside(lazy).source.lazy
     assert "<svg" in tensor._repr_html_()
 
 
 def test_huge_tensors_are_drawn_on_request_alone(monkeypatch):
-    monkeypatch.setattr("binsparse_levels.looking.drawing._DRAWN_IN_NOTEBOOKS", 100)
+    monkeypatch.setattr("binsparse_levels.looking.notebook._DRAWN", 100)
     assert "<svg" not in large()._repr_html_()
     assert cells_of(large().draw())

@@ -551,6 +551,11 @@ def test_figures():
     table = sweep(tensors, formats, ["bits", "padding", "ij,j->i"], repeat=1, threads=(1, 2))
     figure = table.pareto("bits", "padding")
     assert [axes.get_title() for axes in figure.axes] == ["a", "b", "geometric mean"]
+    assert {axes.get_xlabel() for axes in figure.axes} == {"index bits per entry (log scale)"}
+    assert table.pareto("bits", "ij,j->i").axes[0].get_ylabel() == "ij,j->i, ms (log scale)"
+    assert "formats that no other beats in both" in [text.get_text() for text in figure.legends[0].get_texts()]
+    for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
+        assert all(float(f"{tick:.2g}") == pytest.approx(tick) for tick in axis.get_majorticklocs())
     *points, line = figure.axes[0].lines
     drawn = {x.get_label(): tuple(x.get_xydata()[0]) for x in points}
     wanted = {
