@@ -290,8 +290,8 @@ def _drawn(places: Sequence[tuple[str, str, float, float]], x: str, y: str) -> A
 
 def _explain(figure: Any) -> None:
     """Add ticks at round numbers, and a legend of the markers and lines of all panels."""
-    from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
-
+    with needing("plot"):
+        from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         low, high = axis.get_view_interval()
         locator = LogLocator(subs=(1, 2, 5)) if high > 10 * low else MaxNLocator(4, steps=[1, 2, 5, 10])

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import OptionError, Problem
+from ..errors import OptionError, Problem, needing
 from ..levels.positions import Array, cells
 from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
@@ -104,8 +104,9 @@ def spy_on(axes: Any, tensor: Tensor, dimensions: Sequence[int]) -> Any:
     """
     if not hasattr(axes, "imshow") or not hasattr(axes, "set_xlim"):
         raise OptionError(Problem("ax", f"expected the axes of a figure of matplotlib, got {axes!r:.60}"))
-    from matplotlib.colors import LogNorm
-    from matplotlib.ticker import LogLocator
+    with needing("plot"):
+        from matplotlib.colors import LogNorm
+        from matplotlib.ticker import LogLocator
 
     density = _density(tensor, dimensions, BINS)
     height, width = [1, *(max(size, 1) for size in density.sizes)][-2:]

@@ -7,6 +7,7 @@ from pathlib import Path
 import conformance
 import jsonschema
 import numpy as np
+import pyarrow
 import pytest
 import zarr
 
@@ -14,9 +15,11 @@ import binsparse_levels as bl
 
 FOLDER = Path(__file__).parents[2] / "docs" / "proposal"
 PAGE = (FOLDER / "zarr_convention.md").read_text()
-SCHEMA = json.loads((FOLDER / "zarr_convention.json").read_text())
+CONVENTION = FOLDER / "zarr_convention"
+README = (CONVENTION / "README.md").read_text()
+SCHEMA = json.loads((CONVENTION / "schema.json").read_text())
 VALIDATOR = jsonschema.Draft202012Validator(SCHEMA)
-DECLARED = json.loads(re.search(r'"zarr_conventions": (\[.*?\])', PAGE, re.DOTALL)[1])
+DECLARED = json.loads(re.search(r'"zarr_conventions": (\[.*?\])', README, re.DOTALL)[1])
 
 
 def faults(path):
@@ -29,6 +32,43 @@ def declare(path, **keys):
     group = zarr.open_group(path, mode="r+")
     group.attrs["zarr_conventions"] = DECLARED
     group.attrs["binsparse"] = {**group.attrs["binsparse"], **keys}
+
+
+MATRIX = bl.pack([[0, 0, 1, 2, 2], [1, 3, 2, 0, 3]], np.array([5, 7, 1, 4, 2], np.int16), (3, 4), "CSR")
+TABLE = pyarrow.table({"day": ["mon", "tue", "tue"], "site": ["a", "b", "a"], "v": [1.0, 2.0, 3.0]})
+EXAMPLES = {
+    "csr": MATRIX,
+    "rank_4": bl.pack(
+        [[0, 2], [1, 0], [4, 1], [0, 0]], [1.5, 2.5], (3, 4, 5, 2), "dense, sparse, sparse(2) @ 2, 0, 1, 3"
+    ),
+    "labels": bl.from_table(TABLE, ["day", "site"], "v", "CSR"),
+}
+
+
+@pytest.mark.parametrize("name", EXAMPLES)
+def test_an_example_is_what_is_written(tmp_path, name):
+    bl.write(tmp_path / "a.zarr", EXAMPLES[name], convention=True)
+    found = json.loads((tmp_path / "a.zarr" / "zarr.json").read_text())
+    del found["attributes"]["binsparse_levels:arrays"]
+    example = json.loads((CONVENTION / "examples" / f"{name}.json").read_text())
+    assert found == example
+    VALIDATOR.validate(example)
+    assert f"(examples/{name}.json)" in README
+    assert len(list((CONVENTION / "examples").iterdir())) == len(EXAMPLES)
+
+
+def test_the_readme_has_the_headings_of_the_template():
+    headings = re.findall("^## (.*)$", README, re.MULTILINE)
+    wanted = [
+        "Description",
+        "Motivation",
+        "Convention Registration",
+        "Applicable To",
+        "Properties",
+        "Known Implementations",
+    ]
+    assert [heading for heading in headings if heading in wanted] == wanted
+    assert f"**UUID**: {DECLARED[0]['uuid']}" in README
 
 
 @pytest.mark.slow
