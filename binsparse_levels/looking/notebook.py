@@ -1,4 +1,4 @@
-"""What a notebook shows of a tensor: a table of facts, its levels, and a picture. All text is escaped."""
+"""The HTML of a tensor in a notebook: a table of facts, its levels, and a picture. All text is escaped."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _CELL = '<td style="text-align: left; overflow-wrap: anywhere; padding: 1px 0">'
 
 
 def html_of(tensor: Tensor) -> str:
-    """The HTML of `Tensor._repr_html_`: facts, beside them the levels as text that wraps, and a picture that scrolls.
+    """The HTML of `Tensor._repr_html_`: facts; next to them the levels as text that wraps, and a picture that scrolls.
 
     No array is read; a tensor in a file and a view have no picture.
     """
@@ -25,12 +25,12 @@ def html_of(tensor: Tensor) -> str:
     unread = backing.viewed or backing.lazy
     drawn = "" if unread or tensor.number_of_stored_values > _DRAWN else draw(tensor)
     levels = repr(tensor).partition("\n")[2]
-    beside = f'<pre style="{_WRAPPED}; margin: 4px 0">{escaped(levels)}</pre>' if levels else ""
-    beside += f'<div style="overflow-x: auto">{drawn}</div>' if drawn else ""
-    beside = f'<div style="flex: 1 1 320px; min-width: 0">{beside}</div>' if beside else ""
+    right = f'<pre style="{_WRAPPED}; margin: 4px 0">{escaped(levels)}</pre>' if levels else ""
+    right += f'<div style="overflow-x: auto">{drawn}</div>' if drawn else ""
+    right = f'<div style="flex: 1 1 320px; min-width: 0">{right}</div>' if right else ""
     rows = (f"<tr>{_HEAD}{name}</th>{_CELL}{escaped(clipped(fact, 200))}</td></tr>" for name, fact in _facts(tensor))
     facts = f'<div style="max-width: 100%"><table>{"".join(rows)}</table></div>'
-    return f'<div style="display: flex; flex-wrap: wrap; gap: 4px 24px">{facts}{beside}</div>'
+    return f'<div style="display: flex; flex-wrap: wrap; gap: 4px 24px">{facts}{right}</div>'
 
 
 def text_of(tensor: Tensor) -> str:
@@ -39,7 +39,7 @@ def text_of(tensor: Tensor) -> str:
 
 
 def _facts(tensor: Tensor) -> Iterator[tuple[str, str]]:
-    """What is known without reading, by name. A view and a tensor of parts do not count their entries."""
+    """Facts that are known without reading, by name. A view and a tensor of parts do not count their entries."""
     backing, names = inside(tensor).backing, tensor.dims
     yield "shape", (" × ".join(map(str, tensor.shape)) or "scalar") + (f" ({', '.join(names)})" if names else "")
     yield "dtype", f"{tensor.dtype}"

@@ -240,7 +240,7 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         return "\n".join([head, *_lines(backing.stored, names)])
 
     def _repr_html_(self) -> str:
-        """HTML for a notebook: the text, and a picture of a small tensor in memory. No array is read."""
+        """HTML for a notebook: facts, the levels, and a picture of a tensor in memory. No array of a file is read."""
         shown: str = late_import("html_of")(self)
         return shown
 
