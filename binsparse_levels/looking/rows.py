@@ -213,7 +213,8 @@ class Sweep:
         for axes in figure.axes:
             ascending = sorted(tuple(line.get_xydata()[0]) for line in axes.lines)
             best = [p for k, p in enumerate(ascending) if all(p[1] < other[1] for other in ascending[:k])]
-            axes.plot(*zip(*best, strict=True), color="0.7", zorder=1, label=_BEST)
+            rings = {"marker": "o", "markersize": 12, "fillstyle": "none"}
+            axes.plot(*zip(*best, strict=True), color="0.7", zorder=1, label=_BEST, **rings)
         _explain(figure)
         return figure
 
@@ -294,7 +295,7 @@ def _explain(figure: Any) -> None:
         from matplotlib.ticker import LogLocator, MaxNLocator, NullLocator, StrMethodFormatter
     for axis in (axis for axes in figure.axes for axis in (axes.xaxis, axes.yaxis)):
         low, high = axis.get_view_interval()
-        locator = LogLocator(subs=(1, 2, 5)) if high > 10 * low else MaxNLocator(4, steps=[1, 2, 5, 10])
+        locator = LogLocator(subs=(1, 2, 5)) if high > 10 * low else MaxNLocator(6, steps=[1, 2, 5, 10])
         axis.set(major_locator=locator, major_formatter=StrMethodFormatter("{x:g}"), minor_locator=NullLocator())
     lines = {text: line for axes in figure.axes for line, text in zip(*axes.get_legend_handles_labels(), strict=True)}
     figure.legend(lines.values(), lines, loc="outside lower center", ncols=2, fontsize="small")

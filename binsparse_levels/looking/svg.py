@@ -28,5 +28,6 @@ def line(x1: float, y1: float, x2: float, y2: float, style: str = "") -> str:
 
 def svg(width: float, height: float, body: Sequence[str], style: str = "") -> str:
     size = f'viewBox="0 0 {width:.0f} {height:.0f}" width="{width:.0f}" height="{height:.0f}"'
-    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="bsp {style}" {size}>'
+    classes = f"bsp {style}".strip()
+    head = f'<svg xmlns="http://www.w3.org/2000/svg" class="{classes}" {size}>'
     return "\n".join([head, f"<style>{_STYLE}</style>", *body, "</svg>\n"])
