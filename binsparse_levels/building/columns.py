@@ -17,7 +17,7 @@ from .. import parallel
 from ..arrays import Array
 from ..errors import ArrayError, ContainerError, LimitError, OptionError, Problem, check_choice, needing
 from ..limits import INT64_MAX
-from ..tensors.labels import TEXT, TIMES, Column, Labels, stored_type
+from ..tensors.labels import TEXT, TIMES, Column, Labels, in_stored_unit, stored_type
 from ..thresholds import THRESHOLDS
 
 Nulls: TypeAlias = Literal["error", "drop"]
@@ -232,7 +232,7 @@ class TableReader:
 def _different(labels: Any, name: str) -> Any:
     """The labels of a caller, in their plain type. Raises ArrayError if some are equal or null."""
     with wrap_tables(f"labels.{name}"):
-        listed = arrow().chunked_array([arrow().array(labels)])
+        listed = arrow().chunked_array([arrow().array(in_stored_unit(labels))])
         made = listed.cast(plain_type(listed.type, f"labels.{name}")).combine_chunks()
     if made.null_count or len(made.unique()) != len(made):
         raise ArrayError(Problem(f"labels.{name}", "expected different labels, and no nulls"))
@@ -306,7 +306,9 @@ class _Coordinates:
 
 def no_label(kind: Any, path: str) -> ArrayError:
     """The error for a column of floats, which are neither coordinates nor labels."""
-    return ArrayError(Problem(path, f"contains {kind}; cast it to integers, or to text for labels, such as by SQL"))
+    return ArrayError(
+        Problem(path, f"contains {kind}; cast it to integers, or to text for labels, such as by SQL, or pass labels=")
+    )
 
 
 def _in_unit(labels: Any, kind: Any) -> Any:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import functools
-import re
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -15,14 +14,14 @@ from ..formats.format import Format, in_order
 from ..formats.structure import expand
 from ..levels import Sparse
 from ..levels.positions import Array
+from ..log import LOG
 from ..tensors.backing import TreeBacking, packed
 from ..tensors.changing import expanded
 from ..tensors.inside import Metadata
-from ..tensors.labels import Column, Labels, same_labels
+from ..tensors.labels import DEFAULT_NAME, Column, Labels, same_labels
 from ..tensors.tensor import Tensor, inside, tensor_of
 from .cursors import is_walked
 
-DEFAULT_NAME = re.compile(r"dim_\d+")  # of a dimension without a name
 _COPIES = 3  # copies of a tensor in memory while it is read, checked and converted
 
 
@@ -137,26 +136,32 @@ def _agreed(a: Mapping[str, Any], b: Mapping[str, Any]) -> Mapping[str, Any]:
 
 
 def _shared_labels(operands: Sequence[tuple[Tensor, Sequence[Any]]], kept: Sequence[Any]) -> Labels | None:
-    """The names and labels of a result; None if no tensor has any. A name that is not unique becomes `dim_0` and so on.
+    """The names and labels of a result; None if no tensor has any. Raises LabelError.
 
-    Raises LabelError.
+    A dimension has the name that the first tensor has for it. If it is that of an earlier dimension, it is `dim_1` etc.
     """
     labelled = [(own, indices) for x, indices in operands if (own := inside(x).metadata.labels) is not None]
     if not labelled:
         return None
-    names: dict[Any, set[str]] = {}
+    names: dict[Any, list[str]] = {}
     columns: dict[Any, Column] = {}
     for labels, indices in labelled:
         for name, index in zip(labels.dims, indices, strict=True):
             if not DEFAULT_NAME.fullmatch(name):
-                names.setdefault(index, set()).add(name)
+                names.setdefault(index, []).append(name)
             column = labels.columns.get(name)
             if column is not None and not same_labels(columns.setdefault(index, column), column):
-                what = "the operands have different labels here; select the same ones, or remove those of an operand"
-                raise LabelError(Problem(name, f"{what} by with_labels({{{name!r}: None}})"))
-    found = [names.get(index, set()) for index in kept]
-    single = [next(iter(x)) if len(x) == 1 else None for x in found]
-    dims = [name if name is not None and single.count(name) == 1 else f"dim_{k}" for k, name in enumerate(single)]
+                what = "the operands have different labels here; select the same ones, pass one list for both"
+                what = (
+                    f"{what} to from_table(labels=), or remove those of an operand by with_labels({{{name!r}: None}})"
+                )
+                raise LabelError(Problem(name, what))
+    dims: list[str] = []
+    for k, index in enumerate(kept):
+        found = names.get(index, [])
+        dims.append(found[0] if found and found[0] not in dims else f"dim_{k}")
+        if lost := sorted({*found} - {dims[k]}):
+            LOG.debug("names: dimension %d of the result is %s, not %s as in an operand", k, dims[k], ", ".join(lost))
     values = {labels.values for labels, _ in labelled}
     value = values.pop() if len(values) == 1 else "value"
     there = {name: columns[index] for name, index in zip(dims, kept, strict=True) if index in columns}

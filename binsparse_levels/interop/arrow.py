@@ -64,7 +64,8 @@ def from_table(
     shape : sequence of int, optional
         Sizes of the dimensions; by default the numbers of labels, or the largest coordinate plus 1.
     labels : mapping, optional
-        All labels of a dimension by its name, in the order of their coordinates.
+        All labels of a dimension by its name, in the order of their coordinates. A table of edges has the same labels
+        for both dimensions.
     duplicates : {'error', 'sum', 'first', 'last'}, default 'error'
         Treatment of repeated coordinates; see `pack`.
     nulls : {'error', 'drop'}, default 'error'
@@ -104,6 +105,10 @@ def from_table(
     >>> table = pyarrow.table({"user": ["ann", "bob", "ann"], "day": [3, 1, 3], "value": [1.0, 2.0, 4.0]})
     >>> bl.from_table(table, ["user", "day"], "value", "CSR", duplicates="sum").to_dense().tolist()
     [[0.0, 0.0, 0.0, 5.0], [0.0, 2.0, 0.0, 0.0]]
+    >>> edges, nodes = pyarrow.table({"src": ["a", "b"], "dst": ["b", "c"]}), ["a", "b", "c"]
+    >>> graph = from_table(edges, ["src", "dst"], format="CSR", labels={"src": nodes, "dst": nodes})
+    >>> (graph + graph.T).dims, (graph @ graph).to_dense().tolist()
+    (('src', 'dst'), [[0, 0, 1], [0, 0, 0], [0, 0, 0]])
     """
     if not tables.is_table(table):
         hint = "pass a table of pandas, polars, pyarrow or duckdb"

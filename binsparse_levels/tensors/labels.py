@@ -27,6 +27,7 @@ from .validation import checked_array
 KEY = f"{RESERVED}labels"
 TEXT = "text"
 _PLAIN = {*INTEGERS, "float32", "float64"}
+DEFAULT_NAME = re.compile(r"dim_\d+")  # of a dimension without a name
 TIMES = re.compile(r"datetime64\[(D|s|ms|us|ns)(?:, ([\w/+:-]{1,40}))?\]")  # unit, then zone
 
 
@@ -141,6 +142,15 @@ class Labels:
     def permuted(self, order: Sequence[int]) -> Labels:
         return replace(self, dims=tuple(self.dims[k] for k in order))
 
+    def placed(self, places: Sequence[int], ndim: int) -> Labels:
+        """The same for a tensor of `ndim` dimensions, where these dimensions are at `places`. Others have no name."""
+        dims, columns = [f"dim_{k}" for k in range(ndim)], {}
+        for k, name in zip(places, self.dims, strict=True):
+            dims[k] = dims[k] if DEFAULT_NAME.fullmatch(name) else name
+            if name in self.columns:
+                columns[dims[k]] = self.columns[name]
+        return Labels(tuple(dims), columns, self.values)
+
     def selected(self, indices: Sequence[Any], array_first: bool, shape: Sequence[int]) -> Labels:
         """The names and labels of a view. Precondition: the indices are of `parse_key`, with one array at most."""
         kept = [
@@ -197,7 +207,7 @@ class Labels:
 
 def column_of(labels: Any, name: str, size: int) -> Column:
     """The stored form of labels, an array of strings, numbers, booleans or times. Raises ArrayError."""
-    array, zone = np.array(checked_array(labels, name)), None
+    array, zone = in_stored_unit(np.array(checked_array(labels, name))), None
     if array.shape != (size,):
         raise ArrayError(Problem(name, f"expected {size} labels, one of each coordinate, got shape {array.shape}"))
     if _has_zone(labels, array):
@@ -215,6 +225,13 @@ def column_of(labels: Any, name: str, size: int) -> Column:
         raise ArrayError(Problem(name, f"labels cannot have the type {type}; cast them"))
     stored = array.astype(array.dtype.newbyteorder("=")).view(stored_type(type))
     return Column(type if zone is None else f"{type[:-1]}, {zone}]", stored)
+
+
+def in_stored_unit(labels: Any) -> Any:
+    """Times of numpy in a unit that can be stored, as pandas converts them: months as days, hours as seconds."""
+    unit = np.datetime_data(labels.dtype)[0] if isinstance(labels, np.ndarray) and labels.dtype.kind == "M" else ""
+    stored = {"Y": "M8[D]", "M": "M8[D]", "W": "M8[D]", "h": "M8[s]", "m": "M8[s]"}.get(unit)
+    return labels if stored is None else labels.astype(stored)
 
 
 def _has_zone(labels: Any, array: Array) -> bool:

@@ -360,3 +360,16 @@ def test_dimensions_have_names_wherever_they_are_asked_for():
     for call in (tensor.permute, tensor.draw, lambda names: list(tensor.slabs(names[0], max_bytes=1000))):
         with pytest.raises(IndexError, match="no dimension has the name 'users'; they are user, item"):
             call(["users", "item"])
+
+
+@pytest.mark.parametrize(("unit", "stored"), [("Y", "D"), ("M", "D"), ("W", "D"), ("h", "s"), ("m", "s")])
+def test_times_in_other_units_are_those_of_pandas(unit, stored):
+    times = np.array(["2026-03", "2028-05"], f"M8[{unit}]")
+    table = pd.DataFrame({"x": pd.Series(times)[[1, 0]], "value": [2, 1]})
+    for made in (
+        pack_of(2).with_labels({"x": times}, dims=["x"]),
+        bl.from_table(table, ["x"], "value", labels={"x": times}),
+    ):
+        assert made.labels("x").dtype == f"M8[{stored}]"
+        assert (pd.Index(made.labels("x")) == pd.Index(times)).all()
+        assert made.sel(x=times[1]) == made.sel(x=pd.Index(times)[1]) == 2
