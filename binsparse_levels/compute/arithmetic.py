@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import math
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, TypeAlias
 
 import numpy as np
@@ -17,13 +18,13 @@ from ..formats.structure import structure_problems
 from ..levels.positions import Array
 from ..tensors.changing import expanded, with_tree
 from ..tensors.foreign import as_tensor
-from ..tensors.labels import Labels
+from ..tensors.names import dense_call
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor, inside, remade, tensor_of
 from ..tensors.validation import check_value_type, checked_array, with_memory
 from .merging import INLINE, merged
 from .nest import Leaf
-from .operands import DEFAULT_NAME, aligned, fill_or_none, in_parts, is_large, of_tree, outermost, shared_metadata
+from .operands import aligned, fill_or_none, in_parts, is_large, of_tree, outermost, shared_metadata
 from .seeing import in_memory, walk_of
 from .types import DENSE, as_words, number_type
 from .walk import MEMORY, run
@@ -34,6 +35,10 @@ _Function: TypeAlias = Callable[..., Any]  # a ufunc, or a function of numpy wit
 _ZERO: dict[_Function, tuple[bool, bool]] = {
     np.multiply: (True, True), np.logical_and: (True, True), np.bitwise_and: (True, True),
     np.true_divide: (True, False), np.floor_divide: (True, False),
+}  # fmt: skip
+_REDUCTIONS = {
+    np.add: "sum", np.multiply: "prod", np.maximum: "max", np.minimum: "min",
+    np.logical_or: "any", np.logical_and: "all",
 }  # fmt: skip
 _LINEAR = np.multiply, np.true_divide, np.negative, np.positive  # with real numbers, they preserve every structure
 
@@ -57,12 +62,16 @@ def calculate(function: np.ufunc, method: str, inputs: Sequence[Any], options: M
     """
     if options.get("out") is not None:
         raise OptionError(Problem("out", "a tensor is immutable; assign the result, such as a = a + b"))
+    if method == "reduce" and function in _REDUCTIONS and options.keys() <= {"axis", "keepdims", "dtype", "out"}:
+        return getattr(np, _REDUCTIONS[function])(*inputs, **{"axis": 0, **options})
     unknown = sorted(options.keys() - {"dtype", "casting", "out"})
     name = function.__name__ if method == "__call__" else f"{function.__name__}.{method}"
-    if method != "__call__" or function.signature or function.nout != 1 or unknown:
+    if method != "__call__" or function.signature or unknown:
         given = f" with {', '.join(unknown)}" if unknown else ""
-        what = f"numpy.{name}{given} does not support a Tensor; call reduce, einsum or to_dense()"
+        what = f"numpy.{name}{given} does not support a Tensor; use {dense_call(f'numpy.{name}', inputs, options)}"
         raise OptionError(Problem("operands", what))
+    if function.nout > 1:
+        return tuple(of_cells(_output(function, k), *inputs, **options) for k in range(function.nout))
     return of_cells(function, *inputs, **options)
 
 
@@ -76,6 +85,16 @@ def of_cells(function: _Function, *inputs: Any, **options: Any) -> Tensor:
         what = f"numpy.{function.__name__} supports one Tensor only; call to_dense() on the others"
         raise OptionError(Problem("operands", what))
     return combined(function, operands[0], operands[1], options)
+
+
+def _output(function: np.ufunc, k: int) -> _Function:
+    """One result of a function that has several, such as `numpy.modf`."""
+
+    def called(*arrays: Any, **options: Any) -> Any:
+        return function(*arrays, **options)[k]
+
+    called.__name__ = function.__name__
+    return called
 
 
 def _operand(thing: Any, k: int) -> Any:
@@ -126,7 +145,7 @@ def _of_one(function: _Function, operands: list[Any], at: int, options: Mapping[
     dense = [k for k, x in enumerate(operands) if k != at and np.ndim(x)]
     made = _of_fills(function, operands, options)
     dtype = made.dtype
-    fill = _fill_with(function, made)
+    fill = _fill_with(function, operands, made)
     if dense:
         tensor = in_memory(tensor)
         operands = [_at_entries(x, tensor, k) if k in dense else x for k, x in enumerate(operands)]
@@ -151,14 +170,16 @@ def _keeps(function: _Function, operands: Sequence[Any], structure: str, dtype: 
     return structure.startswith("symmetric") or (function in _LINEAR and real and first)
 
 
-def _fill_with(function: _Function, made: Array) -> Any:
+def _fill_with(function: _Function, operands: Sequence[Any], made: Array) -> Any:
     """The fill value of a result. made: the function of the fill value, and of the numbers or arrays."""
     if not made.size:
         return np.zeros((), made.dtype)[()]
     first = made.reshape(-1)[0]
     if made.size > 1 and not ((made == first) | ((made != made) & (first != first))).all():
         what = f"cells that are not stored would have several values after numpy.{function.__name__}"
-        raise OptionError(Problem("operands", f"{what}; call to_dense() first"))
+        is_ufunc = isinstance(function, np.ufunc)
+        use = f"use {dense_call(f'numpy.{function.__name__}', operands, {})}" if is_ufunc else "call to_dense() first"
+        raise OptionError(Problem("operands", f"{what}; {use}"))
     return first
 
 
@@ -191,8 +212,9 @@ def combined(
             shape = np.broadcast_shapes(a.shape, b.shape)
         except ValueError:
             what = f"tensors of the shapes {a.shape} and {b.shape} do not broadcast to one shape; call einsum"
-            raise ArrayError(Problem("operands", what)) from None
-        a, b = _broadcast(a, shape), _broadcast(b, shape)
+            square = ", or pass the same labels for both dimensions to from_table" if b.shape[::-1] == a.shape else ""
+            raise ArrayError(Problem("operands", what + square)) from None
+        a, b = broadcast(a, shape), broadcast(b, shape)
     made = _of_fills(function, (a, b), options)
     dtype = made.dtype
     metadata = shared_metadata([(x, range(x.ndim)) for x in (a, b)], range(a.ndim), made[0])
@@ -229,7 +251,7 @@ def combined(
     return of_tree(tree, one.format.order, metadata, (a, b))
 
 
-def _broadcast(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
+def broadcast(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     """The entries of a tensor, repeated along new dimensions and along those of size 1. Raises LimitError."""
     if tensor.shape == shape:
         return tensor
@@ -247,14 +269,9 @@ def _broadcast(tensor: Tensor, shape: tuple[int, ...]) -> Tensor:
     made = pack(columns, np.tile(values, copies), shape, coordinates(len(shape)), fill_value=tensor.fill_value)
     labels = inside(tensor).metadata.labels
     if labels is not None:
-        own = [f"dim_{d}" if DEFAULT_NAME.fullmatch(x) else x for d, x in enumerate(labels.dims, missing)]
-        dims = (*(f"dim_{d}" for d in range(missing)), *own)
-        kept = {
-            name: labels.columns[x]
-            for d, (name, x) in enumerate(zip(own, labels.dims, strict=True), missing)
-            if x in labels.columns and d not in numbers
-        }
-        labels = Labels(dims, kept, labels.values)
+        labels = labels.placed(range(missing, len(shape)), len(shape))
+        lost = {labels.dims[d] for d in grown}
+        labels = replace(labels, columns={name: x for name, x in labels.columns.items() if name not in lost})
     return remade(tensor, inside(made).backing, labels=labels)
 
 

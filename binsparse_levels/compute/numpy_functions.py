@@ -13,17 +13,20 @@ from typing import Any
 import numpy as np
 
 from ..engine.tree import alike
-from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
+from ..errors import ArrayError, OptionError, Problem, within_memory
 from ..formats.format import coordinates
 from ..levels.positions import Array
-from ..tensors.changing import expanded, with_entries
+from ..tensors.changing import expanded, in_order
 from ..tensors.contents import dimension_of
-from ..tensors.foreign import as_tensor
-from ..tensors.late_imports import late_import
-from ..tensors.tensor import Tensor, inside
+from ..tensors.names import dense_call
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor, inside, remade
 from .arithmetic import of_cells
+from .numpy_shapes import SHAPES, along
 from .products import LETTERS, einsum
 from .reducing import reduce
+
+_OUT = "a tensor is immutable; assign the result, such as a = numpy.round(a)"
 
 # Each cell alone
 
@@ -34,11 +37,11 @@ def _by_cell(function: Callable[..., Any]) -> Callable[..., Tensor]:
     @functools.wraps(function)
     def called(a: Tensor, *args: Any, **kwargs: Any) -> Tensor:
         if kwargs.pop("out", None) is not None:
-            raise OptionError(Problem("out", "a tensor is immutable; assign the result, such as a = numpy.round(a)"))
+            raise OptionError(Problem("out", _OUT))
         for given in (*args, *kwargs.values()):
             if np.ndim(given):
-                what = f"numpy.{function.__name__} of a Tensor takes numbers here, got {type(given).__name__}"
-                raise OptionError(Problem("operands", f"{what}; call numpy.minimum and numpy.maximum, or to_dense()"))
+                use = dense_call(f"numpy.{function.__name__}", (a, *args), kwargs)
+                raise OptionError(Problem("operands", f"arguments next to a Tensor are numbers here; use {use}"))
         return of_cells(_named(lambda x: function(x, *args, **kwargs), function.__name__), a)
 
     return called
@@ -49,13 +52,15 @@ def _named(function: Callable[..., Any], name: str) -> Any:
     return function
 
 
-def where(condition: Any, x: Any, y: Any) -> Tensor:
-    """`numpy.where` of one or two tensors; every other operand is a number, or an array next to one tensor."""
+def where(condition: Any, x: Any = None, y: Any = None) -> Any:
+    """`numpy.where`; each operand that is no tensor is a number, or an array next to one tensor."""
+    if x is None and y is None:
+        return nonzero(condition)
     operands = condition, x, y
     stored = [k for k, operand in enumerate(operands) if isinstance(operand, Tensor)]
     if len(stored) > 2:
-        what = "numpy.where takes two Tensors; add numpy.where(c, x, 0) and numpy.where(c, 0, y)"
-        raise OptionError(Problem("operands", what))
+        zero = np.zeros((), np.result_type(x.dtype, y.dtype))[()]
+        return of_cells(np.add, where(condition, x, zero), where(condition, zero, y))
 
     def chosen(*cells: Any) -> Any:
         parts = iter(cells)
@@ -63,6 +68,38 @@ def where(condition: Any, x: Any, y: Any) -> Tensor:
 
     given = [x for x in operands if np.ndim(x) or isinstance(x, Tensor)]
     return of_cells(_named(chosen, "where"), *given)
+
+
+def clip(
+    a: Tensor, a_min: Any = None, a_max: Any = None, out: None = None, *, min: Any = None, max: Any = None
+) -> Tensor:
+    """`numpy.clip`."""
+    if out is not None:
+        raise OptionError(Problem("out", _OUT))
+    low, high = min if a_min is None else a_min, max if a_max is None else a_max
+    made = a if low is None else np.maximum(a, low)
+    return made if high is None else np.minimum(made, high)
+
+
+def isin(element: Tensor, test_elements: Any, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """`numpy.isin`."""
+    return of_cells(_named(lambda x: np.isin(x, test_elements, assume_unique, invert), "isin"), element)
+
+
+def full_like(a: Tensor, fill_value: Any, dtype: Any = None) -> Tensor:
+    """`numpy.full_like`: the fill value alone, with the names and labels of the tensor."""
+    fill = np.full(1, fill_value, a.dtype if dtype is None else dtype)
+    empty = pack([np.empty(0, np.int64)] * a.ndim, fill[:0], a.shape, coordinates(a.ndim), fill_value=fill[0])
+    return remade(a, inside(empty).backing, fill_value=empty.fill_value)
+
+
+def _of_types(function: Callable[..., Any]) -> Callable[..., Any]:
+    """A function of numpy of the types of its arguments."""
+
+    def called(*args: Any) -> Any:
+        return function(*[np.empty(0, x.dtype) if isinstance(x, Tensor) else x for x in args])
+
+    return called
 
 
 def isclose(a: Any, b: Any, rtol: float = 1e-5, atol: float = 1e-8, equal_nan: bool = False) -> Tensor:
@@ -84,6 +121,34 @@ def array_equal(a1: Any, a2: Any, equal_nan: bool = False) -> bool:
     if np.shape(a1) != np.shape(a2):
         return False
     return bool(reduce(isclose(a1, a2, 0, 0, True) if equal_nan else of_cells(np.equal, a1, a2), None, "all"))
+
+
+# Cells that differ from zero, and different values
+
+
+def nonzero(a: Tensor) -> tuple[Array, ...]:
+    """`numpy.nonzero`: coordinates in row-major order, without those of stored zeros."""
+    if inside(a).pad:
+        return np.nonzero(a.to_dense())
+    coords, values = in_order(a)
+    there = values != 0
+    return tuple(x[there] for x in coords)
+
+
+def argwhere(a: Tensor) -> Array:
+    """`numpy.argwhere`."""
+    return np.transpose(nonzero(a))
+
+
+def flatnonzero(a: Tensor) -> Array:
+    """`numpy.flatnonzero`."""
+    return np.ravel_multi_index(nonzero(a), a.shape)
+
+
+def unique(ar: Tensor) -> Array:
+    """`numpy.unique` of all cells, without its options."""
+    _, values = expanded(ar.load()).unpack()
+    return np.unique(np.append(values, np.full(int(len(values) < ar.size), inside(ar).pad, values.dtype)))
 
 
 # Reductions
@@ -131,6 +196,70 @@ def count_nonzero(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Any
     return reduce(of_cells(np.not_equal, a, 0), axis, "sum", keepdims=keepdims)
 
 
+def ptp(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Any:
+    """`numpy.ptp`."""
+    return reduce(a, axis, "max", keepdims=keepdims) - reduce(a, axis, "min", keepdims=keepdims)
+
+
+# For reductions without NaN: what replaces it. Variances have no such number.
+_NEUTRAL = {"sum": 0, "mean": 0, "prod": 1, "min": math.inf, "argmin": math.inf, "max": -math.inf, "argmax": -math.inf}
+
+
+def _without_nan(how: str) -> Callable[..., Any]:
+    """`numpy.nansum` and so on, with the options of `reduce`."""
+    whole = _extreme_at(how[3:]) if how[:3] == "arg" else functools.partial(reduce, how=how)
+
+    def reduced(a: Tensor, axis: Any = None, *, keepdims: bool = False, **options: Any) -> Any:
+        if a.dtype.kind not in "fc":
+            return whole(a, axis, keepdims=keepdims, **options)
+        there = reduce(of_cells(lambda x: ~np.isnan(x), a), axis, "sum", keepdims=keepdims)
+        if how in ("var", "std"):
+            if np.sum(there) == a.size:
+                return whole(a, axis, keepdims=keepdims, **options)
+            use = dense_call(f"numpy.nan{how}", (a, axis), {})
+            raise OptionError(Problem("a", f"some cells are NaN, which the {how} does not leave out; use {use}"))
+        filled = of_cells(lambda x: np.where(np.isnan(x), _NEUTRAL[how], x), a)
+        if how == "mean":
+            with np.errstate(invalid="ignore"):
+                return reduce(filled, axis, keepdims=keepdims, **options) / there
+        made = whole(filled, axis, keepdims=keepdims, **options)
+        if how in ("sum", "prod") or np.all(there):
+            return made
+        if how[:3] == "arg":
+            raise ArrayError(Problem("a", f"all cells along the axis are NaN, without a nan{how}; select others"))
+        return made + np.where(there, 0, math.nan).astype(a.dtype)
+
+    return reduced
+
+
+def cov(m: Tensor, *, rowvar: bool = True, bias: bool = False, ddof: int | None = None) -> Any:
+    """`numpy.cov` without weights. Covariances that are far smaller than products of the means lose digits."""
+    if m.ndim > 2:
+        raise ArrayError(Problem("m", f"numpy.cov takes two dimensions at most, got {m.ndim}; slice it"))
+    whole = m[None] if m.ndim < 2 else m if rowvar else m.T
+    shifted = of_cells(np.subtract, whole.astype(np.result_type(m.dtype, np.float64)), inside(m).pad)
+    size, means = whole.shape[1], shifted.mean(1)
+    made = (shifted @ of_cells(np.conjugate, shifted.T)).to_dense() - size * np.outer(means, means.conj())
+    spread = shifted.var(1)  # this is 0 for a row of equal cells, where the difference of products is a rounding error
+    np.fill_diagonal(made, spread * size)
+    constant = (spread == 0)[:, None] | (spread == 0)
+    made[constant & np.isfinite(made)] = 0
+    with np.errstate(divide="ignore", invalid="ignore"):
+        made = made * np.true_divide(1, max(size - (ddof if ddof is not None else not bias), 0))
+    return np.squeeze(made)
+
+
+def corrcoef(x: Tensor, *, rowvar: bool = True) -> Any:
+    """`numpy.corrcoef`."""
+    made = cov(x, rowvar=rowvar)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        spread = np.sqrt(np.diagonal(made).real) if made.ndim else np.sqrt(made.real)
+        made = made / np.multiply.outer(spread, spread)
+    if made.dtype.kind == "c":
+        return np.clip(made.real, -1, 1) + 1j * np.clip(made.imag, -1, 1)
+    return np.clip(made, -1, 1)
+
+
 def norm(x: Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False) -> Any:
     """`numpy.linalg.norm` for vectors, and for matrices without those of singular values."""
     x = x if x.dtype.kind in "fc" else x.astype(np.float64)
@@ -145,118 +274,8 @@ def norm(x: Tensor, ord: Any = None, axis: Any = None, keepdims: bool = False) -
     if x.ndim == 2 and axis is None and ord in (1, -1, math.inf, -math.inf) and not keepdims:
         sums = reduce(of_cells(np.absolute, x), 0 if abs(ord) == 1 else 1, "sum")
         return sums.max(initial=0) if ord > 0 else sums.min()
-    what = f"no norm of the order {ord!r:.20} along {len(axes)} dimensions; call scipy.sparse.linalg.svds(tensor)"
-    raise OptionError(Problem("ord", f"{what} for singular values"))
-
-
-# Selections
-
-
-def transpose(a: Tensor, axes: Any = None) -> Tensor:
-    """`numpy.transpose`."""
-    return a.permute(range(a.ndim)[::-1] if axes is None else list(axes))
-
-
-def swapaxes(a: Tensor, axis1: int, axis2: int) -> Tensor:
-    """`numpy.swapaxes`."""
-    order = list(range(a.ndim))
-    k, other = dimension_of(a, axis1), dimension_of(a, axis2)
-    order[k], order[other] = other, k
-    return a.permute(order)
-
-
-def moveaxis(a: Tensor, source: Any, destination: Any) -> Tensor:
-    """`numpy.moveaxis`."""
-    moved, places = ([dimension_of(a, x) for x in np.atleast_1d(given).tolist()] for given in (source, destination))
-    order = [k for k in range(a.ndim) if k not in moved]
-    for place, k in sorted(zip(places, moved, strict=True)):
-        order.insert(place, k)
-    return a.permute(order)
-
-
-def _along(a: Tensor, k: int, index: Any) -> Tensor:
-    part: Tensor = a[(slice(None),) * k + (index,)]
-    return part
-
-
-def squeeze(a: Tensor, axis: Any = None) -> Any:
-    """`numpy.squeeze`."""
-    given = [k for k, n in enumerate(a.shape) if n == 1] if axis is None else np.atleast_1d(axis).tolist()
-    axes = {dimension_of(a, k) for k in given}
-    for k in axes:
-        if a.shape[k] != 1:
-            raise ArrayError(Problem("axis", f"dimension {k} has the size {a.shape[k]}, not 1; leave it out"))
-    return a[tuple(0 if k in axes else slice(None) for k in range(a.ndim))] if axes else a
-
-
-def flip(m: Tensor, axis: Any = None) -> Tensor:
-    """`numpy.flip`."""
-    axes = {dimension_of(m, k) for k in (range(m.ndim) if axis is None else np.atleast_1d(axis).tolist())}
-    return m[tuple(slice(None, None, -1 if k in axes else 1) for k in range(m.ndim))] if axes else m
-
-
-def roll(a: Tensor, shift: int, axis: int) -> Tensor:
-    """`numpy.roll` along one dimension. Labels move with their cells."""
-    k = dimension_of(a, axis)
-    return _along(a, k, (np.arange(a.shape[k]) - shift) % max(a.shape[k], 1))
-
-
-def take(a: Tensor, indices: Any, axis: int) -> Any:
-    """`numpy.take` along a dimension."""
-    return _along(a, dimension_of(a, axis), indices)
-
-
-def diff(a: Tensor, n: int = 1, axis: int = -1) -> Tensor:
-    """`numpy.diff`. The dimension has no labels afterwards."""
-    k = dimension_of(a, axis)
-    made = a if a.dims is None else a.with_labels({k: None})
-    for _ in range(n):
-        made = of_cells(np.subtract, _along(made, k, slice(1, None)), _along(made, k, slice(None, -1)))
-    return made
-
-
-def _triangle(below: bool) -> Callable[..., Tensor]:
-    """`numpy.tril` or `numpy.triu`. Cells of the other triangle are not stored."""
-
-    def kept(m: Tensor, k: int = 0) -> Tensor:
-        if inside(m).pad or m.ndim < 2:
-            what = "needs two dimensions at least, and 0 in the cells that are not stored; call to_dense() first"
-            raise FormatError(Problem("m", f"numpy.{'tril' if below else 'triu'} {what}"))
-        whole = expanded(m.load())
-        coords, values = whole.unpack()
-        offsets = coords[-1] - coords[-2]
-        there = offsets <= k if below else offsets >= k
-        format = coordinates(m.ndim) if m.map is not None or whole.format.padded else whole.format
-        return with_entries(whole, [x[there] for x in coords], values[there], format)
-
-    return kept
-
-
-def concatenate(arrays: Sequence[Any], axis: int | None = 0, *, dtype: Any = None) -> Tensor:
-    """`numpy.concatenate` in memory. Labels along the axis are concatenated, others must be equal."""
-    tensors = [as_tensor(x, copy=False) for x in arrays]
-    if not tensors or axis is None:
-        raise OptionError(Problem("axis", "expected tensors and a dimension along which they are concatenated"))
-    common = np.result_type(*[x.dtype for x in tensors]) if dtype is None else np.dtype(dtype)
-    stores: list[dict[str, Any]] = [{} for _ in tensors]
-    for store, tensor in zip(stores, tensors, strict=True):
-        late_import("write")(store, expanded(tensor if tensor.dtype == common else tensor.astype(common)))
-    made: Tensor = late_import("open")(stores, axis=dimension_of(tensors[0], axis)).load()
-    return made
-
-
-def vstack(tup: Sequence[Any], *, dtype: Any = None) -> Tensor:
-    """`numpy.vstack` of tensors with two dimensions at least."""
-    if any(np.ndim(x) < 2 for x in tup):
-        what = "numpy.vstack of a Tensor takes two dimensions at least; call numpy.concatenate"
-        raise ArrayError(Problem("operands", what))
-    return concatenate(tup, 0, dtype=dtype)
-
-
-def hstack(tup: Sequence[Any], *, dtype: Any = None) -> Tensor:
-    """`numpy.hstack`."""
-    tensors = list(tup)
-    return concatenate(tensors, 0 if all(np.ndim(x) == 1 for x in tensors) else 1, dtype=dtype)
+    use = f"{dense_call('numpy.linalg.norm', (x, ord), {})}  # or scipy.sparse.linalg.svds(tensor)"
+    raise OptionError(Problem("ord", f"no norm of this order along {len(axes)} dimensions; use {use}"))
 
 
 # Products
@@ -313,30 +332,47 @@ def tensordot(a: Any, b: Any, axes: Any = 2) -> Any:
     return einsum(f"{''.join(own)},{''.join(others)}->{''.join(kept)}", a, b)
 
 
-def diagonal(a: Tensor, offset: int = 0) -> Any:
-    """`numpy.diagonal` of a matrix, as an array."""
-    if a.ndim != 2:
-        raise ArrayError(Problem("a", "numpy.diagonal takes a matrix; call einsum, such as 'iij->ij'"))
+def diagonal(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """`numpy.diagonal`, as an array."""
+    one, two = dimension_of(a, axis1), dimension_of(a, axis2)
+    if one == two:
+        raise ArrayError(Problem("axis1", "is the dimension axis2; pass another one"))
     rows, columns = max(-offset, 0), max(offset, 0)
-    n = max(min(a.shape[0] - rows, a.shape[1] - columns), 0)
-    at = np.arange(n)
-    return a[at + rows, at + columns]
+    n = max(min(a.shape[one] - rows, a.shape[two] - columns), 0)
+    if a.ndim == 2:
+        at = np.arange(n) + rows, np.arange(n) + columns
+        return a[at if one == 0 else at[::-1]]
+    part = along(along(a, one, slice(rows, rows + n)), two, slice(columns, columns + n))
+    letters = list(LETTERS[: a.ndim])
+    letters[two] = letters[one]
+    rest = "".join(x for k, x in enumerate(letters) if k not in (one, two))
+    made = einsum(f"{''.join(letters)}->{rest}{letters[one]}", part.with_labels({one: None, two: None}))
+    return made.to_dense() if isinstance(made, Tensor) else made
 
 
-def trace(a: Tensor, offset: int = 0) -> Any:
-    """`numpy.trace` of a matrix."""
-    return diagonal(a, offset).sum()
+def trace(a: Tensor, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Any:
+    """`numpy.trace`."""
+    return diagonal(a, offset, axis1, axis2).sum(-1)
 
 
 FUNCTIONS: dict[str, Callable[..., Any]] = {
-    **{name: _by_cell(getattr(np, name)) for name in ("round", "around", "clip", "real", "imag", "nan_to_num")},
-    **{made.__name__: made for made in (where, isclose, allclose, array_equal, count_nonzero, norm, transpose)},
-    **{made.__name__: made for made in (swapaxes, moveaxis, squeeze, flip, roll, take, diff, concatenate)},
-    **{made.__name__: made for made in (vstack, hstack, vdot, inner, outer, tensordot, diagonal, trace)},
+    **SHAPES,
+    **{name: _by_cell(getattr(np, name)) for name in ("round", "around", "real", "imag", "angle", "nan_to_num")},
+    **{
+        made.__name__: made
+        for made in (where, clip, isin, isclose, allclose, array_equal, nonzero, argwhere, flatnonzero)
+    },
+    **{made.__name__: made for made in (unique, full_like, count_nonzero, ptp, norm, cov, corrcoef)},
+    **{made.__name__: made for made in (vdot, inner, outer, tensordot, diagonal, trace)},
+    **{
+        f"nan{how}": _without_nan(how)
+        for how in ("sum", "prod", "mean", "var", "std", "min", "max", "argmin", "argmax")
+    },
+    **{name: _of_types(getattr(np, name)) for name in ("result_type", "can_cast", "iscomplexobj", "isrealobj")},
+    "zeros_like": lambda a, dtype=None: full_like(a, 0, dtype),
+    "ones_like": lambda a, dtype=None: full_like(a, 1, dtype),
     "argmax": _extreme_at("max"),
     "argmin": _extreme_at("min"),
-    "tril": _triangle(True),
-    "triu": _triangle(False),
     "einsum": product_of,
     "dot": _dot,
 }

@@ -123,11 +123,13 @@ def _parse_item(item: Any) -> Any:
     except ValueError as error:
         raise IndexError(f"an index that is no array: {error}") from None
     if item is None or (array.ndim == 0 and array.dtype.kind == "b"):
-        raise IndexError(f"{item!r} would add a dimension, which a view cannot; index the result of to_dense()")
+        raise IndexError(f"{item!r} would add a dimension; pass an array for a mask")
     if not array.size and not isinstance(item, np.ndarray):  # an empty list has no type
         return array.astype(np.int64)
     if array.dtype.kind not in "biu" or not array.ndim:
-        raise IndexError(f"expected integers, slices, arrays of integers or a mask, got {array.dtype}")
+        what = f"expected integers, slices, arrays of integers or a mask, got {array.dtype}"
+        use = "tensor.isel(key)" if isinstance(item, dict) else "tensor.sel({axis: label})"
+        raise IndexError(f"{what}; use {use}")
     return array
 
 

@@ -81,12 +81,17 @@ def reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
         dtype: npt.DTypeLike | None = None,
         keepdims: bool = False,
         ddof: float = 0,
+        skipna: bool = False,
         format: FormatLike | None = None,
         labelled: bool = False,
     ) -> Any:
         if axis is not None and dim is not None:
             raise OptionError(Problem("dim", "is another name of axis; pass one of them"))
         options = {"dtype": dtype, "keepdims": keepdims, "ddof": ddof, "format": format, "labelled": labelled}
+        if skipna:
+            if how in ("any", "all", "count"):
+                raise OptionError(Problem("skipna", f"is no option of {how}; leave it out"))
+            return late_import("numpy_function")(f"nan{how}", (self, dim if axis is None else axis), options)
         return late_import("reduce")(self, dim if axis is None else axis, how, **options)
 
     method.__doc__ = f"""{what} along dimensions; see `reduce`.
@@ -101,6 +106,8 @@ def reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
             Keep the reduced dimensions, with size 1.
         ddof : float, default 0
             Variances divide by the number of cells less `ddof`.
+        skipna : bool, default False
+            Leave out cells that are NaN, as `numpy.nansum` does; not for any, all and count.
         format : str, Format or mapping, optional
             Return a sum as a Tensor in this format.
         labelled : bool, default False

@@ -40,12 +40,13 @@ def select(self: Contents, key: Any) -> Any:
     return an array of values, and so does a mask that is a Tensor of the same shape, as `tensor[tensor > 1]`. Several
     arrays together with a slice, or an array of several dimensions, return a list of coordinates in memory. Every other
     key, also `numpy.ix_`, returns a view, which reads nothing until it is used. A view has no structure. It keeps the
-    attributes, and the names and labels of its dimensions.
+    attributes, and the names and labels of its dimensions. None adds a dimension of size 1, next to integers and
+    slices; the result is in memory.
 
     Raises
     ------
     IndexError
-        numpy would refuse the key, or the key adds a dimension.
+        numpy would refuse the key, or None is next to an array.
     LimitError
         Arrays that are no mesh select more than `dense_bytes`.
 
@@ -61,6 +62,8 @@ def select(self: Contents, key: Any) -> Any:
         return _cell(self, key)
     if isinstance(key, Contents):
         return _masked(self, key)
+    if key is None or (type(key) is tuple and any(item is None for item in key)):
+        return _with_new(self, key if type(key) is tuple else (key,))
     indices, array_first = parse_key(key, shape)
     kinds = list(map(type, indices))
     arrays = [index for index in indices if isinstance(index, np.ndarray)]
@@ -91,6 +94,30 @@ def view(tensor: Self, indices: Sequence[Any], array_first: bool = False) -> Sel
     backing, labels = tensor._inside.backing, tensor._inside.metadata.labels
     kept = {} if labels is None else {"labels": labels.selected(indices, array_first, backing.shape)}
     return remade(tensor, selected(backing, indices, array_first), **kept)
+
+
+def _with_new(tensor: Self, items: Sequence[Any]) -> Any:
+    """The cells at integers and slices, in memory, with a dimension of size 1 for each None."""
+    own = tuple(item for item in items if item is not None)
+    if not all(item is Ellipsis or isinstance(item, slice) or as_integer(item) is not None for item in own):
+        raise IndexError("None stands next to an array; use tensor[rows][:, None]")
+    part = select(tensor, own)
+    is_new: list[bool] = []
+    for item in items if Ellipsis in own else (*items, Ellipsis):
+        if item is Ellipsis:
+            is_new += [False] * (tensor.ndim - sum(x is not Ellipsis for x in own))
+        elif item is None or isinstance(item, slice):
+            is_new.append(item is None)
+    if not isinstance(part, Contents):  # a cell
+        return np.reshape(part, [1] * len(is_new))
+    places, sizes = [k for k, new in enumerate(is_new) if not new], [1] * len(is_new)
+    coords, values = in_order(part)
+    columns = [np.zeros(len(values), np.int64)] * len(is_new)
+    for k, x, size in zip(places, coords, part.shape, strict=True):
+        columns[k], sizes[k] = x, size
+    labels = part._inside.metadata.labels
+    placed = labels if labels is None else labels.placed(places, len(is_new))
+    return with_entries(part, columns, values, coordinates(len(is_new)), shape=sizes, labels=placed)
 
 
 def _masked(tensor: Contents, mask: Contents) -> Array:

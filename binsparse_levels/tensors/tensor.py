@@ -20,15 +20,15 @@ from .contents import Contents
 from .contents import remade as remade
 from .encoding import encode_tensor
 from .inside import Inside, Metadata
-from .late_imports import functions, late_import, numpy_method, reduction
-from .names import replacement
+from .late_imports import late_import, numpy_method, reduction
+from .names import Refusals, instead_of
 from .validation import checked_fill, checked_format, checked_json, tree_of, writable
 
 _REDUCTIONS = "sum", "prod", "mean", "var", "std", "min", "max", "any", "all"
 
 
 @within_memory
-class Tensor(Contents, NDArrayOperatorsMixin):
+class Tensor(Contents, Refusals, NDArrayOperatorsMixin):
     """A sparse tensor of any rank, stored in a tree of levels. It is immutable, and its arrays are read-only.
 
     The constructor wraps arrays without a copy. `pack` and `pack_dense` make a tensor from entries or cells. Writable
@@ -323,12 +323,12 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         name = {"amin": "min", "amax": "max"}.get(function.__name__, function.__name__)
         if name in ("shape", "ndim", "size") and not kwargs and len(args) == 1:
             return getattr(self, name)
-        if name in _REDUCTIONS and args and isinstance(args[0], Tensor):
+        options = {"out", "where", "initial"}.intersection(kwargs)
+        if name in _REDUCTIONS and args and isinstance(args[0], Tensor) and not options:
             return getattr(args[0], name)(*args[1:], **kwargs)
         if (made := late_import("numpy_function")(name, args, kwargs)) is not NotImplemented:
             return made
-        use = replacement(name, "to_dense(), or to_scipy(tensor) for a matrix")
-        raise TypeError(f"numpy.{name} does not accept a Tensor; use {use}")
+        raise TypeError(f"numpy.{name} does not accept a Tensor; use {instead_of(function, args, kwargs)}")
 
     def __array_ufunc__(self, function: np.ufunc, method: str, *inputs: Any, **options: Any) -> Any:
         """Apply a numpy function to each cell of one or two tensors; all operators, and products by `@`.
@@ -355,30 +355,6 @@ class Tensor(Contents, NDArrayOperatorsMixin):
         if function is np.matmul and method == "__call__" and not options:
             return late_import("product")(*inputs)
         return late_import("calculate")(function, method, inputs, options)
-
-    # Operations that types of other libraries support and a tensor refuses
-
-    def __bool__(self) -> bool:
-        raise TypeError("a tensor has no truth value; use tensor.nnz, or reduce it by any or all")
-
-    def __array__(self, *args: Any, **kwargs: Any) -> Array:
-        remedy = "to_dense(), or to_scipy(tensor) for functions of sparse arrays, or as_tensor on the other operand"
-        raise TypeError(f"a Tensor is not made dense implicitly; call {remedy}")
-
-    def __getattr__(self, name: str) -> Any:
-        """Raise AttributeError. For names of other libraries, the message says what to call."""
-        call = f"{name}(tensor)" if name.startswith("to_") else f"binsparse_levels.{name}"
-        public = f"the function {call}" if name in functions() else ""
-        hint = f"; use {use}" if (use := replacement(name, public)) else ""
-        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
-
-    def __eq__(self, other: object) -> bool:
-        """Raise TypeError: call `equals`. Sets and dictionaries compare tensors by identity."""
-        raise TypeError("tensors are not compared by ==; call equals(), or numpy.equal for a tensor of booleans")
-
-    __ne__ = __eq__
-
-    __hash__ = object.__hash__
 
 
 def _lines(stored: TreeBacking, names: Sequence[str]) -> list[str]:

@@ -19,13 +19,15 @@ from .validation import check_value_type, checked_fill, checked_type, checked_va
 Self = TypeVar("Self", bound=Contents)
 
 
-def astype(self: Self, dtype: npt.DTypeLike) -> Self:
+def astype(self: Self, dtype: npt.DTypeLike, *, copy: bool = True) -> Self:
     """The same tensor with values of another type, cast by numpy's rules. The other arrays are shared.
 
     Parameters
     ----------
     dtype : dtype_like
         A numpy dtype.
+    copy : bool, default True
+        A parameter of numpy, without an effect, because tensors are immutable.
 
     Returns
     -------

@@ -552,7 +552,7 @@ FAULTS = [
     (lambda: {1: 2} @ MATRIX, OptionError, "expected a dense numpy array"),
     (lambda: np.ones(2) @ pack_dense(np.ones((2, 2, 2)), "CSF"), OptionError, "call einsum"),
     (lambda: np.ones(3) @ MATRIX, ArrayError, "has size"),
-    (lambda: MATRIX.to_scipy(), AttributeError, r"use the function to_scipy\(tensor\)"),
+    (lambda: MATRIX.to_scipy(), AttributeError, r"use to_scipy\(tensor\)"),
     (lambda: reduce(MATRIX, 0, "median"), OptionError, "choose one of sum"),
     (lambda: reduce(MATRIX, (0, 0)), OptionError, "twice"),
     (lambda: reduce(MATRIX, 2), IndexError, "2"),

@@ -36,6 +36,8 @@ CALLS = {
     "nan_to_num": np.nan_to_num,
     "where": lambda x: np.where(np.greater(x, 0), x, 0),
     "where, number first": lambda x: np.where(np.greater(x, 0), -1, x),
+    "where, three of a shape": lambda x: np.where(np.greater(x, 0), x * 2, x / 3),
+    "clip by itself": lambda x: np.clip(x, x / 2, None),
     "where, two numbers": lambda x: np.where(np.greater(x, 0), 3, 5),
     "isclose": lambda x: np.isclose(x, x * (1 + 1e-9)),
     "allclose": lambda x: np.allclose(x, x * (1 + 1e-9)),
@@ -63,6 +65,41 @@ CALLS = {
     "concatenate, axis": lambda x: np.concatenate([x, x], axis=-1),
     "vstack": lambda x: np.vstack([x, x]),
     "hstack": lambda x: np.hstack([x, x]),
+    "stack": lambda x: np.stack([x, x / 2]),
+    "stack, axis": lambda x: np.stack([x, x], axis=-1),
+    "column_stack": lambda x: np.column_stack([x, x]),
+    "expand_dims": lambda x: np.expand_dims(x, (0, -1)),
+    "newaxis": lambda x: x[None],
+    "newaxis, column": lambda x: x[..., None, -1],
+    "newaxis of a cell": lambda x: x[(*[0] * x.ndim, None)],
+    "repeat": lambda x: np.repeat(x, 2, axis=0),
+    "repeat, each": lambda x: np.repeat(x, np.arange(x.shape[-1]), axis=-1),
+    "tile": lambda x: np.tile(x, 2),
+    "tile, new dimension": lambda x: np.tile(x, (2, *[1] * x.ndim)),
+    "broadcast_to": lambda x: np.broadcast_to(x, (2, *x.shape)),
+    "delete": lambda x: np.delete(x, [0, -1], axis=-1),
+    "split": lambda x: np.split(x, [1], axis=0)[1],
+    "cells removed": lambda x: np.where(np.greater(x, 1), x, 0),
+    "nonzero": lambda x: np.stack(np.nonzero(x)),
+    "where, condition alone": lambda x: np.stack(np.where(x)),
+    "argwhere": np.argwhere,
+    "flatnonzero": np.flatnonzero,
+    "isin": lambda x: np.isin(x, [0, 2]),
+    "unique": np.unique,
+    "ptp": lambda x: np.ptp(x, axis=0) if x.size else 0,
+    "full_like": lambda x: np.full_like(x, 3),
+    "ones_like": lambda x: np.ones_like(x, dtype="f4"),
+    "zeros_like": np.zeros_like,
+    "result_type": lambda x: np.zeros(1, np.result_type(x, np.float32)),
+    "iscomplexobj": np.iscomplexobj,
+    "divmod, quotient": lambda x: divmod(x, 2)[0],
+    "modf": lambda x: np.modf(x / 3)[1],
+    "angle": np.angle,
+    "add.reduce": lambda x: np.add.reduce(x),
+    "maximum.reduce": lambda x: np.maximum.reduce(x, axis=-1, keepdims=True) if x.size else 0,
+    "cov": lambda x: np.cov(x) if x.ndim < 3 else 0,
+    "cov of columns": lambda x: np.cov(x, rowvar=False, ddof=0) if x.ndim == 2 and len(x) > 1 else 0,
+    "corrcoef": lambda x: np.corrcoef(x / 3) if x.ndim < 3 else 0,
     "einsum, ellipsis": lambda x: np.einsum("...i->...", x),
     "einsum, implicit": lambda x: np.einsum("".join("cab"[: x.ndim]), x),
     "dot": lambda x: np.dot(x, np.ones(x.shape[-1])),
@@ -71,8 +108,10 @@ CALLS = {
     "outer": lambda x: np.outer(x, x) if x.ndim == 1 else 0,
     "tensordot": lambda x: np.tensordot(x, x, axes=(0, 0)),
     "tensordot of one axis": lambda x: np.tensordot(x, np.ones((x.shape[-1], 2)), 1),
-    "trace": lambda x: np.trace(x) if x.ndim == 2 else 0,
-    "diagonal": lambda x: np.diagonal(x, -1) if x.ndim == 2 else 0,
+    "trace": lambda x: np.trace(x) if x.ndim > 1 else 0,
+    "trace, other dimensions": lambda x: np.trace(x, 1, -1, 0) if x.ndim > 1 else 0,
+    "diagonal": lambda x: np.diagonal(x, -1) if x.ndim > 1 else 0,
+    "diagonal, other dimensions": lambda x: np.diagonal(x, 1, 0, -1) if x.ndim > 1 else 0,
     "a row": lambda x: x * first(x),
     "a row, sum": lambda x: first(x) + x,
     "a part of size 1": lambda x: x - x[..., :1],
@@ -107,7 +146,7 @@ def test_a_call_is_that_of_numpy(name, data):
         try:
             found = dense(CALLS[name](tensor))
         except (BinsparseError, IndexError):  # numbers without an order, sums of fill values, coordinates of no cells
-            makes_matrices = array.ndim == 1 and name in ("tril", "triu", "vstack")
+            makes_matrices = array.ndim == 1 and name in ("tril", "triu")
             assert tensor.fill_value or array.dtype.kind == "c" or 0 in array.shape or makes_matrices
             return
     assert np.shape(found) == np.shape(expected)
@@ -117,11 +156,14 @@ def test_a_call_is_that_of_numpy(name, data):
 def test_what_is_refused_says_what_to_call():
     tensor = bl.pack_dense(np.eye(3), "CSR")
     for call, remedy in [
-        (lambda: np.where(tensor, tensor, tensor), "numpy.where"),
-        (lambda: np.clip(tensor, tensor, 2), "minimum"),
         (lambda: np.linalg.norm(tensor, 2), "svds"),
-        (lambda: np.vstack([tensor[0], tensor[1]]), "concatenate"),
-        (lambda: np.diagonal(bl.pack_dense(np.ones((2, 2, 2)), "CSF")), "einsum"),
+        (lambda: np.stack([tensor[0], tensor]), "concatenate"),
+        (lambda: np.expand_dims(tensor, 3), "out of bounds"),
+        (lambda: np.broadcast_to(tensor, (2, 2)), "reduce"),
+        (lambda: tensor[[0, 1], None], r"\[rows\]"),
+        (lambda: np.cov(bl.pack_dense(np.ones((2, 2, 2)), "CSF")), "slice"),
+        (lambda: np.nanargmax(np.full_like(tensor, np.nan), axis=0), "select others"),
+        (lambda: np.diagonal(tensor, 0, 1, 1), "another"),
         (lambda: np.tril(tensor + 1), "to_dense"),
         (lambda: np.median(tensor), "to_dense"),
         (lambda: tensor[bl.pack_dense(np.eye(2) > 0, "CSR")], "coordinates"),
@@ -136,6 +178,36 @@ def test_what_is_refused_says_what_to_call():
     ]:
         with pytest.raises((BinsparseError, TypeError, IndexError), match=remedy):
             call()
+
+
+@pytest.mark.sampled(3)
+@pytest.mark.parametrize("how", ["sum", "prod", "mean", "var", "min", "max", "argmin", "argmax"])
+@given(data=st.data())
+def test_reductions_without_nan(how, data):
+    """As numpy's, and as methods with `skipna`. numpy has no extreme of cells that are NaN alone."""
+    tensor = data.draw(testing.tensors(kinds=tuple(LEVELS.values()), max_rank=3, dtypes=[np.dtype("float64")]))
+    array = tensor.to_dense()
+    assume(array.size and tensor.ndim and not np.isinf(array).any() and not (np.nan_to_num(abs(array)) > 100).any())
+    holes = data.draw(st.sampled_from([0.0, np.nan, 1.0]))
+    tensor, array = (np.where(np.equal(x, holes), np.nan, x) for x in (tensor, array))
+    axis, function = data.draw(st.integers(0, array.ndim - 1)), getattr(np, f"nan{how}")
+    with nests(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        try:
+            expected = function(array, axis=axis)
+        except ValueError:
+            with pytest.raises(BinsparseError, match="select others"):
+                function(tensor, axis=axis)
+            return
+        if how == "var" and np.isnan(array).any():
+            with pytest.raises(OptionError, match=r"numpy\.nanvar"):
+                function(tensor, axis=axis)
+            return
+        np.testing.assert_allclose(function(tensor, axis=axis), expected, rtol=1e-9, atol=1e-12)
+        if how[:3] != "arg":
+            np.testing.assert_allclose(getattr(tensor, how)(axis, skipna=True), expected, rtol=1e-9, atol=1e-12)
+            found = getattr(tensor, how)(axis, skipna=False)
+            np.testing.assert_allclose(found, getattr(array, how)(axis), rtol=1e-9, atol=1e-12)
 
 
 @given(data=st.data())
@@ -163,6 +235,12 @@ def test_names_and_labels():
     both = np.concatenate([tensor[:3], tensor[3:]])
     assert both.equals(tensor)
     assert (both.labels("day") == days).all()
+    wider = np.hstack([np.ones((4, 1)), tensor])
+    assert (wider.labels("day") == days).all()
+    assert wider.labels("place") is None
+    assert np.stack([tensor, tensor], -1).dims == ("day", "place", "dim_2")
+    assert tensor[:, None].labels("place").tolist() == places
+    assert tensor.astype("f4", copy=False).labels("place").tolist() == places
     monthly = bl.resample(tensor, "day", "MS")
     series = pd.DataFrame(tensor.to_dense(), days).resample("MS")
     np.testing.assert_array_equal(monthly.sum("CSR").to_dense(), series.sum())

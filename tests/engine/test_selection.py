@@ -19,9 +19,9 @@ pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
 
 @st.composite
 def wrong_keys(draw, shape):
-    """An index with one thing in it that no view has: numpy refuses it too, or would add a dimension."""
+    """An index with one thing in it that no tensor takes: numpy refuses it too, or would add a dimension."""
     items = list(draw(keys(shape)))
-    wrong = [None, True, np.True_, np.array(False), 1.5, "0", np.array(0.0), np.empty(0), b"a"]
+    wrong = [True, np.True_, np.array(False), 1.5, "0", np.array(0.0), np.empty(0), b"a"]
     kind = draw(st.sampled_from(["thing", "range", "more"] if shape else ["thing", "more"]))
     if kind == "thing":
         items.insert(draw(st.integers(0, len(items))), draw(st.sampled_from(wrong)))
@@ -108,6 +108,19 @@ def test_what_is_no_index(data):
     key = data.draw(wrong_keys(tensor.shape))
     with pytest.raises(IndexError):
         tensor[key]
+
+
+@given(st.data())
+def test_none_adds_a_dimension(data):
+    tensor = data.draw(any_tensors())
+    key = list(data.draw(keys(tensor.shape)))
+    for _ in range(data.draw(st.integers(1, 2))):
+        key.insert(data.draw(st.integers(0, len(key))), None)
+    if any(isinstance(item, list) or (isinstance(item, np.ndarray) and item.ndim) for item in key):
+        with pytest.raises(IndexError, match="use tensor"):
+            tensor[tuple(key)]
+    else:
+        alike(tensor[tuple(key)], tensor.to_dense()[tuple(key)])
 
 
 @pytest.mark.parametrize("key", [(slice(None), 0, ..., [0, 2]), (0, ..., slice(None), [1]), ([0, 1], ..., 1)], ids=str)

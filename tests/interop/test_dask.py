@@ -215,3 +215,14 @@ def test_from_dask_refuses_what_it_cannot_write(tmp_path, cells):
     with pytest.raises(LimitError, match="memory"):
         bl.from_dask(array, tmp_path / "a.h5", "CSR", memory=1)
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [lambda x: x.sum(), lambda x: x.sum(axis=0, keepdims=True), lambda x: x.mean(axis=1),
+     lambda x: (x * 2)[:, :5].max(axis=1), lambda x: da.concatenate([x, x]).sum(axis=1)],
+)  # fmt: skip
+def test_blocks_that_are_tensors_are_reduced(cells, call):
+    tensor = bl.pack_dense(cells, "CSR")
+    found = call(da.from_array(tensor, chunks=20)).compute()
+    np.testing.assert_allclose(found, call(da.from_array(cells, chunks=20)).compute())

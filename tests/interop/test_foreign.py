@@ -98,7 +98,7 @@ def test_tables_are_told_what_to_call():
 
 def test_an_operator_of_another_library_is_told_what_to_call():
     matrix, tensor = scipy.sparse.csr_array(DENSE), bl.pack_dense(DENSE, "CSR")
-    with pytest.raises(TypeError, match="as_tensor on the other operand"):
+    with pytest.raises(TypeError, match="as_tensor of the other operand"):
         matrix * tensor
     assert np.array_equal((bl.as_tensor(matrix) * tensor).to_dense(), DENSE**2)
 
@@ -111,6 +111,14 @@ def test_the_wrong_function_names_the_type_and_the_right_one():
     torch = pytest.importorskip("torch")
     with pytest.raises(TypeError, match="call its to_sparse"):
         bl.from_torch(torch.eye(3))
+
+
+@pytest.mark.parametrize("name", ["as_tensor", "asarray", "tensor", "from_dlpack"])
+def test_torch_refuses_a_tensor_at_once(name):
+    """Without the protocol of DLPack, it would read each cell alone."""
+    torch = pytest.importorskip("torch")
+    with pytest.raises(BufferError, match=r"use tensor\.to_dense"):
+        getattr(torch, name)(bl.pack_dense(DENSE, "CSR"))
 
 
 def test_attributes_come_along():
@@ -172,29 +180,12 @@ def test_a_matrix_that_is_stored_by_rows_can_be_subscripted_in_scipy():
     assert bl.to_scipy(bl.pack_dense(DENSE, "COO")).format == "coo"
 
 
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("moveaxis", "permute"),
-        ("todense", "to_dense"),
-        ("toarray", "to_dense"),
-        ("indptr", "pointers_to_1"),
-        ("head", ":5"),
-    ],
-)
-def test_names_of_other_libraries_are_answered(name, hint):
-    with pytest.raises(AttributeError, match=hint):
-        getattr(bl.pack_dense(DENSE, "CSR"), name)
-    with pytest.raises(AttributeError, match=r"no attribute 'nonsense'$"):
-        bl.pack_dense(DENSE, "CSR").nonsense  # noqa: B018
-
-
 def test_tensors_are_not_compared_by_identity():
     tensor = bl.pack_dense(DENSE, "CSR")
     for other in (tensor, bl.pack_dense(DENSE, "CSR"), DENSE, None):
-        with pytest.raises(TypeError, match="equals"):
+        with pytest.raises(TypeError, match=r"numpy\.equal|is None"):
             tensor == other  # noqa: B015
-        with pytest.raises(TypeError, match="equals"):
+        with pytest.raises(TypeError, match=r"numpy\.not_equal|is not None"):
             tensor != other  # noqa: B015
     assert {tensor: 1}[tensor] == 1
     assert len({tensor, bl.pack_dense(DENSE, "CSR")}) == 2

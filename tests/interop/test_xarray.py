@@ -454,3 +454,17 @@ def test_times_with_a_zone(tmp_path):
     ):
         bl.write_dataset(tmp_path / "a.nc", array.to_dataset(name="a"))
     assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda x: x.sum("a"), lambda x: x.mean(), lambda x: x.std("a"), lambda x: x.max("b"), lambda x: x.count("a"),
+        lambda x: (x > 1).any("b"), lambda x: x.argmax("b"), lambda x: x.expand_dims("z").sum("z"),
+        lambda x: xr.concat([x, x], "a").sum("b"), lambda x: x.where(x > 1, 0).sum("a"), lambda x: (x * 2)[:, 1].sum(),
+    ],
+)  # fmt: skip
+def test_a_tensor_within_a_data_array_is_reduced(call):
+    dense = np.array([[0, 1.5, 0, 2], [0, 0, 0, 0], [3, 0, 4, 0]])
+    found = call(xr.DataArray(bl.pack_dense(dense, "CSR", dims=["a", "b"])))
+    xr.testing.assert_allclose(found, call(xr.DataArray(dense, dims=["a", "b"])))

@@ -1,7 +1,6 @@
 """The public face: what a Tensor is around one's own arrays, and what it does."""
 
 import pickle
-import re
 
 import numpy as np
 import pytest
@@ -21,7 +20,6 @@ from binsparse_levels import (
     pack_dense,
     testing,
 )
-from binsparse_levels.tensors.names import REPLACEMENTS
 from binsparse_levels.thresholds import THRESHOLDS
 
 pytestmark = pytest.mark.usefixtures("numpy_and_kernels")
@@ -423,19 +421,6 @@ def test_arrays_with_dlpack_alone_are_taken():
     for made in (tensor, packed, pack_dense(Foreign(dense), "CSR")):
         np.testing.assert_array_equal(made.to_dense(), dense)
     np.testing.assert_array_equal(tensor @ Foreign([1.0, 2.0]), dense @ [1, 2])
-
-
-def test_hints_name_what_exists():
-    """Of names that other libraries have, and of public functions. Other names have no hint."""
-    tensor = pack([[0, 2]], [1.5, 2.5], 3, "CVEC")
-    functions = [name for name in bl.__all__ if name.islower() and not hasattr(Tensor, name)]
-    for name in (*REPLACEMENTS, *functions, "to_list", "to_excel"):
-        with pytest.raises(AttributeError, match=f"has no attribute '{name}'") as caught:
-            getattr(tensor, name)
-        hint = str(caught.value).partition("; use ")[2]
-        assert bool(hint) == (name in REPLACEMENTS or name in functions)
-        for called in re.findall(r"(?<![.\w])(\w+)\(|binsparse_levels\.(\w+)", hint):
-            assert hasattr(bl, "".join(called)) or hasattr(Tensor, "".join(called))
 
 
 @given(any_tensors())
