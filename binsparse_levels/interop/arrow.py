@@ -106,7 +106,7 @@ def from_table(
     >>> bl.from_table(table, ["user", "day"], "value", "CSR", duplicates="sum").to_dense().tolist()
     [[0.0, 0.0, 0.0, 5.0], [0.0, 2.0, 0.0, 0.0]]
     >>> edges, nodes = pyarrow.table({"src": ["a", "b"], "dst": ["b", "c"]}), ["a", "b", "c"]
-    >>> graph = from_table(edges, ["src", "dst"], format="CSR", labels={"src": nodes, "dst": nodes})
+    >>> graph = bl.from_table(edges, ["src", "dst"], format="CSR", labels={"src": nodes, "dst": nodes})
     >>> (graph + graph.T).dims, (graph @ graph).to_dense().tolist()
     (('src', 'dst'), [[0, 0, 1], [0, 0, 0], [0, 0, 0]])
     """
