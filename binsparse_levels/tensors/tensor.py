@@ -22,6 +22,7 @@ from .encoding import encode_tensor
 from .inside import Inside, Metadata
 from .late_imports import late_import, numpy_method, reduction
 from .names import Refusals, instead_of
+from .slabs import slabs
 from .validation import checked_fill, checked_format, checked_json, tree_of, writable
 
 _REDUCTIONS = "sum", "prod", "mean", "var", "std", "min", "max", "any", "all"
@@ -112,7 +113,7 @@ class Tensor(Contents, Refusals, NDArrayOperatorsMixin):
     __getitem__ = selecting.select
     sel = selecting.sel
     isel = selecting.isel
-    slabs = selecting.slabs
+    slabs = slabs
     permute = selecting.permute
 
     def __iter__(self) -> Iterator[Any]:
