@@ -119,7 +119,7 @@ _NAMES = {
         "unstack weighted"
     ),
     "write(path, tensor)": "save savez savez_compressed to_netcdf to_hdf to_zarr",
-    "matplotlib.pyplot.spy(to_scipy(tensor))": "spy",
+    "tensor.draw(ax=matplotlib.pyplot.gca())": "spy",
     "matplotlib.pyplot.imshow(tensor.to_dense())": "imshow",
     "numpy.where(from_scipy(scipy.sparse.eye_array(*tensor.shape, dtype=bool)), other, tensor)": "setdiag",
 }
