@@ -7,6 +7,7 @@ import importlib
 import os
 from typing import Any
 
+from .errors import did_you_mean
 from .tensors import late_imports
 
 
@@ -24,7 +25,9 @@ __all__ = sorted(_HOMES.keys() - {"open", "__version__"})  # `import *` would hi
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        use = importlib.import_module(".tensors.names", __name__).instead_of_name(name)
+        hint = f"use {use}" if use else did_you_mean(name, __all__)
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}{hint and '; '}{hint.strip()}")
     found = globals()[name] = getattr(importlib.import_module(_HOMES[name], __name__), name)
     return found
 

@@ -54,7 +54,8 @@ _MAX_LISTED = 9  # problems in a message
 class BinsparseError(ValueError):
     """Base class of all errors of this package.
 
-    `problems` contains every fault, at least one. `str` has a line for each of the first, at most ten lines.
+    `problems` contains every fault, at least one. `str` has a line for each of the first, at most ten lines. `file` is
+    the path of the file that they concern, if there is one; each line begins with it.
 
     Parameters
     ----------
@@ -78,6 +79,7 @@ class BinsparseError(ValueError):
     """
 
     problems: tuple[Problem, ...]
+    file: str | None = None
 
     def __init__(self, problems: Problem | str | Iterable[Problem]) -> None:
         if isinstance(problems, str):
@@ -87,8 +89,34 @@ class BinsparseError(ValueError):
 
     def __str__(self) -> str:
         left = len(self.problems) - _MAX_LISTED
-        lines = [str(problem) for problem in self.problems[: _MAX_LISTED if left > 1 else None]]
+        lines = [self.in_file(problem) for problem in self.problems[: _MAX_LISTED if left > 1 else None]]
+        lines[-1] += self.advice
         return "\n".join([*lines, f"… and {left:,} more, in the attribute `problems`"] if left > 1 else lines)
+
+    @property
+    def advice(self) -> str:
+        """The remedy for faults of a file whose messages have none."""
+        about_data = isinstance(self, ArrayError | DescriptorError | ContainerError | IncompleteError | UnsafeError)
+        if self.file is None or not about_data or any("; " in x.message for x in self.problems):
+            return ""
+        return "; if the file is damaged, write or fetch it again"
+
+    def in_file(self, problem: Problem) -> str:
+        """A problem as text, which begins with the path of the file."""
+        text, file = str(problem), self.file or ""
+        if text.startswith(file) or file.startswith(text.partition(": ")[0] + ":"):  # a group of the file
+            return text
+        return str(Problem(f"{file}: {problem.path}" if problem.path else file, problem.message))
+
+
+@contextlib.contextmanager
+def about_file(file: str) -> Iterator[None]:
+    """A block in which errors concern a file: they begin with its path, unless they name another file."""
+    try:
+        yield
+    except BinsparseError as error:
+        error.file = error.file or file
+        raise
 
 
 class DescriptorError(BinsparseError):
@@ -125,7 +153,7 @@ class ArrayError(BinsparseError):
     ...     bl.pack([[0, 0]], 1.0, 3, "CVEC")
     ... except bl.ArrayError as error:
     ...     print(error)
-    coords: (0,) is given more than once; say what to do with duplicates: 'sum', 'first' or 'last'
+    coords: (0,) is given more than once; pass duplicates='sum', or 'first' or 'last', to merge them
     """
 
 
@@ -224,12 +252,16 @@ class IncompleteError(BinsparseError):
     ...     bl.read("cut.zarr")
     ... except bl.IncompleteError as error:
     ...     print(error)
-    values: chunks are missing
+    cut.zarr: values: chunks are missing; if the file is damaged, write or fetch it again
     """
 
 
 class PathMissingError(ContainerError, FileNotFoundError):
     """The path does not exist."""
+
+
+class TensorMissingError(ContainerError):
+    """The file or the group exists, and contains no tensor."""
 
 
 class PathExistsError(ContainerError, FileExistsError):
@@ -270,7 +302,7 @@ class OptionError(BinsparseError, TypeError):
     ...     bl.write("a.npz", bl.pack([[0]], 1.0, 3, "CVEC"), chunks=3)
     ... except bl.OptionError as error:
     ...     print(error)
-    chunks: NPZ has no such option
+    chunks: does not apply to NPZ; leave it out
     """
 
 
@@ -278,13 +310,22 @@ class PackageMissingError(OptionError, ImportError):
     """A library is not installed."""
 
 
+# What to install for each extra that a message names. The package may have come from a folder, and name no index.
+EXTRAS = {
+    "anndata": "anndata", "cli": "shtab", "dask": "dask distributed sparse", "plot": "matplotlib", "scipy": "scipy",
+    "graphblas": "'python-graphblas[suitesparse]'", "pandas": "jinja2 pandas", "remote": "fsspec obstore",
+    "sparse": "sparse", "svmlight": "scikit-learn", "tables": "pyarrow duckdb", "test": "hypothesis", "torch": "torch",
+    "xarray": "xarray sparse dask",
+}  # fmt: skip
+
+
 @contextlib.contextmanager
 def needing(extra: str) -> Iterator[None]:
-    """Raise PackageMissingError if an import in the block fails. The message says how to install the extra."""
+    """Raise PackageMissingError if an import in the block fails. The message says how to install what is missing."""
     try:
         yield
     except ImportError as error:
-        raise PackageMissingError(f"{error}; pip install 'binsparse-levels[{extra}]'") from error
+        raise PackageMissingError(f"{error}; pip install {EXTRAS[extra]}") from error
 
 
 def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
@@ -294,12 +335,28 @@ def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
         raise error(faults)
 
 
+def did_you_mean(given: Any, known: Iterable[Any]) -> str:
+    """The known name that is spelled most similarly, as the beginning of a remedy; else an empty text.
+
+    >>> did_you_mean("CRS", ["COO", "CSR"])
+    'did you mean CSR? '
+    """
+    import difflib  # the package is imported without it
+
+    names: dict[str, str] = {}
+    for name in map(str, known):
+        names.setdefault(name.lower(), name)
+    close = difflib.get_close_matches(str(given).lower(), names, 1)
+    return f"did you mean {names[close[0]]}? " if close else ""
+
+
 def check_choice(name: str, given: Any, choices: Any) -> None:
     """Raise OptionError for an option that is none of the strings of a Literal."""
     allowed = typing.get_args(choices)
     if given not in allowed:
         *first, last = map(repr, allowed)
-        raise OptionError(Problem(name, f"expected {', '.join(first)} or {last}, got {given!r:.40}"))
+        meant = did_you_mean(given, allowed)
+        raise OptionError(Problem(name, f"got {given!r:.40}; {meant}pass {', '.join(first)} or {last}"))
 
 
 # Messages of Python and numpy for sizes that overflow their integers. Smaller sizes raise a MemoryError.
@@ -347,6 +404,11 @@ def _refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, k
         signature = inspect.signature(public)
         arguments = signature.bind(*args, **kwargs).arguments
     except TypeError:  # the message of Python names missing or unknown arguments
+        known = set(inspect.signature(public).parameters)
+        for name in kwargs.keys() - known:
+            if meant := did_you_mean(name, known):
+                what = f"is no argument; {meant}see help({public.__qualname__})"
+                raise OptionError(Problem(name, what)) from error
         return
     for name, value in arguments.items():
         parameter = signature.parameters[name]
@@ -365,7 +427,21 @@ def _refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, k
 
 def _explain(error: Exception, public: Callable[..., Any], args: Any, kwargs: Any) -> None:
     refuse_memory(error)
+    _name_file(error, public, args)
     _refuse_arguments(error, public, args, kwargs)
+
+
+def _name_file(error: Exception, public: Callable[..., Any], args: Any) -> None:
+    """Name the file of an opened tensor in the error about one of its arrays."""
+    if not isinstance(error, BinsparseError) or error.file is not None:
+        return
+    array = error.problems[0].path.partition("[")[0]
+    if array in inspect.signature(public).parameters:  # the argument is at fault
+        return
+    for value in args:
+        stored_at = getattr(value, "_stored_at", None)  # of a Tensor
+        if stored_at is not None and array in stored_at[1]:
+            error.file = stored_at[0]
 
 
 Public = TypeVar("Public", bound=Callable[..., Any])

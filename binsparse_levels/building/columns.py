@@ -6,7 +6,6 @@ Labels become coordinates in order of appearance. `tensors/labels` stores them.
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import cache
 from typing import Any, Literal, TypeAlias
@@ -15,7 +14,7 @@ import numpy as np
 
 from .. import parallel
 from ..arrays import Array
-from ..errors import ArrayError, ContainerError, LimitError, OptionError, Problem, check_choice, needing
+from ..errors import ArrayError, ContainerError, LimitError, OptionError, Problem, check_choice, did_you_mean, needing
 from ..limits import INT64_MAX
 from ..tensors.labels import TEXT, TIMES, Column, Labels, in_stored_unit, stored_type
 from ..thresholds import THRESHOLDS
@@ -58,10 +57,8 @@ def check_names(there: Sequence[str], names: Sequence[str]) -> None:
         if list(there).count(name) > 1:
             raise OptionError(Problem(f"columns.{name}", "several columns have this name; rename them"))
         if name not in there:
-            close = difflib.get_close_matches(name, [str(other) for other in there], 1)
-            meant = f"did you mean {close[0]}? " if close else ""
-            known = ", ".join(map(str, there))
-            raise OptionError(Problem(f"columns.{name}", f"no such column; {meant}the table has {known:.200}"))
+            known = f"{did_you_mean(name, there)}the table has {', '.join(map(str, there)):.200}"
+            raise OptionError(Problem(f"columns.{name}", f"no such column; {known}"))
 
 
 def type_of(kind: Any, name: str) -> np.dtype[Any]:
@@ -107,9 +104,9 @@ def check_largest(coordinate: int, name: str) -> None:
 
 
 def has_nulls(name: str, table: str) -> ArrayError:
-    """The error for a column with nulls. table: the name of the table in the query of the message."""
-    query = f"SELECT * FROM {table} WHERE {quoted(name)} IS NULL"
-    what = f"contains nulls, which {query} shows; fill them, or pass nulls='drop'"
+    """The error for a column with nulls. table: the name of a file in SQL, for a query that shows them; or empty."""
+    shown = f", which SELECT * FROM {table} WHERE {quoted(name)} IS NULL shows" if table else ""
+    what = f"contains nulls{shown}; fill them, or pass nulls='drop'"
     return ArrayError(Problem(f"columns.{name}", what))
 
 
@@ -117,13 +114,13 @@ def entries_of(
     table: Any,
     columns: Sequence[str | None],
     nulls: Nulls,
-    place: str = "table",
+    place: str = "",
     *,
     coordinates: Callable[[Any, str], Array] = coordinates_of,
 ) -> tuple[list[Array], Array]:
     """The coordinates and the values in an Arrow table. If the last of `columns` is None, each value is 1.
 
-    place: the name of the source in SQL, for messages. coordinates: returns those of a column. Raises ArrayError for
+    place: the name of a file in SQL, for messages. coordinates: returns those of a column. Raises ArrayError for
     columns without numbers, and for nulls.
     """
     *dims, values = columns

@@ -180,7 +180,7 @@ def dask_chunks(frame: Any, columns: Sequence[str | None], nulls: Nulls) -> Func
         part = parts[number].compute(scheduler="synchronous")
         with wrap_tables("frame"):
             table = arrow().Table.from_pandas(part, preserve_index=False)
-            return entries_of(table, columns, nulls, "frame")
+            return entries_of(table, columns, nulls)
 
     return Function(read, len(parts), len(columns) - 1)
 
@@ -224,7 +224,7 @@ class Table:
         self._db.execute("SET enable_progress_bar = false; SET autoinstall_known_extensions = false")
         self._columns, values = list(columns), columns[-1]
         self._dims = names_in(columns[:-1])
-        self._table = "table" if is_relation(source) else table_of(source)
+        self._table = "" if is_relation(source) else table_of(source)
         names = names_in(columns)
         streamed = is_relation(source) or is_url(source[0])
         if is_relation(source):

@@ -179,7 +179,11 @@ def product_from_left(other: Any, tensor: Tensor) -> Array:
     if tensor.ndim not in (1, 2):
         what = f"array @ tensor requires a matrix or a vector, got {tensor.ndim} dimensions; call einsum"
         raise OptionError(Problem("operands", what))
-    made: Array = product(tensor.T, _checked_operand(other, 0).T).T
+    other = _checked_operand(other, 0)
+    if other.ndim and other.shape[-1] != tensor.shape[0]:
+        here, there = f"dimension {other.ndim - 1} has size {other.shape[-1]}", "dimension 0 of operands[1]"
+        raise ArrayError(Problem("operands[0]", f"{here}, and {there} has {len(tensor)}; pass arrays that match"))
+    made: Array = product(tensor.T, other.T).T
     return made
 
 
@@ -392,16 +396,17 @@ def _checked_operand(operand: Any, k: int) -> Array:
 
 def _sizes(operands: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> dict[str, int]:
     """The sizes of all indices. Raises ArrayError."""
-    sizes: dict[str, int] = {}
+    first: dict[str, tuple[int, str]] = {}  # the size of an index, and where it has that size
     for k, (letters, shape) in enumerate(zip(operands, shapes, strict=True)):
         if len(letters) != len(shape):
             what = f"has {len(shape)} dimensions, but {letters!r} has {len(letters)} letters; write one for each"
             raise ArrayError(Problem(f"operands[{k}]", what))
-        for letter, size in zip(letters, shape, strict=True):
-            if sizes.setdefault(letter, size) != size:
-                what = f"the index {letter!r} has size {size} here and {sizes[letter]} before; pass arrays that match"
+        for d, (letter, size) in enumerate(zip(letters, shape, strict=True)):
+            expected, where = first.setdefault(letter, (size, f"dimension {d} of operands[{k}]"))
+            if expected != size:
+                what = f"dimension {d} has size {size}, and {where} has {expected}; pass arrays that match"
                 raise ArrayError(Problem(f"operands[{k}]", what))
-    return sizes
+    return {letter: size for letter, (size, _) in first.items()}
 
 
 def _as_tensor(parsed: Spec, tensor: Tensor, inputs: tuple[Any, ...], plan: Plan) -> Tensor:

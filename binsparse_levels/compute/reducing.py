@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, TypeAlias
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import OptionError, Problem, check_choice, within_memory
+from ..errors import OptionError, Problem, check_choice, did_you_mean, within_memory
 from ..formats.format import FormatLike
 from ..limits import Limits
 from ..tensors.contents import Dimension, dimension_of
@@ -151,7 +151,8 @@ def reduce(
     [4.0, 6.0, 3.0]
     """
     if not isinstance(how, str) or how not in REDUCTIONS:
-        raise OptionError(Problem("how", f"unknown reduction {how!r:.40}; choose one of {', '.join(REDUCTIONS)}"))
+        known = f"{did_you_mean(how, REDUCTIONS)}choose one of {', '.join(REDUCTIONS)}"
+        raise OptionError(Problem("how", f"unknown reduction {how!r:.40}; {known}"))
     tensor = as_tensor(tensor, copy=False)
     reduced = _checked_axes(axis, tensor)
     if ddof and not REDUCTIONS[how].spread:

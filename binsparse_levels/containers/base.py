@@ -18,6 +18,8 @@ from ..errors import (
     LimitError,
     OptionError,
     Problem,
+    TensorMissingError,
+    did_you_mean,
     refuse_memory,
 )
 from ..formats.extensions import PARTS
@@ -139,11 +141,12 @@ class Storage:
         """Raise OptionError for an option that the container does not support."""
         for field in fields(self):
             if getattr(self, field.name) is not None and field.name not in but:
-                raise OptionError(Problem(field.name, f"{container} has no such option"))
+                raise OptionError(Problem(field.name, f"does not apply to {container}; leave it out"))
         given = self.compression.values() if isinstance(self.compression, Mapping) else [self.compression]
         for compression in given:
             if compression is not None and compression not in compressions:
-                what = f"expected one of {', '.join(compressions)}, got {compression!r:.40}"
+                meant, known = did_you_mean(compression, compressions), ", ".join(compressions)
+                what = f"{container} does not support {compression!r:.40}; {meant}choose {known}"
                 raise OptionError(Problem("compression", what))
 
 
@@ -186,6 +189,13 @@ def _known(header: Any) -> tuple[dict[str, Any], list[Any]]:
     return inner if isinstance(inner, dict) else {}, dims if isinstance(dims, list) else []
 
 
+def no_tensor(place: str, mark: str, members: Iterable[str]) -> TensorMissingError:
+    """The error about a place without a header. mark: what is missing there. members: what is there."""
+    there = ", ".join(sorted(members))
+    found = f"it contains {there:.200}" if there else "it is empty"
+    return TensorMissingError(Problem(place, f"no {mark}, so no tensor here; {found}"))
+
+
 def named_by(read_header: Callable[[], Any], members: Iterable[str]) -> set[str]:
     """The given names of arrays and orders that a header contains; all of them if the header is damaged."""
     try:
@@ -210,7 +220,7 @@ def split_path(path: str | os.PathLike[str]) -> tuple[str, str | None]:
     if not isinstance(text, str):
         raise OptionError(f"expected a path of type str, got {path!r}")
     if not text:
-        raise ContainerError(Problem("''", "an empty path names nothing"))
+        raise ContainerError(Problem("''", "an empty path names nothing; pass the path of a file"))
     try:
         possible = b"\0" not in os.fsencode(text)
     except UnicodeEncodeError:

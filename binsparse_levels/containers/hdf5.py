@@ -25,6 +25,7 @@ from .base import (
     in_turn,
     named_by,
     names_in,
+    no_tensor,
     sizes_in,
     wrap_errors,
 )
@@ -63,8 +64,7 @@ class HDF5Reader:
     def read_header(self) -> Any:
         text = read_text(self.group, ATTRIBUTE, self._limits)
         if text is None:
-            what = f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here; list_tensors names those of the file"
-            raise ContainerError(Problem(self.group.name, what))
+            raise no_tensor(self.group.name, f"attribute {ATTRIBUTE!r}", self.group)
         return load_json(text, self._limits)
 
     def array(self, name: str) -> LazyArray | None:

@@ -53,7 +53,7 @@ def opened(path: str | IO[bytes] | h5py.Group) -> contextlib.AbstractContextMana
             file = h5py.File(_Stream(path))
         return file
     except FileNotFoundError:
-        raise PathMissingError(Problem(str(path), "no such file")) from None
+        raise PathMissingError(Problem(str(path), "no such file; check the path")) from None
     except BlockingIOError as error:
         raise ContainerError(Problem(str(path), "another program has it open for writing; close it there")) from error
     except OSError as error:
@@ -68,8 +68,7 @@ def walk(file: h5py.Group, group: str | None, *, make: bool = False, track_order
             raise ContainerError(Problem(str(group), f"no group has the name {part!r}"))
         child = child_of(place, part, h5py.h5g.GroupID)
         if child is None and not make:
-            what = f"no group {part!r} in {place.name}; list_tensors names those with a tensor"
-            raise PathMissingError(Problem(str(group), what))
+            raise PathMissingError(Problem("", f"no group {part!r} in {place.name}"))
         place = place.create_group(part, track_order=track_order) if child is None else h5py.Group(child)
     return place
 
@@ -86,7 +85,9 @@ def child_of(group: h5py.Group, name: str, kind: type[Any]) -> Any:
             return None
         if info.type != h5py.h5l.TYPE_HARD:
             link = type(group.get(name, getlink=True)).__name__
-            raise UnsafeError(Problem(f"{group.name}/{name}", f"a {link} is not followed"))
+            where = f"{group.name.rstrip('/')}/{name}"
+            what = f"h5py.{link} is not followed; copy its target into the file"
+            raise UnsafeError(Problem(where, what))
         child = h5py.h5o.open(group.id, key)
     if not isinstance(child, kind):
         raise ContainerError(Problem(f"{group.name}/{name}", f"is no {_CALLED[kind]}"))

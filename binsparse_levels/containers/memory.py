@@ -14,7 +14,7 @@ from ..arrays import Array, LazyArray, Pieces, copy_if_writable, lazy
 from ..errors import BinsparseError, ContainerError, OptionError, PathExistsError, Problem
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
-from .base import Storage, in_turn, names_in
+from .base import Storage, in_turn, names_in, no_tensor
 from .interface import Container
 from .npz import text_in
 from .replacing import Overwrite
@@ -31,7 +31,7 @@ class MemoryReader:
 
     def read_header(self) -> Any:
         if KEY not in self._mapping:
-            raise ContainerError(Problem(KEY, "missing: no Binsparse tensor here"))
+            raise no_tensor("", f"key {KEY!r}", map(str, self._mapping))
         header = self._mapping[KEY]
         if isinstance(header, np.ndarray) and header.ndim == 0 and header.dtype.kind in "US":
             header = text_in(header)

@@ -19,7 +19,7 @@ from ..errors import ContainerError, DescriptorError, PathMissingError, Problem,
 from ..formats.json import load_json
 from ..limits import DEFAULT_LIMITS, Limits
 from ..log import LOG
-from .base import Storage, named_by, wrap_errors
+from .base import Storage, named_by, no_tensor, wrap_errors
 from .direct import DIRECT, handle_of, open_zip, parts_of, read_into
 from .interface import Container
 from .replacing import Overwrite, replacing
@@ -86,7 +86,7 @@ class NPZReader:
     def read_header(self) -> Any:
         header = self.array(KEY)
         if header is None:
-            raise ContainerError(Problem(KEY, "no such member: no Binsparse tensor here"))
+            raise no_tensor("", f"member {KEY!r}", self._archive.namelist())
         member = self._archive.getinfo(f"{KEY}.npy")
         self._limits.hold("header_bytes", member.file_size // 4, KEY, "the length of the JSON header")
         return header_text(self._whole(member, KEY, header.shape), self._limits)

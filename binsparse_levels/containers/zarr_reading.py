@@ -41,6 +41,7 @@ from .base import (
     is_url,
     named_by,
     names_in,
+    no_tensor,
     parts_in,
     sizes_in,
     wrap_errors,
@@ -139,7 +140,7 @@ class ZarrReader:
                 listed = members(self._place) if self._place.store.supports_listing else {}
             if any(node["node_type"] == "array" for node in listed.values()):  # the header is written last
                 raise IncompleteError(Problem(str(self._place), "arrays without a header; write it again"))
-            raise ContainerError(Problem(self._place.path, f"no attribute {ATTRIBUTE!r}: no Binsparse tensor here"))
+            raise no_tensor(self._place.path, f"attribute {ATTRIBUTE!r}", listed)
         header = self._attributes[ATTRIBUTE]
         header = load_json(header if isinstance(header, str) else json.dumps(header), self._limits)
         # The specification does not say where the JSON is stored: single and double nesting are both in use.
@@ -264,7 +265,7 @@ def reading(path: Any, group: str | None, limits: Limits) -> Iterator[ZarrReader
             node = _group_at(root, group)
             if node is None or node.get("node_type") != "group":
                 where = f"{path}:{group}" if group else str(path)
-                raise PathMissingError(Problem(where, "no such group of Zarr; check the path"))
+                raise PathMissingError(Problem(where, "no such group of Zarr"))
             reader = ZarrReader(root / (group or ""), node, limits)
         yield reader
 

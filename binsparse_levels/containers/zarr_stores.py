@@ -55,7 +55,7 @@ def place_of(path: Any) -> StorePath:
     if isinstance(path, Store | StorePath):
         return path if isinstance(path, StorePath) else StorePath(path)
     if not isinstance(path, str):
-        raise OptionError(f"expected a path, a store or a group of zarr, got {type(path).__name__}")
+        raise OptionError(f"expected a path such as 'a.h5', a store or a group of zarr, got {type(path).__name__}")
     return StorePath(_store_at(path) if is_url(path) else LocalStore(os.path.abspath(path)))
 
 

@@ -309,7 +309,7 @@ def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:
 
 def repeated(coords: Sequence[int]) -> RepeatedError:
     """The error for several entries with the same coordinates."""
-    advice = "say what to do with duplicates: 'sum', 'first' or 'last'"
+    advice = "pass duplicates='sum', or 'first' or 'last', to merge them"
     error = RepeatedError(Problem("coords", f"{tuple(coords)} is given more than once; {advice}"))
     error.coords = tuple(coords)
     return error

@@ -279,7 +279,7 @@ def length_problems(
         for role, spec in place.arrays.items():
             name = spec.name
             if name not in arrays:
-                problems.append(Problem(name, "missing"))
+                problems.append(Problem(name, f"missing, but the level {place.level} needs it"))
                 continue
             array = arrays[name]
             if len(array.shape) != 1:

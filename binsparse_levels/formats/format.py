@@ -15,14 +15,13 @@ The notations of other systems, such as `(i, j) -> (i : dense, j : compressed)`,
 from __future__ import annotations
 
 import contextlib
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields
 from functools import cached_property, lru_cache
 from typing import Any, TypeAlias
 
-from ..errors import BinsparseError, FormatError, OptionError, Problem, raise_if
+from ..errors import BinsparseError, FormatError, OptionError, Problem, did_you_mean, raise_if
 from ..levels import LEVELS, Dense, Level, Sparse, canonical, listing
 from ..levels.base import OWN, described, package_of
 from ..levels.registry import kind_named, kind_stored
@@ -365,11 +364,10 @@ def _parse_level(text: str) -> Level:
         raise FormatError(f"expected a level such as sparse or sparse(2), got {text.strip()!r}")
     kind, inner = match.groups()
     if (known_kind := kind_named(kind)) is None:
-        known = [*LEVELS, *ALIASES, *SYNONYMS, *FAMILIES]
-        close = difflib.get_close_matches(kind.lower(), [*map(str.lower, known)], 1)
-        hint = f"; did you mean {next(k for k in known if k.lower() == close[0])}?" if close else ""
-        what = f"{kind!r:.60} is no level kind ({', '.join(LEVELS)}) and no format alone ({', '.join(ALIASES)})"
-        raise FormatError(f"{what}{hint}; a kind of a plug-in needs the package that has it")
+        meant = did_you_mean(kind, [*LEVELS, *ALIASES, *SYNONYMS, *FAMILIES])
+        known = f"level kinds are {', '.join(LEVELS)}, formats {', '.join(ALIASES)}"
+        what = f"{kind!r:.60} is no level kind, and no format alone; {meant}{known}"
+        raise FormatError(f"{what}; a kind of a plug-in needs the package that has it")
     settings: dict[str, Any] = {}
     for place, item in enumerate(inner.split(",") if inner is not None and inner.strip() else []):
         name, equals, value = item.rpartition("=")

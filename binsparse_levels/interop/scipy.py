@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from ..arrays import copy_if_writable
-from ..errors import FormatError, OptionError, Problem, needing, within_memory
+from ..errors import FormatError, OptionError, Problem, did_you_mean, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..formats.index_map import IndexMap
 from ..tensors.blocks import BLOCKS, block_of
@@ -91,7 +91,9 @@ def to_scipy(tensor: Tensor, format: str | None = None, *, copy: bool = False) -
     try:
         return result if format in (None, result.format) else result.asformat(format)
     except (ValueError, TypeError) as error:
-        what = f"scipy does not support {format!r:.40}: {error}; choose another"
+        known = "coo", "csr", "csc", "bsr", "dia", "dok", "lil"
+        said = f": {error}" if format in known else ""
+        what = f"scipy does not support {format!r:.40}{said}; {did_you_mean(format, known)}choose {', '.join(known)}"
         raise FormatError(Problem("format", what)) from None
 
 

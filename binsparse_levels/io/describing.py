@@ -14,8 +14,9 @@ from ..limits import DEFAULT_LIMITS, Limits
 from ..tensors.labels import KEY
 from ..tensors.tensor import Tensor, inside
 from .file_tensors import Loading
-from .kinds import StoreLike, refuse, resolved
-from .reading import joined_at, opened, reader_of
+from .interface import refuse
+from .kinds import StoreLike, resolved
+from .reading import joined_at, name_tensors, opened, reader_of
 
 
 class Description(NamedTuple):
@@ -44,9 +45,9 @@ def describe(path: StoreLike, *, lenient: bool = False, limits: Limits = DEFAULT
     >>> describe(store).descriptor.shape
     (3, 4)
     """
-    with resolved(path) as location:
+    with resolved(path, explain=name_tensors) as location:
         if location.kind.foreign:
-            refuse(location.path, lenient=lenient or None)
+            refuse(location.path, (), lenient=lenient or None)
             with opened(location, limits)[0] as tensor:
                 return _described(tensor)
         with reader_of(location, limits) as reader:

@@ -214,7 +214,7 @@ class Loading:
     def _problems(self, name: str, data_type: DataType, array: LazyArray | None) -> Iterator[Problem]:
         """The problems of an array that differs from its declaration. Lenient reading repairs some of them."""
         if array is None:
-            yield Problem(name, "missing")
+            yield Problem(name, f"missing, but the format {self.descriptor.format} needs it")
         elif len(array.shape) != 1:
             yield Problem(name, f"expected one dimension, got shape {array.shape}")
         elif not _is_convertible(array.dtype, data_type):

@@ -5,6 +5,7 @@ A reader returns a FileTensor of lazy arrays, a Stream of entries, or a Tensor.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, ExitStack
 from dataclasses import dataclass
@@ -15,12 +16,22 @@ import numpy as np
 from ..arrays import Array, LazyArray
 from ..containers.interface import Claims, claim_itself
 from ..engine.tree import Duplicates
+from ..errors import OptionError, Problem, did_you_mean
 from ..formats.format import FormatLike
 from ..formats.index_map import IndexMap
 from ..limits import Limits
 from ..tensors.labels import Labels
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor, remade
+
+
+def refuse(path: Any, known: Callable[..., Any] | Sequence[str], /, **options: Any) -> None:
+    """Raise OptionError for an option that is not None. known: the names of options, or the function that has them."""
+    for name, value in options.items():
+        if value is not None:
+            others = {*(inspect.signature(known).parameters if callable(known) else known)} - {name}
+            remedy = did_you_mean(name, others) or "leave it out"
+            raise OptionError(Problem(str(path), f"{name} does not apply to this kind of file; {remedy.strip()}"))
 
 
 class FileTensor(NamedTuple):

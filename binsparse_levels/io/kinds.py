@@ -8,7 +8,7 @@ import os
 import sys
 import zlib
 from builtins import open as open_file
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import IO, Any, TypeAlias
 
@@ -17,10 +17,10 @@ from ..containers.base import is_url, split_path, wrap_errors
 from ..containers.direct import open_zip
 from ..containers.interface import Claims, Container
 from ..containers.replacing import real_path
-from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem
+from ..errors import BinsparseError, ContainerError, OptionError, PathMissingError, Problem, did_you_mean
 from ..limits import DEFAULT_LIMITS
 from ..log import DEBUG, LOG, without_secrets
-from .interface import Foreign
+from .interface import Foreign, refuse
 from .kind import Kind as Kind
 from .texts import kind_by_lines, refuse_tables
 
@@ -186,7 +186,7 @@ class Location:
             what = f"names the object {self.group!r:.40}, and name={name!r:.40}; leave one out"
             raise OptionError(Problem(self.path, what))
         given |= {"group": name} if name is not None else {}
-        refuse(self.path, **{name: value for name, value in given.items() if name not in known})
+        refuse(self.path, known, **{name: value for name, value in given.items() if name not in known})
         return {name: value for name, value in given.items() if value is not None}
 
 
@@ -196,35 +196,38 @@ def claims_in(field: str) -> dict[str, Claims]:
     return {mark: own.claims for own, marks in functions if isinstance(own, Foreign) for mark in marks}
 
 
-def refuse(path: Any, **options: Any) -> None:
-    """Raise OptionError for an option that is not None."""
-    for name, value in options.items():
-        if value is not None:
-            raise OptionError(Problem(str(path), f"{name} does not apply to this kind of file; leave it out"))
-
-
 @contextlib.contextmanager
-def resolved(place: StoreLike, *, whole: bool = False) -> Iterator[Location]:
+def resolved(
+    place: StoreLike, *, whole: bool = False, explain: Callable[[Location, BinsparseError], None] | None = None
+) -> Iterator[Location]:
     """The location of a tensor, recognised by its content, then by its suffix. A file that is opened for that stays
     open within the block.
 
-    whole: the kind is that of the file; otherwise that of the group in it. Raises PathMissingError, ContainerError.
+    whole: the kind is that of the file; otherwise that of the group in it. explain: adds remedies to errors in the
+    block, which concern this file. Raises PathMissingError, ContainerError.
     """
-    if isinstance(place, Location):
-        yield place
-        return
-    path, group = split_place(place)
-    with contextlib.ExitStack() as stack:
-        names, file, mark = _candidates(path, stack)
-        opened = KINDS[names[-1]].functions.opened
-        handle = path if opened is None else stack.enter_context(opened(file))
-        others = ((name, KINDS[name].functions) for name in names[:-1])
-        name = next((name for name, own in others if isinstance(own, Foreign) and own.claims(handle)), names[-1])
-        if LOG.isEnabledFor(DEBUG):
-            mark = mark if name == names[-1] else f"{mark} and its content"
-            LOG.debug("%s: of the kind %s, because of %s", without_secrets(name_of(path)), name, mark)
-        location = Location(path, group, name, handle, getattr(getattr(file, "fp", file), "version", None))
-        yield location if whole else location.within(group)
+    (path, group), location = split_place(place), place if isinstance(place, Location) else None
+    try:
+        if isinstance(place, Location):
+            yield place
+            return
+        with contextlib.ExitStack() as stack:
+            names, file, mark = _candidates(path, stack)
+            opened = KINDS[names[-1]].functions.opened
+            handle = path if opened is None else stack.enter_context(opened(file))
+            others = ((name, KINDS[name].functions) for name in names[:-1])
+            name = next((name for name, own in others if isinstance(own, Foreign) and own.claims(handle)), names[-1])
+            if LOG.isEnabledFor(DEBUG):
+                mark = mark if name == names[-1] else f"{mark} and its content"
+                LOG.debug("%s: of the kind %s, because of %s", without_secrets(name_of(path)), name, mark)
+            location = Location(path, group, name, handle, getattr(getattr(file, "fp", file), "version", None))
+            yield location if whole else location.within(group)
+    except BinsparseError as error:
+        if error.file is None and isinstance(path, str):
+            error.file = without_secrets(path if group is None else f"{path}:{group}")
+        if explain is not None and location is not None:
+            explain(location, error)
+        raise
 
 
 def target_at(place: StoreLike, name: str | None) -> Location:
@@ -235,7 +238,8 @@ def target_at(place: StoreLike, name: str | None) -> Location:
         return place
     path, group = split_place(place)
     if name is not None and (not isinstance(name, str) or name not in KINDS):
-        raise OptionError(Problem("kind", f"unknown kind {name!r:.40}; known are {', '.join(KINDS)}{PLUG_IN}"))
+        known = f"{did_you_mean(name, KINDS)}known are {', '.join(KINDS)}"
+        raise OptionError(Problem("kind", f"unknown kind {name!r:.40}; {known}{PLUG_IN}"))
     if not isinstance(path, str):
         usual = _of_object(path)[-1]
         if name is not None and KINDS[name].module != KINDS[usual].module:
@@ -245,7 +249,7 @@ def target_at(place: StoreLike, name: str | None) -> Location:
     if name is None:
         written = [kind for kind in KINDS.values() if isinstance(own := kind.functions, Container) or own.write]
         suffixes = ", ".join(suffix for kind in written for suffix in kind.suffixes)
-        raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind={PLUG_IN}"))
+        raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind=…{PLUG_IN}"))
     if not is_url(path) and not os.path.isdir(folder := os.path.dirname(real_path(path))):
         raise PathMissingError(Problem(folder, "no such folder; make it first"))
     return Location(path, group, name, path)

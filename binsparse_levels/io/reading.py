@@ -15,7 +15,17 @@ from ..containers.base import ORDERS, Reader, is_url, wrap_errors
 from ..containers.interface import Container
 from ..engine.parts import check_in_parts
 from ..engine.tree import Duplicates, Tree
-from ..errors import ArrayError, Problem, raise_if, warn, within_memory
+from ..errors import (
+    ArrayError,
+    BinsparseError,
+    PathMissingError,
+    Problem,
+    TensorMissingError,
+    did_you_mean,
+    raise_if,
+    warn,
+    within_memory,
+)
 from ..formats.extensions import PARTS
 from ..limits import DEFAULT_LIMITS, Limits
 from ..log import LOG
@@ -24,10 +34,12 @@ from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
 from .file_tensors import Loading, loaded_tensor, named, opened_tensor
-from .interface import Foreign, Stream
-from .kinds import Location, StoreLike, claims_in, refuse, resolved
+from .interface import Foreign, Stream, refuse
+from .kinds import Location, StoreLike, claims_in, resolved
 from .orders import check_order, order_names, within
 from .parts import joined_tensor
+
+_MAX_NAMED = 5  # tensors in an error
 
 
 @within_memory
@@ -89,12 +101,12 @@ def read(
     [2.0, 0.0, 0.0, 0.0]
     """
     with contextlib.ExitStack() as closing:
-        location = closing.enter_context(resolved(path))
+        location = closing.enter_context(resolved(path, explain=name_tensors))
         if isinstance(functions := location.kind.functions, Foreign):
             given = {"shape": shape, "duplicates": duplicates, **options, "lenient": lenient or None}
             given = location.options(given | {"check": check if check != "full" else None}, location.kind.reads)
             return _read_foreign(functions, location.handle, given, limits, closing)
-        refuse(location.path, shape=shape, duplicates=None if lenient else duplicates, **options)
+        refuse(location.path, read, shape=shape, duplicates=None if lenient else duplicates, **options)
         reader = closing.enter_context(functions.reading(location.handle, location.group, limits))
         loading = Loading(reader, limits, lenient, check)
         if PARTS in loading.descriptor.extra:
@@ -123,7 +135,7 @@ def _read_foreign(
 def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
     """The opened tensor, and its header with array metadata; None for a file of another system."""
     with contextlib.ExitStack() as stack:
-        location = stack.enter_context(resolved(path))
+        location = stack.enter_context(resolved(path, explain=name_tensors))
         functions, loading, known = location.kind.functions, None, None
         if isinstance(functions, Foreign):
             if functions.look is None:
@@ -370,6 +382,20 @@ def list_tensors(path: StoreLike, *, limits: Limits = DEFAULT_LIMITS) -> list[st
             with reader_of(file, limits) as reader:
                 reader.read_header()
     return [name or "/" for name in names]
+
+
+def name_tensors(location: Location, error: BinsparseError) -> None:
+    """Add the tensors of the file to the error about a missing one."""
+    if not isinstance(error, TensorMissingError | PathMissingError):
+        return
+    file, groups = location.path, list[str]()
+    if isinstance(file, str) and not is_url(file):  # a listing of a remote store may take long
+        with contextlib.suppress(BinsparseError):
+            groups = list_tensors(file)
+    places = [file if group == "/" else f"{file}:{group}" for group in groups[:_MAX_NAMED]]
+    meant = did_you_mean(location.group, groups) if location.group else ""
+    remedy = f"{meant}pass {' or '.join(places)}" if places else "check the path"
+    error.problems = tuple([Problem(x.path, f"{x.message}; {remedy}") for x in error.problems])
 
 
 def warn_of_others(place: StoreLike) -> None:

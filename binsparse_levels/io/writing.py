@@ -17,7 +17,7 @@ from ..containers.checksums import sealed, summed
 from ..containers.interface import Container
 from ..containers.replacing import Overwrite, refuse_existing
 from ..engine.tree import Duplicates
-from ..errors import ContainerError, DialectWarning, OptionError, Problem, warn, within_memory
+from ..errors import ContainerError, DialectWarning, OptionError, Problem, did_you_mean, warn, within_memory
 from ..formats.descriptor import VERSION
 from ..formats.format import FormatLike
 from ..limits import DEFAULT_LIMITS, Limits
@@ -27,8 +27,8 @@ from ..tensors.encoding import check_header_size, encode_tensor
 from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
-from .interface import Foreign
-from .kinds import Location, StoreLike, refuse, resolved, target_at
+from .interface import Foreign, refuse
+from .kinds import Location, StoreLike, resolved, target_at
 from .orders import Encode, other_orders
 from .reading import read
 
@@ -139,7 +139,7 @@ def write(
     storage = Storage(compression, chunks, shards, checksum, convention=convention or None)
     functions = target.kind.functions
     if isinstance(functions, Container):
-        refuse(target.path, **options)
+        refuse(target.path, write, **options)
         if not isinstance(spec_version, str):
             raise OptionError(f"a version is a string, got {spec_version!r:.40}")
         stored = _with_one_value(tensor) if storage.of("compression", "values") == "small" else tensor
@@ -153,7 +153,7 @@ def write(
     if functions.write is None:
         raise OptionError(Problem(str(target.path), "this kind of file is read-only; choose another kind"))
     ours = {"narrow": narrow, "bitpacked": bitpacked, "dictionary": dictionary, "orders": orders}
-    refuse(target.path, **{name: given or None for name, given in (ours | {"convention": convention}).items()})
+    refuse(target.path, write, **{name: given or None for name, given in (ours | {"convention": convention}).items()})
     if "storage" in target.kind.writes:
         options |= {"storage": storage, "limits": limits}
     else:
@@ -269,7 +269,8 @@ def _storage(path: StoreLike, options: Mapping[str, Any]) -> Storage:
     """The storage of pieces. Raises OptionError for other options, such as `narrow`."""
     known = {field.name for field in fields(Storage)}
     for name in options.keys() - known:
-        raise OptionError(Problem(str(path), f"{name} does not apply to a tensor written in pieces; leave it out"))
+        remedy = did_you_mean(name, known).strip() or "leave it out"
+        raise OptionError(Problem(str(path), f"{name} does not apply to a tensor written in pieces; {remedy}"))
     return Storage(**options)
 
 
@@ -348,7 +349,7 @@ def write_all(
     if not isinstance(functions, Foreign) or functions.write_all is None:
         what = "this kind of file does not contain several tensors by name; write each to PATH:GROUP"
         raise OptionError(Problem(str(target.path), what))
-    refuse(target.path, group=target.group)
+    refuse(target.path, (), group=target.group)
     if not isinstance(tensors, Mapping):
         raise OptionError(f"expected a mapping from names to tensors, got {tensors!r:.60}")
     tensors = {name: as_tensor(tensor, copy=False).without_map() for name, tensor in tensors.items()}

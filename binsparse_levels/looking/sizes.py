@@ -21,7 +21,7 @@ import numpy as np
 
 from ..engine import packing, sorting
 from ..engine.tree import Tree, index_dtype, shared_dtype
-from ..errors import FormatError, Problem, raise_if
+from ..errors import FormatError, Problem, did_you_mean
 from ..formats.format import Format, FormatLike, coordinates, in_order, parse_format
 from ..formats.index_map import IndexMap, parse_map
 from ..levels import LEVELS, Level, full, listing
@@ -218,8 +218,9 @@ def name_of(thing: Any) -> str:
 def choices_of(rank: int, kinds: Iterable[str], omitted: dict[str, str] | None = None) -> Choices:
     """The levels of each rank, for every kind without further parameters. omitted: gets reasons of kinds without."""
     names = sorted(set(kinds))  # formats of equal cost are in the same order, whatever the order of the kinds
-    unknown, known = [name for name in names if name not in LEVELS], ", ".join(LEVELS)
-    raise_if(FormatError, [Problem("kinds", f"{name!r} is no level kind; known are {known}") for name in unknown])
+    for name in (name for name in names if name not in LEVELS):
+        known = f"{did_you_mean(name, LEVELS)}known are {', '.join(LEVELS)}"
+        raise FormatError(Problem("kinds", f"{name!r} is no level kind; {known}"))
     choices: Choices = {r: [] for r in range(1, rank + 1)}
     for name in names:
         reasons = [f"has no level of at most {rank} dimensions"]

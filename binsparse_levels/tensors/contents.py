@@ -5,15 +5,15 @@ from __future__ import annotations
 import hashlib
 import math
 import pickle
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, Self, TypeAlias, TypeVar
+from typing import Any, NoReturn, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
 
-from ..errors import ArrayError, FormatError, Problem, raise_if, within_memory
+from ..errors import ArrayError, FormatError, Problem, did_you_mean, raise_if, within_memory
 from ..formats.format import Format, notation
 from ..formats.index_map import DimensionMap, IndexMap
 from ..levels.positions import Array
@@ -75,6 +75,15 @@ class Contents:
         """
         beneath = self._inside.backing.beneath(self._inside.pad)
         return self if beneath is self._inside.backing else remade(self, beneath, labels=None)
+
+    @property
+    def _stored_at(self) -> tuple[str, Collection[str]] | None:
+        """The file that the tensor was opened from, and the names of its arrays; None for another tensor."""
+        plan = self._inside.backing.plan
+        return None if plan.origin is None else (plan.origin.place, {*plan.tree.arrays, "values"})
+
+    def __setitem__(self, key: Any, value: Any) -> NoReturn:
+        raise TypeError("a Tensor is immutable; call with_values(values) on it, or pack(coords, values, shape, format)")
 
     @property
     def ndim(self) -> int:
@@ -404,7 +413,8 @@ def dimension_of(tensor: Contents, dimension: Any) -> int:
         return checked_dimension(dimension, tensor.ndim)
     names = tensor.dims or ()
     if dimension not in names:
-        known = f"they are {', '.join(names):.200}" if names else "none has one; count from 0"
+        known = f"{did_you_mean(dimension, names)}they are {', '.join(names):.200}"
+        known = known if names else "none has one; count from 0, or name them by with_labels(dims=names)"
         raise IndexError(f"no dimension has the name {dimension!r:.40}; {known}")
     return names.index(dimension)
 

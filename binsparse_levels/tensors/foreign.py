@@ -151,7 +151,8 @@ def check_representable(
     if tensor.structure is not None and not structures:
         faults["structure"] = f"{tensor.structure}; call expand_structure() first"
     if tensor.fill_value is not None and tensor.fill_value != np.zeros((), tensor.dtype)[()]:
-        faults["fill_value"] = f"the fill value {tensor.fill_value}, only zero"
+        remedy = "store the difference, with_values(values - fill_value, fill_value=0), or call to_dense()"
+        faults["fill_value"] = f"the fill value {tensor.fill_value}, only 0; {remedy}"
     if not type_fits:
         faults["values"] = f"{tensor.dtype} values; call astype() first"
     raise_if(FormatError, [Problem(path or where, f"{target} cannot represent {x}") for where, x in faults.items()])

@@ -124,6 +124,7 @@ _NAMES = {
     "numpy.where(from_scipy(scipy.sparse.eye_array(*tensor.shape, dtype=bool)), other, tensor)": "setdiag",
 }
 REPLACEMENTS = {name: use.replace("{name}", name) for use, names in _NAMES.items() for name in names.split()}
+_READERS = "load loads loadtxt load_npz open_zarr open_dataset".split()
 
 
 class Refusals:
@@ -164,6 +165,13 @@ class Refusals:
         raise TypeError(f"tensors are not compared by !=; use {use}")
 
     __hash__ = object.__hash__
+
+
+def instead_of_name(name: str) -> str:
+    """The code to use instead of a name that the package lacks, for names of other libraries; else an empty text."""
+    if name in _READERS:
+        return "open(path)  # or read(path)"
+    return "write(path, tensor)" if name == "save_npz" else REPLACEMENTS.get(name, "")
 
 
 def instead_of(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> str:

@@ -291,7 +291,7 @@ def test_uint64_coordinates_above_the_signed_range():
 def test_duplicates_are_named_by_their_coordinates(dims):
     format = Format((Sparse(len(dims)),), tuple(range(len(dims)))[::-1])
     coords = [[1, 0, 1], [4, 2, 4], [0, 0, 0]][: len(dims)]
-    with pytest.raises(ArrayError, match=r"\(1, 4(, 0)?\) is given more than once; say what to do with duplicates"):
+    with pytest.raises(ArrayError, match=r"\(1, 4(, 0)?\) is given more than once; pass duplicates="):
         pack(coords, [1, 2, 3], dims, format)
 
 

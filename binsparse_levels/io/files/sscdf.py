@@ -152,7 +152,7 @@ def look(
     with named({}, label), wrap_errors("attributes"):
         groups = groups_of(file)
         if group is not None and group not in groups:
-            raise PathMissingError(Problem("", "no object of this name; see list_tensors"))
+            raise PathMissingError(Problem("", "no object of this name"))
         place = file if group is None else groups[group]
         if not is_object(place):
             others = ", ".join(repr(other) for other in names_of(file)) or "none"
