@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import functools
 import os
+import re
 import sys
 import warnings
 from collections.abc import Sequence
@@ -21,14 +22,17 @@ from .commands.terminal import (
     STATUSES,
     WRONG_CALL,
     WrongCall,
+    as_options,
     fail,
+    reported,
     say,
 )
-from .errors import BinsparseError, DialectWarning, FormatError, OptionError, PathExistsError, within_memory
+from .errors import DialectWarning, did_you_mean, needing
 from .plugins import load_plugins
 
 _EPILOG = "exit status:\n" + "\n".join(f"  {status:<4} {meaning}" for status, meaning in STATUSES.items())
-_JSON = flag("--json", "print one JSON object, also for an error")
+_JSON = flag("--json", "print one JSON object, also for an error; one for each PATH")
+_QUIET = flag("--quiet", "print no warnings, notes and progress, only results and errors")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -43,26 +47,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         if hasattr(stream, "reconfigure"):
             stream.reconfigure(errors="backslashreplace")
     words = list(sys.argv[1:] if arguments is None else arguments)
-    paths: list[str] = []
-    as_json = "--json" in words
+    as_json, quiet = "--json" in words, "--quiet" in words
     with warnings.catch_warnings():
         warnings.simplefilter("always", DialectWarning)
-        warnings.showwarning = lambda message, *_: say(f"warning: {message}")
+        warnings.showwarning = lambda message, *_: None if quiet else say(as_options(f"warning: {message}"))
         try:
-            options = _parsed(words, as_json)
-            if options.plugin:
-                load_plugins(*options.plugin)
-            given = vars(options)
-            paths = [given[name] for name in ("path", "work", "out") if given.get(name)]
-            status: int = within_memory(options.run)(options)
+            status = reported(_run, _parsed(words, as_json))
             print(end="", flush=True)  # also if standard output is closed
-        except (WrongCall, OptionError, FormatError, PathExistsError, IndexError) as error:
-            return fail(error, WRONG_CALL, json=as_json)
         except BrokenPipeError:  # the reader has closed the pipe
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             return OK
-        except BinsparseError as error:
-            return fail(error, FAULTY_INPUT, json=as_json, paths=paths)
         except OSError as error:  # those of files are a BinsparseError
             return fail(WrongCall(f"{error.filename or 'standard output'}: {error.strerror}"), FAULTY_INPUT)
         except KeyboardInterrupt:
@@ -70,15 +64,34 @@ def main(arguments: Sequence[str] | None = None) -> int:
     return status
 
 
+def _run(options: argparse.Namespace) -> int:
+    if options.plugin:
+        load_plugins(*options.plugin)
+    status: int = options.run(options)
+    return status
+
+
 class _Parser(argparse.ArgumentParser):
     def error(self, message: str) -> NoReturn:
-        raise WrongCall(f"{message}; see {self.prog} --help")
+        if choice := _CHOICE.fullmatch(message):
+            before, given, choices = choice.groups()
+            meant = did_you_mean(given, re.findall(r"[\w.-]+", choices))
+            message = f"{before}invalid choice: {given!r}; {meant}choose from {choices}"
+        raise WrongCall(f"{message}{'' if message.endswith('?') else ';'} see {self.prog} --help")
+
+
+_CHOICE = re.compile(r"(.*)invalid choice: '(.*)' \((?:choose from )(.*)\)")  # a message of argparse
 
 
 def _parsed(words: Sequence[str], as_json: bool) -> argparse.Namespace:
     """The parsed arguments. Prints errors and raises SystemExit, like argparse."""
     try:
-        return _parser().parse_args(words)
+        options, unknown = _parser().parse_known_args(words)
+        if unknown:
+            known = [name for action in options.parser._actions for name in action.option_strings]
+            meant = did_you_mean(unknown[0].partition("=")[0], known)
+            options.parser.error(f"unrecognized arguments: {' '.join(unknown)}{meant and f'; {meant.strip()}'}")
+        return options
     except WrongCall as error:
         raise SystemExit(fail(error, WRONG_CALL, json=as_json)) from None
 
@@ -92,24 +105,23 @@ def _parser() -> argparse.ArgumentParser:
     loads = "load a plug-in, or a Python file, and run its code; may be repeated"
     parser.add_argument("--plugin", action="append", default=[], metavar="NAME", help=loads)
     commands = parser.add_subparsers(required=True, metavar="COMMAND", dest="command")
-    for name, (run, text, *arguments) in _COMMANDS.items():
-        command = commands.add_parser(name, help=text, description=text)
-        command.set_defaults(run=run)
-        for words, options in (*arguments, _JSON):
+    for name, (run, text, examples, *arguments) in _COMMANDS.items():
+        shown = "examples:\n" + "\n".join(f"  {PROGRAM} {name} {example}".rstrip() for example in examples)
+        command = commands.add_parser(name, help=text, description=text, epilog=shown, formatter_class=raw)
+        command.set_defaults(run=run, parser=command)
+        for words, options in (*arguments, _JSON, _QUIET):
             command.add_argument(words, **options)
     return parser
 
 
 def _completion(options: argparse.Namespace) -> int:
-    try:
+    with needing("cli"):
         import shtab
-    except ImportError:
-        raise WrongCall("completion requires shtab; pip install 'binsparse-levels[cli]'") from None
     print(shtab.complete(_parser(), options.shell))
     return OK
 
 
-# The function of each command, its description, and its arguments.
+# The function of each command, its description, examples without its name, and its arguments.
 _COMMANDS: dict[str, tuple[Any, ...]] = {
     **looking.COMMANDS,
     **converting.COMMANDS,
@@ -118,6 +130,7 @@ _COMMANDS: dict[str, tuple[Any, ...]] = {
     **warming.COMMANDS,
     "completion": (
         _completion, "print a completion script of commands and options for a shell",
+        ["bash > ~/.local/share/bash-completion/completions/binsparse-levels"],
         argument("shell", "bash, zsh or tcsh", choices=["bash", "zsh", "tcsh"]),
     ),
 }  # fmt: skip

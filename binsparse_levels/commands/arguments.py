@@ -7,6 +7,7 @@ from dataclasses import fields
 from typing import Any
 
 from ..containers.objects.codecs import COMPRESSIONS
+from ..errors import did_you_mean
 from ..io.kinds import KINDS
 from ..limits import Limits
 
@@ -42,7 +43,9 @@ def limit_of(text: str) -> tuple[str, int]:
     name, _, number = text.partition("=")
     known = [field.name for field in fields(Limits)]
     if name not in known:
-        raise argparse.ArgumentTypeError(f"there is no limit {name!r}; choose from {', '.join(known)}")
+        raise argparse.ArgumentTypeError(
+            f"there is no limit {name!r}; {did_you_mean(name, known)}choose from {', '.join(known)}"
+        )
     return name, byte_count(number)
 
 
@@ -56,6 +59,7 @@ def names(text: str) -> list[str]:
 
 
 PATH = argument("path", "PATH[:GROUP]", metavar="PATH")
+PATHS = argument("paths", "PATH[:GROUP]; one or more", metavar="PATH", nargs="+")
 IN = argument("path", "PATH[:GROUP]", metavar="IN")
 LENIENT = flag("--lenient", "repair known deviations of other programs, and warn about each")
 LIMIT = argument(

@@ -15,7 +15,7 @@ from ..building import build, write_from
 from ..building.columns import Nulls
 from ..building.tables import FILES, file_tables
 from ..engine.tree import Duplicates
-from ..errors import FormatError, PackageMissingError, PathExistsError, needing
+from ..errors import FormatError, PackageMissingError, PathExistsError, about_file, needing
 from ..formats.format import coordinates
 from ..io.texts import suffix_of
 from .arguments import (
@@ -47,14 +47,14 @@ def _of_text(options: argparse.Namespace) -> dict[str, Any]:
     return {name: value for name, value in given.items() if value is not None}
 
 
-def convert_table(options: argparse.Namespace, out: str) -> None:
-    """Write the entries in a table."""
+def convert_table(options: argparse.Namespace, out: str) -> str:
+    """Write the entries in a table, and return the format."""
     if options.format == BEST or options.lenient or options.narrow or options.bitpacked or options.dictionary:
         wrong = "--format best, --lenient, --narrow, --bitpacked or --dictionary"
         raise WrongCall(f"a table cannot be read with {wrong}; omit them")
     if options.columns is None:
         what = "the names of the coordinates by dimension, and of the values last, or --values 1"
-        raise WrongCall(f"a table requires --columns: {what}")
+        raise WrongCall(f"{options.path}: is a table; pass --columns, {what}, such as i,j,v")
     *dims, values = columns = [*options.columns, *[None] * (options.values is not None)]
     format = options.format or coordinates(len(dims))
     chosen: dict[str, Any] = {"map": options.map, "overwrite": options.overwrite, "limits": limits_of(options)}
@@ -65,15 +65,16 @@ def convert_table(options: argparse.Namespace, out: str) -> None:
         "values": values,
         **written_options(options),
     }
-    with wrong_call_if(FormatError, PathExistsError):
+    with wrong_call_if(FormatError, PathExistsError), about_file(options.path):
         rows = file_tables(options.path, columns, **_of_text(options))
-        write_from(rows, out, options.shape, format, memory=options.memory, progress=True, **chosen)
+        write_from(rows, out, options.shape, format, memory=options.memory, progress=not options.quiet, **chosen)
+    return str(format)
 
 
 def _build(options: argparse.Namespace) -> int:
     storage = {name: getattr(options, name) for name in ("compression", "chunks", "shards", "checksum")}
     with _client(options) as client, wrong_call_if(FormatError, PathExistsError):
-        build(client=client, progress=True, **_arguments(options), **storage)
+        build(client=client, progress=not options.quiet, **_arguments(options), **storage)
     if options.json:
         print_json({"path": options.target})
     return OK
@@ -137,6 +138,8 @@ NULLS = argument("--nulls", "rows with a null: drop removes them; error by defau
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "build": (
         _build, "build a tensor larger than memory in a sharded Zarr store, with many processes",
+        ["rows.parquet tensor.zarr --columns i,j,value --format CSR",
+         "'*.parquet' tensor.zarr --columns i,j,value --format CSR --work work --processes 4"],
         argument("source", "Parquet files, with --columns: paths, patterns, folders, URLs; or tensors", nargs="+"),
         argument("target", "a Zarr store: a folder or a URL"),
         argument("--shape", "such as 125,?,112765; ? or no --shape is read from Parquet files", type=_sizes),

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from typing import Any
 
 from ..containers.base import split_path
-from ..errors import BinsparseError, LimitError, OptionError, PathMissingError, Problem
+from ..errors import BinsparseError, LimitError, OptionError, PathMissingError, Problem, TensorMissingError
 from ..formats.format import Format
 from ..io import Description, describe, list_tensors, read
 from ..io import open as open_tensor
@@ -21,8 +21,20 @@ from ..log import DEBUG, LOG
 from ..looking.faults import all_faults, notes_on, order_faults
 from ..looking.tables import clipped
 from ..tensors.labels import KEY as LABELS
-from .arguments import LENIENT, LIMIT, PATH, argument, flag, limits_of
-from .terminal import FAULTY_INPUT, OK, WrongCall, count_of, escaped, print_json, say, table, times
+from .arguments import LENIENT, LIMIT, PATHS, argument, flag, limits_of
+from .terminal import (
+    FAULTY_INPUT,
+    OK,
+    WrongCall,
+    as_options,
+    count_of,
+    escaped,
+    for_each_path,
+    print_json,
+    say,
+    table,
+    times,
+)
 
 
 @contextlib.contextmanager
@@ -53,9 +65,15 @@ def _why(options: argparse.Namespace) -> dict[str, list[str]]:
 
 
 def _info(options: argparse.Namespace) -> int:
-    facts = describe(options.path, lenient=options.lenient, limits=limits_of(options))
+    try:
+        facts = describe(options.path, lenient=options.lenient, limits=limits_of(options))
+    except TensorMissingError:
+        if split_path(options.path)[1] is None and list_tensors(options.path, limits=limits_of(options)):
+            return _list(options)
+        raise
     for text in facts.repairs:
-        say(f"warning: {text}")
+        if not options.quiet:
+            say(f"warning: {text}")
     summary = _summary(options.path, facts)
     if options.why:
         summary["why"] = _why(options)
@@ -68,7 +86,7 @@ def _info(options: argparse.Namespace) -> int:
     rows = [
         ["format", str(descriptor.format) + ("" if alias in (None, str(descriptor.format)) else f" ({alias})")],
         ["shape", times(summary["shape"])],
-        ["stored values", "unknown" if cells is None else str(cells)],
+        ["stored values", "unknown" if cells is None else f"{cells:,}"],
         ["data type", str(descriptor.data_types["values"])],
         ["fill value", summary["fill_value"] or "none (treated as 0)"],
         ["structure", descriptor.structure or "none"],
@@ -78,12 +96,12 @@ def _info(options: argparse.Namespace) -> int:
         rows.insert(2, ["map", f"{descriptor.map}, stored in shape {times(descriptor.shape)}"])
     if summary["dimensions"] is not None:
         named = zip(summary["dimensions"], summary["shape"], strict=True)
-        texts = [f"{d['name']} ({size}{', labels: ' + d['labels'] if d['labels'] else ''})" for d, size in named]
+        texts = [f"{d['name']} ({size:,}{', labels: ' + d['labels'] if d['labels'] else ''})" for d, size in named]
         rows.insert(2, ["dimensions", escaped(clipped(", ".join(texts), 400))])
     table(escaped(options.path), [], rows)
     table("level tree", [], _tree_rows(descriptor.format, descriptor.dims))
-    arrays = [[name, *map(str, array.values())] for name, array in summary["arrays"].items()]
-    table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", str(summary["bytes"])]])
+    arrays = [[name, x["data_type"], f"{x['length']:,}", f"{x['bytes']:,}"] for name, x in summary["arrays"].items()]
+    table("arrays", ["array", "type", "length", "bytes"], [*arrays, ["all", "", "", f"{summary['bytes']:,}"]])
     if summary["attributes"]:
         print("attributes", escaped(json.dumps(summary["attributes"], ensure_ascii=False)))
     for part, lines in summary.get("why", {}).items():
@@ -129,7 +147,7 @@ def _tree_rows(format: Format, dims: Sequence[int]) -> list[list[str]]:
     rows = []
     for depth, place in enumerate(places(format.levels, dims)):
         covered = format.order[place.depth : place.depth + place.level.rank]
-        sizes = ", ".join(f"{k} (size {size})" for k, size in zip(covered, place.dims, strict=True))
+        sizes = ", ".join(f"{k} (size {size:,})" for k, size in zip(covered, place.dims, strict=True))
         covers = f"dimension{'s' if len(covered) > 1 else ''} {sizes}" if covered else "no dimension"
         rows.append([f"{'  ' * depth}└ {place.level}", covers])
     return [*rows, [f"{'  ' * len(format.levels)}└ element", "values"]]
@@ -170,7 +188,7 @@ def _check(options: argparse.Namespace) -> int:
         tensor = read(options.path, lenient=options.lenient, limits=limits_of(options))
         problems = order_faults(options.path, tensor, options.lenient, limits_of(options))
         failed, notes = {"error": "ArrayError"} if problems else {}, notes_on(tensor)
-    except (OptionError, LimitError, PathMissingError):
+    except (OptionError, LimitError, PathMissingError, TensorMissingError):
         raise
     except BinsparseError as error:
         failed, problems = {"error": type(error).__name__}, all_faults(options.path, error.problems, limits_of(options))
@@ -178,12 +196,12 @@ def _check(options: argparse.Namespace) -> int:
         listed = {"problems": list(map(asdict, problems))} | ({"notes": list(map(asdict, notes))} if notes else {})
         print_json({"path": path, "ok": not problems} | failed | listed)
     elif problems:
-        for text in map(str, problems):
+        for text in map(as_options, map(str, problems)):
             print(escaped(text if text.startswith(path) else f"{path}: {text}"))
-        say(f"error: {path}: {count_of(problems)}")
-    else:
+        say(f"error: {path}: {count_of(problems)}; write or fetch the file again, or try the command repair")
+    elif not options.quiet:
         count = tensor.number_of_stored_values
-        print(escaped(f"{path}: sound, {tensor.format}, {times(tensor.shape)}, {count} stored values"))
+        print(escaped(f"{path}: sound, {tensor.format}, {times(tensor.shape)}, {count:,} stored values"))
         for note in notes:
             print(escaped(f"{path}: note: {note}"))
     return FAULTY_INPUT if problems else OK
@@ -191,12 +209,16 @@ def _check(options: argparse.Namespace) -> int:
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "info": (
-        _info, "describe a tensor from its header: format, level tree, shape, arrays", PATH, LENIENT, LIMIT,
+        for_each_path(_info), "describe a tensor from its header: format, level tree, shape, arrays",
+        ["matrix.h5", "matrix.h5:group --why", "*.h5 --json"], PATHS, LENIENT, LIMIT,
         flag("--why", "also open the tensor, read a slice in its middle, and print how and why so"),
     ),
     "list": (
-        _list, "list the tensors of a file: groups, shapes, formats",
+        _list, "list the tensors of a file: groups, shapes, formats", ["matrices.h5"],
         argument("path", "a file or a store", metavar="PATH"), LIMIT,
     ),
-    "check": (_check, "read a tensor, check everything, and list its faults", PATH, LENIENT, LIMIT),
+    "check": (
+        for_each_path(_check), "read a tensor, check everything, and list its faults; --quiet lists nothing else",
+        ["matrix.h5", "*.h5 --quiet"], PATHS, LENIENT, LIMIT,
+    ),
 }  # fmt: skip

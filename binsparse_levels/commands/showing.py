@@ -14,6 +14,7 @@ from ..levels import LEVELS
 from ..levels.base import MAX_RANK, Level
 from ..looking.advice import advise
 from ..looking.report import report_on
+from ..system import STANDARD_OUTPUT
 from .arguments import LENIENT, LIMIT, OVERWRITE, PATH, argument, integers, limits_of, names
 from .terminal import (
     FAULTY_INPUT,
@@ -61,6 +62,8 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace) -> int:
+    if options.out != "-" and options.out != STANDARD_OUTPUT and not options.out.lower().endswith(".svg"):
+        raise WrongCall(f"{options.out}: unknown suffix; draw writes SVG, so choose a name that ends with .svg, or -")
     tensor = read(options.path, lenient=options.lenient, limits=limits_of(options))
     write_text(options, options.out, tensor.without_map().draw(options.dimensions))
     return OK
@@ -100,13 +103,14 @@ def _formats(options: argparse.Namespace) -> int:
 def _kind(kind: type[Level]) -> list[str]:
     least, most = kind.min_rank, kind.max_rank
     rank = str(least) if least == most else f">= {least}" if most >= MAX_RANK else f"{least} to {most}"
-    stores = (kind.__doc__ or "").strip().partition("\n")[0]
+    stores = " ".join((kind.__doc__ or "").partition("\n\n")[0].split())
     return [kind.kind, rank, "all programs" if kind.specified else "this package", stores]
 
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
     "advise": (
-        _advise, "list the formats that take the fewest bytes, without packing the tensor", PATH, LENIENT, LIMIT,
+        _advise, "list the formats that take the fewest bytes, without packing the tensor",
+        ["matrix.h5", "matrix.mtx --kinds dense,sparse --count 3"], PATH, LENIENT, LIMIT,
         argument("--slices-by", "rank by the bytes that slices of this dimension read", type=int, metavar="DIMENSION"),
         argument("--count", "number of formats to list; 10 by default", type=int, default=10),
         argument("--kinds", "use only these level kinds, such as dense,sparse", type=names),
@@ -114,7 +118,9 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
         argument("--compression", "rank by the estimated bytes in a file with this compression, such as small"),
     ),
     "sweep": (
-        _sweep, "store a tensor in formats, and measure bits and times", PATH,
+        _sweep, "store a tensor in formats, and measure bits and times",
+        ["matrix.h5 --format CSR --format 'dense, mask'", "matrix.h5 --format CSR --measure 'ij,j->i' --threads 1,2"],
+        PATH,
         argument("--format", "such as CSR; may be repeated", action="append", required=True),
         argument("--measure", "such as bits, or ij,j->i; may be repeated", action="append", default=[]),
         argument("--repeat", "rounds", type=int, default=5),
@@ -122,14 +128,15 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     ),
     "draw": (
         _draw, "draw a small tensor as its level tree, or a large tensor as a spy plot, into an SVG file",
-        PATH, LENIENT, OVERWRITE, LIMIT,
+        ["matrix.h5 matrix.svg", "tensor.h5 tensor.svg --dimensions 0,2"], PATH, LENIENT, OVERWRITE, LIMIT,
         argument("out", "an SVG file, or -", metavar="OUT"),
         argument("--dimensions", "one or two dimensions of a spy plot, such as 0,2", type=integers),
     ),
     "report": (
-        _report, "write an HTML page about a tensor: levels, entries, formats, faults", PATH, OVERWRITE, LIMIT,
+        _report, "write an HTML page about a tensor: levels, entries, formats, faults",
+        ["matrix.h5", "matrix.h5 -o page.html --overwrite"], PATH, OVERWRITE, LIMIT,
         argument("-o", "an HTML file, or -; by default, PATH with the suffix .html in this folder", metavar="OUT",
                  dest="output"),
     ),
-    "formats": (_formats, "list the level kinds, and the predefined formats"),
+    "formats": (_formats, "list the level kinds, and the predefined formats", [""]),
 }  # fmt: skip

@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import functools
 import json
 import re
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 from ..containers import replacing
 from ..containers.base import split_path
+from ..errors import BinsparseError, FormatError, OptionError, PathExistsError, within_memory
 from ..looking.tables import as_text
 from ..system import STANDARD_OUTPUT
+from ..tensors.late_imports import functions
+from ..tensors.tensor import Tensor
 
 OK, FAULTY_INPUT, WRONG_CALL, INTERRUPTED = 0, 1, 2, 130
 STATUSES = {
@@ -24,7 +28,19 @@ STATUSES = {
 }
 PROGRAM = "binsparse-levels"
 _MAX_LISTED = 5  # faults in a message
-_LIMIT = re.compile(r"limits=Limits\((\w+)=…\)")
+
+# Arguments of functions in messages, and the options of the command line.
+_OPTIONS = [
+    (re.compile(pattern), option)
+    for pattern, option in {
+        r"limits=Limits\((\w+)=…\)": r"--limit \1=…",
+        r"read\(…, lenient=True\)": "--lenient",
+        "overwrite='file'": "--overwrite-file",
+        r"\b(overwrite|lenient|narrow|bitpacked|dictionary|checksum)=True": r"--\1",
+        r"\b(duplicates|nulls|kind|shape|memory|columns|compression)='?([\w…]+)'?": r"--\1 \2",
+        r"\blist_tensors\b": "`list`",
+    }.items()
+]
 
 
 class WrongCall(Exception):
@@ -42,17 +58,28 @@ def wrong_call_if(*errors: type[Exception]) -> Iterator[None]:
 
 def error_text(error: BaseException) -> str:
     """An error as text, with the remedies of the command line."""
-    problems = list(map(str, getattr(error, "problems", [error])))
+    if not isinstance(error, BinsparseError):
+        return as_options(str(error))
+    first, *others = error.problems
+    problems = [error.in_file(first), *map(str, others)]
     left = len(problems) - _MAX_LISTED
     text = "; ".join([*problems[:_MAX_LISTED], f"and {left:,} more; `check` lists all"] if left > 0 else problems)
-    return _as_options(text)
+    return as_options(text + error.advice)
 
 
-def _as_options(text: str) -> str:
-    """A message with command-line options instead of arguments of functions."""
-    for argument, option in (("overwrite=True", "--overwrite"), ("overwrite='file'", "--overwrite-file")):
-        text = text.replace(argument, option)
-    return _LIMIT.sub(r"--limit \1=…", text)
+def as_options(text: str) -> str:
+    """A message with command-line options instead of arguments of functions. Calls are marked as Python."""
+    for pattern, option in _OPTIONS:
+        text = pattern.sub(option, text)
+    return _calls().sub(r"\g<0> in Python", text)
+
+
+@functools.cache
+def _calls() -> re.Pattern[str]:
+    """Calls of public functions and of methods, and names with an underscore, in a message."""
+    names = sorted({*functions(), *(name for name in dir(Tensor) if name[0] != "_")})
+    called, named = "|".join(names), "|".join(name for name in names if "_" in name)
+    return re.compile(rf"(?<![\w.`])(?:(?:{called})\([^()]*\)|(?:{named})\b(?![(=]))(?! \(?in Python)")
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -75,7 +102,7 @@ def write_text(options: argparse.Namespace, path: str, text: str, **facts: Any) 
 
 
 def times(shape: Sequence[int]) -> str:
-    return " × ".join(map(str, shape)) or "scalar"
+    return " × ".join(f"{size:,}" for size in shape) or "scalar"
 
 
 def print_json(value: Any) -> None:
@@ -96,13 +123,41 @@ def say(text: str) -> None:
     print(f"{erased}{PROGRAM}: {escaped(text)}", file=sys.stderr)
 
 
+def reported(run: Callable[[argparse.Namespace], int], options: argparse.Namespace) -> int:
+    """Run a command, report its error if it fails, and return the exit status."""
+    given = vars(options)
+    paths = [given[name] for name in ("path", "work", "out") if given.get(name)]
+    try:
+        return within_memory(run)(options)
+    except (WrongCall, OptionError, FormatError, PathExistsError, IndexError) as error:
+        return fail(error, WRONG_CALL, json=options.json)
+    except BinsparseError as error:
+        return fail(error, FAULTY_INPUT, json=options.json, paths=paths)
+
+
+def for_each_path(run: Callable[[argparse.Namespace], int]) -> Callable[[argparse.Namespace], int]:
+    """The command for several paths. After an error, it continues with the next path."""
+
+    def run_each(options: argparse.Namespace) -> int:
+        each = [argparse.Namespace(**vars(options), path=path) for path in options.paths]
+        return max(reported(run, one) for one in each)
+
+    return run_each
+
+
+def note(options: argparse.Namespace, text: str) -> None:
+    """A message that --quiet and --json omit."""
+    if not options.quiet and not options.json:
+        say(text)
+
+
 def fail(error: BaseException, status: int, *, json: bool = False, paths: Sequence[str] = ()) -> int:
     """Print an error as JSON on standard output, or as text on standard error, and return the status.
 
     paths: those of the call. The first is printed before an error that names none of them.
     """
     if json:
-        faults = [{"path": x.path, "message": _as_options(x.message)} for x in getattr(error, "problems", ())]
+        faults = [{"path": x.path, "message": as_options(x.message)} for x in getattr(error, "problems", ())]
         faults = faults or [{"path": "", "message": error_text(error)}]
         print_json({"path": next(iter(paths), None), "ok": False, "error": type(error).__name__, "problems": faults})
         return status

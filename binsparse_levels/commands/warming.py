@@ -52,5 +52,5 @@ def _use(rank: int, formats: list[str], values: Any) -> None:
 
 
 COMMANDS: dict[str, tuple[Any, ...]] = {
-    "warm-up": (_warm_up, "compile common kernels now, so that later calls do not wait for them"),
+    "warm-up": (_warm_up, "compile common kernels now, so that later calls do not wait for them", [""]),
 }

@@ -35,9 +35,10 @@ from .registry import register
 
 @register
 class Band(Pointed):
-    """Fiber p stores the coordinates start[p] … start[p] + ptr[p+1] - ptr[p] - 1: q = ptr[p] + i - start[p].
+    """Each fiber stores one interval of coordinates, by its start and length. Every cell of it has a value.
 
-    For banded and skyline matrices, and ragged arrays. Every coordinate of the interval is stored, entry or not.
+    Fiber p stores the coordinates start[p] … start[p] + ptr[p+1] - ptr[p] - 1: q = ptr[p] + i - start[p]. For
+    banded and skyline matrices, and ragged arrays. Every coordinate of the interval is stored, entry or not.
 
     Parameters
     ----------

@@ -23,9 +23,10 @@ from .registry import register
 
 @register
 class Bitmap(Marked):
-    """`rank` dimensions with a boolean for each cell: q = p·∏dims + ravel(i), if it is set. Rank 0 is one cell.
+    """Each cell has a boolean and a value. Cells whose boolean is False are no entries.
 
-    Not in Binsparse 0.1: stored under an extension name. The levels below an unset cell are unspecified.
+    q = p·∏dims + ravel(i), if cell i is set. Rank 0 is one cell. Not in Binsparse 0.1: stored under an extension
+    name. The levels below an unset cell are unspecified.
 
     Parameters
     ----------

@@ -24,7 +24,9 @@ from .registry import register
 
 @register
 class Bits(Bitmap):
-    """A bitmap in which cell q is bit q % 8 of byte q // 8, the lowest first. Bits after the last cell are 0.
+    """Each cell has a bit and a value. Cells whose bit is 0 are no entries.
+
+    Cell q is bit q % 8 of byte q // 8, the lowest first. Bits after the last cell are 0.
 
     Parameters
     ----------

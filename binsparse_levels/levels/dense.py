@@ -24,7 +24,9 @@ from .registry import register
 
 @register
 class Dense(Cells):
-    """`rank` dimensions stored in full, row-major: q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2.
+    """Every cell has a value, in row-major order. Positions are computed, and no array is stored.
+
+    q = p·∏dims + ravel(i). Binsparse 0.1, section 3.5.2.2.
 
     Parameters
     ----------

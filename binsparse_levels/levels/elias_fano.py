@@ -30,10 +30,11 @@ from .registry import register
 
 @register
 class EliasFano(Pointed):
-    """Coordinates as an ascending sequence of integers in the code of Elias and Fano [1]_, [2]_.
+    """The coordinates of the level form one ascending sequence of numbers, stored in a few bits each.
 
-    Child q of fiber p with coordinate i is the number p · size + i. Its `low` lower bits are at bit q · low of the
-    array `low`; bit (number >> low) + q of the array `high` is set. Words have 64 bits, the lowest first.
+    It is the code of Elias and Fano [1]_, [2]_. Child q of fiber p with coordinate i is the number p · size + i. Its
+    `low` lower bits are at bit q · low of the array `low`; bit (number >> low) + q of the array `high` is set. Words
+    have 64 bits, the lowest first.
 
     low is floor(log2(n · size / children)), from 0 to 57; a word of 0 follows the lower bits. A child takes about two
     bits more than the information limit, and each fiber a pointer; read, sliced and multiplied in place.

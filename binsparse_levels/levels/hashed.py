@@ -26,13 +26,14 @@ from .registry import register
 
 @register
 class Hashed(Pointed):
-    """Fiber p has the slots ptr[p] … ptr[p+1]. Their number is a power of two, and at least half of them are empty.
+    """Each fiber stores a hash table of its coordinates, in which an entry is found in constant time.
 
-    Probing for coordinate i is linear, from slot (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on, and wraps
-    around at the end. key: i + 1, or 0 for an empty slot. before: the number of taken slots before the slot, which is
-    the child position.
+    Fiber p has the slots ptr[p] … ptr[p+1]. Their number is a power of two, and at least half of them are empty.
+    Probing for coordinate i is linear, from slot (i · 0x9E3779B97F4A7C15 mod 2**64) >> (64 - log2(slots)) on, and
+    wraps around at the end. key: i + 1, or 0 for an empty slot. before: the number of taken slots before the slot,
+    which is the child position.
 
-    An entry is found in constant time, for fibers of any length. A fiber is not listed in order.
+    A fiber may have any length, and is not listed in order.
 
     Parameters
     ----------

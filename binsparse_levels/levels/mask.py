@@ -41,8 +41,9 @@ from .registry import register
 
 @register
 class Mask(Pointed):
-    """Fiber p has ⌈cells / 8⌉ bytes; cell c is bit c % 8 of byte c // 8, the lowest first. Bits after the cells are 0.
+    """Each cell has a bit, and each fiber a pointer. Only cells whose bit is 1 have values.
 
+    Fiber p has ⌈cells / 8⌉ bytes; cell c is bit c % 8 of byte c // 8, the lowest first. Bits after the cells are 0.
     q = ptr[p] + the number of set bits of the fiber before that of the cell. For blocks, and for fibers that are
     neither full nor nearly empty: a bit for each cell, and values for the set cells only.
 

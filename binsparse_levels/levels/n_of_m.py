@@ -25,11 +25,11 @@ from .registry import register
 @register
 @dataclass(frozen=True)
 class NOfM(Marked):
-    """Structured sparsity, such as 2:4. A fiber has n slots for each block of m coordinates.
+    """Each block of m neighbouring coordinates stores the offsets of at most n entries, such as 2 of 4.
 
-    A slot contains the offset of its coordinate in the block, or m if it is empty.
-    q = (p · blocks + i // m) · n + slot.
-    Raises FormatError for a fiber with more than n coordinates in a block.
+    A fiber has n slots for each block of m coordinates. A slot contains the offset of its coordinate in the block,
+    or m if it is empty. q = (p · blocks + i // m) · n + slot. Raises FormatError for a fiber with more than n
+    coordinates in a block.
 
     Parameters
     ----------

@@ -40,9 +40,10 @@ from .registry import register
 
 @register
 class Run(Lists):
-    """Fiber p owns the runs ptr[p] … ptr[p+1]; run q covers the coordinates start[q] … end[q] - 1, which share child q.
+    """Each run of coordinates with the same content stores its start and its end, and the content once.
 
-    Run-length encoding, which includes the levels below: consecutive equal rows of a matrix are stored once.
+    Fiber p owns the runs ptr[p] … ptr[p+1]; run q covers the coordinates start[q] … end[q] - 1, which share child
+    q. Run-length encoding, which includes the levels below: consecutive equal rows of a matrix are stored once.
 
     Parameters
     ----------

@@ -48,8 +48,9 @@ _SEARCH_BYTES = 256  # that a search moves: some lines of the cache
 
 @register
 class Sparse(Lists):
-    """Fiber p owns the children ptr[p] … ptr[p+1], whose coordinates are idx0, idx1 …. Binsparse 0.1, section 3.5.2.3.
+    """Each fiber stores a sorted list of its coordinates, and a pointer to the beginning of the list.
 
+    Fiber p owns the children ptr[p] … ptr[p+1], whose coordinates are idx0, idx1 …. Binsparse 0.1, section 3.5.2.3.
     The root level is one fiber, and has no pointers.
 
     Parameters
