@@ -1,4 +1,4 @@
-"""Problems with their locations, and the exceptions that contain them."""
+"""The exceptions, which contain problems, and the explanation of failed calls."""
 
 import contextlib
 import functools
@@ -7,46 +7,12 @@ import sys
 import typing
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from types import FunctionType, SimpleNamespace, UnionType
 from typing import Any, TypeVar
 
-_MAX_CHARACTERS = 900  # of the text of a problem
-
-
-@dataclass(frozen=True, slots=True)
-class Problem:
-    """One fault and its location.
-
-    Parameters
-    ----------
-    path : str
-        The location, such as `custom.level.rank` or `indices_1[1234]`; may be empty.
-    message : str
-        The fault, and the remedy if there is one.
-
-    See Also
-    --------
-    BinsparseError : Base class of all errors of this package.
-
-    Examples
-    --------
-    >>> import binsparse_levels as bl
-    >>> print(bl.Problem("indices_1[3]", "7 is outside dimension 1 of size 5"))
-    indices_1[3]: 7 is outside dimension 1 of size 5
-    """
-
-    path: str
-    message: str
-
-    def __str__(self) -> str:
-        text = f"{self.path}: {self.message}" if self.path else self.message
-        if len(text) > _MAX_CHARACTERS:  # the location is at the beginning, the remedy at the end
-            text = f"{text[: _MAX_CHARACTERS * 2 // 3]} … {text[-_MAX_CHARACTERS // 3 :]}"
-        if text.isprintable():
-            return text
-        return "".join(c if c.isprintable() else ascii(c)[1:-1] for c in text)  # a terminal executes control characters
-
+from .problems import EXTRAS, in_file
+from .problems import Problem as Problem
+from .problems import did_you_mean as did_you_mean
 
 _MAX_LISTED = 9  # problems in a message
 
@@ -55,7 +21,7 @@ class BinsparseError(ValueError):
     """Base class of all errors of this package.
 
     `problems` contains every fault, at least one. `str` has a line for each of the first, at most ten lines. `file` is
-    the path of the file that they concern, if there is one; each line begins with it.
+    the path of the file that they concern, or None; each line begins with it.
 
     Parameters
     ----------
@@ -89,24 +55,17 @@ class BinsparseError(ValueError):
 
     def __str__(self) -> str:
         left = len(self.problems) - _MAX_LISTED
-        lines = [self.in_file(problem) for problem in self.problems[: _MAX_LISTED if left > 1 else None]]
-        lines[-1] += self.advice
+        lines = [in_file(problem, self.file) for problem in self.problems[: _MAX_LISTED if left > 1 else None]]
+        lines[-1] += advice_on(self)
         return "\n".join([*lines, f"… and {left:,} more, in the attribute `problems`"] if left > 1 else lines)
 
-    @property
-    def advice(self) -> str:
-        """The remedy for faults of a file whose messages have none."""
-        about_data = isinstance(self, ArrayError | DescriptorError | ContainerError | IncompleteError | UnsafeError)
-        if self.file is None or not about_data or any("; " in x.message for x in self.problems):
-            return ""
-        return "; if the file is damaged, write or fetch it again"
 
-    def in_file(self, problem: Problem) -> str:
-        """A problem as text, which begins with the path of the file."""
-        text, file = str(problem), self.file or ""
-        if text.startswith(file) or file.startswith(text.partition(": ")[0] + ":"):  # a group of the file
-            return text
-        return str(Problem(f"{file}: {problem.path}" if problem.path else file, problem.message))
+def advice_on(error: BinsparseError) -> str:
+    """The remedy for faults of a file whose messages have none."""
+    about_data = isinstance(error, ArrayError | DescriptorError | ContainerError | IncompleteError | UnsafeError)
+    if error.file is None or not about_data or any("; " in x.message for x in error.problems):
+        return ""
+    return "; if the file is damaged, write or fetch it again"
 
 
 @contextlib.contextmanager
@@ -310,15 +269,6 @@ class PackageMissingError(OptionError, ImportError):
     """A library is not installed."""
 
 
-# What to install for each extra that a message names. The package may have come from a folder, and name no index.
-EXTRAS = {
-    "anndata": "anndata", "cli": "shtab", "dask": "dask distributed sparse", "plot": "matplotlib", "scipy": "scipy",
-    "graphblas": "'python-graphblas[suitesparse]'", "pandas": "jinja2 pandas", "remote": "fsspec obstore",
-    "sparse": "sparse", "svmlight": "scikit-learn", "tables": "pyarrow duckdb", "test": "hypothesis", "torch": "torch",
-    "xarray": "xarray sparse dask",
-}  # fmt: skip
-
-
 @contextlib.contextmanager
 def needing(extra: str) -> Iterator[None]:
     """Raise PackageMissingError if an import in the block fails. The message says how to install what is missing."""
@@ -333,21 +283,6 @@ def raise_if(error: type[BinsparseError], problems: Iterable[Problem]) -> None:
     faults = tuple(problems)
     if faults:
         raise error(faults)
-
-
-def did_you_mean(given: Any, known: Iterable[Any]) -> str:
-    """The known name that is spelled most similarly, as the beginning of a remedy; else an empty text.
-
-    >>> did_you_mean("CRS", ["COO", "CSR"])
-    'did you mean CSR? '
-    """
-    import difflib  # the package is imported without it
-
-    names: dict[str, str] = {}
-    for name in map(str, known):
-        names.setdefault(name.lower(), name)
-    close = difflib.get_close_matches(str(given).lower(), names, 1)
-    return f"did you mean {names[close[0]]}? " if close else ""
 
 
 def check_choice(name: str, given: Any, choices: Any) -> None:
@@ -436,12 +371,9 @@ def _name_file(error: Exception, public: Callable[..., Any], args: Any) -> None:
     if not isinstance(error, BinsparseError) or error.file is not None:
         return
     array = error.problems[0].path.partition("[")[0]
-    if array in inspect.signature(public).parameters:  # the argument is at fault
-        return
-    for value in args:
-        stored_at = getattr(value, "_stored_at", None)  # of a Tensor
-        if stored_at is not None and array in stored_at[1]:
-            error.file = stored_at[0]
+    for file, arrays in filter(None, (getattr(value, "_stored_at", None) for value in args)):
+        if array in arrays and array not in inspect.signature(public).parameters:  # else the argument is at fault
+            error.file = file
 
 
 Public = TypeVar("Public", bound=Callable[..., Any])

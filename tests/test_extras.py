@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from binsparse_levels.errors import EXTRAS as INSTALLED
+from binsparse_levels.problems import EXTRAS as INSTALLED
 
 ROOT = Path(__file__).parent.parent
 PROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]

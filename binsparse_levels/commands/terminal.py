@@ -13,8 +13,9 @@ from typing import Any
 
 from ..containers import replacing
 from ..containers.base import split_path
-from ..errors import BinsparseError, FormatError, OptionError, PathExistsError, within_memory
+from ..errors import BinsparseError, FormatError, OptionError, PathExistsError, advice_on, within_memory
 from ..looking.tables import as_text
+from ..problems import in_file
 from ..system import STANDARD_OUTPUT
 from ..tensors.late_imports import functions
 from ..tensors.tensor import Tensor
@@ -61,10 +62,10 @@ def error_text(error: BaseException) -> str:
     if not isinstance(error, BinsparseError):
         return as_options(str(error))
     first, *others = error.problems
-    problems = [error.in_file(first), *map(str, others)]
+    problems = [in_file(first, error.file), *map(str, others)]
     left = len(problems) - _MAX_LISTED
     text = "; ".join([*problems[:_MAX_LISTED], f"and {left:,} more; `check` lists all"] if left > 0 else problems)
-    return as_options(text + error.advice)
+    return as_options(text + advice_on(error))
 
 
 def as_options(text: str) -> str:
