@@ -63,9 +63,8 @@ class BinsparseError(ValueError):
 def advice_on(error: BinsparseError) -> str:
     """The remedy for faults of a file whose messages have none."""
     about_data = isinstance(error, ArrayError | DescriptorError | ContainerError | IncompleteError | UnsafeError)
-    if error.file is None or not about_data or any("; " in x.message for x in error.problems):
-        return ""
-    return "; if the file is damaged, write or fetch it again"
+    own = any("; " in x.message for x in error.problems)
+    return "; if the file is damaged, write or fetch it again" if error.file and about_data and not own else ""
 
 
 @contextlib.contextmanager
