@@ -289,8 +289,8 @@ def check_choice(name: str, given: Any, choices: Any) -> None:
     allowed = typing.get_args(choices)
     if given not in allowed:
         *first, last = map(repr, allowed)
-        meant = did_you_mean(given, allowed)
-        raise OptionError(Problem(name, f"got {given!r:.40}; {meant}pass {', '.join(first)} or {last}"))
+        hint = f"; {meant.strip()}" if (meant := did_you_mean(given, allowed)) else ""
+        raise OptionError(Problem(name, f"expected {', '.join(first)} or {last}, got {given!r:.40}{hint}"))
 
 
 # Messages of Python and numpy for sizes that overflow their integers. Smaller sizes raise a MemoryError.

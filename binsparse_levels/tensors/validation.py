@@ -227,11 +227,13 @@ def _cast_fill(fill_value: Any, dtype: np.dtype[Any]) -> Any:
             cast = exact.astype(dtype)[()]
         is_same = same(cast, scalar[()])
     except (TypeError, ValueError, OverflowError):
-        raise ArrayError(Problem("fill_value", f"{fill_value!r} is not of type {dtype}; pass a number of it")) from None
+        raise ArrayError(
+            Problem("fill_value", f"{fill_value!r} is not of type {dtype}; pass a value of this type")
+        ) from None
     # A cast to a floating-point type may round, but must not parse a string or make a finite number infinite.
     rounded = dtype.kind in "fc" and exact is scalar and scalar.dtype.kind in "biufc"
     if not (rounded and np.isfinite(cast) == np.isfinite(exact)) and not is_same:
-        what = f"{fill_value!r} is not of type {dtype}: it would become {cast!r}; pass a number of it"
+        what = f"{fill_value!r} is not of type {dtype}: it would become {cast!r}; pass a value of this type"
         raise ArrayError(Problem("fill_value", what))
     return cast
 

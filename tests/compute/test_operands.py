@@ -257,7 +257,7 @@ def test_labels_and_attributes_that_agree_are_kept():
         (lambda x: np.modf(x, where=True), OptionError, "use numpy.modf"),
         (lambda x: np.add(x, 1, out=np.empty((2, 3))), OptionError, "assign the result"),
         (lambda x: x @ pack_dense(np.ones((3, 2, 2)), "sparse(3)"), ArrayError, "einsum"),
-        (lambda x: x @ x, ArrayError, "size 2 here and 3 before"),
+        (lambda x: x @ x, ArrayError, "dimension 0 has size 2, and dimension 1 of operands"),
         (lambda x: einsum("ij,jk->ik", x + 1, x.T), FormatError, "to_dense"),
         (lambda x: einsum("ij,j->i", x, np.ones(3), format="CSR"), OptionError, "dense array"),
         (lambda x: np.nan_to_num(x, nan=np.ones(3)), OptionError, "use numpy.nan_to_num"),

@@ -213,7 +213,7 @@ def test_empty_tables():
             {"a": ["x", None], "value": [1, 2]},
             ["a"],
             bl.ArrayError,
-            r"columns\.a: contains nulls, which .* fill them, or pass nulls='drop'",
+            r"columns\.a: contains nulls; fill them, or pass nulls='drop'",
         ),
         ({"a": [1, None], "value": [1, 2]}, ["a"], bl.ArrayError, r"columns\.a: contains nulls"),
         ({"a": [1, 2], "value": [1, None]}, ["a"], bl.ArrayError, r"columns\.value: contains nulls"),

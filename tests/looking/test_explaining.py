@@ -73,7 +73,7 @@ def test_nothing_is_noted_when_nobody_asks():
         (lambda: explain(GRAPH, "largest"), OptionError, "unknown reduction 'largest'"),
         (lambda: explain(GRAPH, "ij,j"), OptionError, "unknown reduction"),
         (lambda: explain(GRAPH, "ij,j->k"), FormatError, "which no operand has"),
-        (lambda: explain(GRAPH, "ij,j->i", np.ones(3)), ArrayError, "j"),
+        (lambda: explain(GRAPH, "ij,j->i", np.ones(3)), ArrayError, "dimension 1 of operands"),
         (lambda: explain(GRAPH, 3), OptionError, "unknown reduction '3'"),
         (lambda: explain(pack_dense(np.eye(2), "CSR", fill_value=1), "@"), FormatError, "not 0"),
     ],

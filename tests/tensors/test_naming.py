@@ -298,7 +298,7 @@ def test_texts_and_integers_need_no_pandas(monkeypatch):
     tensor = pack_of(3).with_labels({0: ["b", "a", "c"]})
     assert (tensor.sel({0: "a"}), tensor.sel({0: ["c", "b"]}).to_dense().tolist()) == (2, [3, 1])
     assert pack_of(2).with_labels({0: [7, 5]}).sel({0: 5}) == 2
-    with pytest.raises(bl.OptionError, match=r"pip install 'binsparse-levels\[pandas\]'"):
+    with pytest.raises(bl.OptionError, match="pip install jinja2 pandas"):
         tensor.sel({0: slice("a", "b")})
 
 
@@ -358,7 +358,9 @@ def test_dimensions_have_names_wherever_they_are_asked_for():
     assert bl.advise(tensor, slices_by="item").slices_by == 1
     assert tensor.labels(1).tolist() == ["ink", "pen"]
     for call in (tensor.permute, tensor.draw, lambda names: list(tensor.slabs(names[0], max_bytes=1000))):
-        with pytest.raises(IndexError, match="no dimension has the name 'users'; they are user, item"):
+        with pytest.raises(
+            IndexError, match="no dimension has the name 'users'; did you mean user. they are user, item"
+        ):
             call(["users", "item"])
 
 

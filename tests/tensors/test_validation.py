@@ -314,7 +314,7 @@ def test_attributes_that_no_container_would_give_back(attributes, error):
 
 def test_records_have_a_fill_value_of_their_type():
     records = np.array([[(1, 2), (0, 0)]], [("a", "f4"), ("b", "i8")])
-    with pytest.raises(ArrayError, match=r"fill_value: 0 is not a \[\('a'.*; pass one"):
+    with pytest.raises(ArrayError, match=r"fill_value: 0 is not of type \[\('a'.*; pass a value"):
         pack_dense(records, "CSR")
     assert pack_dense(records, "CSR", fill_value=np.zeros((), records.dtype)).to_dense().tolist() == records.tolist()
 
