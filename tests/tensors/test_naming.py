@@ -359,7 +359,7 @@ def test_dimensions_have_names_wherever_they_are_asked_for():
     assert tensor.labels(1).tolist() == ["ink", "pen"]
     for call in (tensor.permute, tensor.draw, lambda names: list(tensor.slabs(names[0], max_bytes=1000))):
         with pytest.raises(
-            IndexError, match="no dimension has the name 'users'; did you mean user. they are user, item"
+            IndexError, match=r"no dimension has the name 'users'; did you mean user\? they are user, item"
         ):
             call(["users", "item"])
 
