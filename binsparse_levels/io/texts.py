@@ -37,7 +37,7 @@ def refuse_tables(path: str, head: bytes = b"") -> None:
     mark = next((x for x in SEPARATORS if x in first.strip()), None)
     if suffix_of(path) not in _BINARY + (_TEXTS if mark else _TEXTS[:2]):
         return
-    what = "is a table: choose columns by build, from_table or write_from, or the command convert"
+    what = "is a table; `binsparse-levels convert --columns`, or from_table in Python, reads its columns"
     if mark and suffix_of(path) in _TEXTS:
         names = [name.strip('" ') for name in first.strip().split(mark)]
         options = f"sep={mark!r}" + ", engine='python'" * (len(mark) > 1)
