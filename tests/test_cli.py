@@ -708,7 +708,7 @@ def test_texts_with_edges_are_converted(run, tmp_path, name):
     pytest.importorskip("pyarrow")
     text, words = LISTED[name]
     (tmp_path / name).write_bytes(gzip.compress(text.encode()) if name.endswith(".gz") else text.encode())
-    assert run("convert", tmp_path / name, tmp_path / "a.h5", *words) == (0, "", "")
+    assert run("convert", tmp_path / name, tmp_path / "a.h5", *words, "--quiet") == (0, "", "")
     assert read(tmp_path / "a.h5").to_dense().tolist() == [[0, 1], [0, 0], [1, 0]]
 
 
