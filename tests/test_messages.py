@@ -141,7 +141,7 @@ PYTHON = [
     ("T + np.ones((2, 2))", "", "", "."),
     ("T.sum(axis=5)", "", "dimension 5", "count from"),
     ("bl.reduce(T, None, 'summ')", "", "how", "did you mean sum?"),
-    ("T[0, 0] = 1", "", "Tensor", "with_values"),
+    ("T[0, 0] = 1", "", "tensor", "numpy.where"),
     ("T.sel(day='mon')", "", "", "with_labels"),
     ("L.sel(day='mom')", "", "day", "did you mean 'mon'?"),
     ("L.sel(dax='mon')", "", "dax", "did you mean day?"),

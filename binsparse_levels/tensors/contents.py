@@ -8,7 +8,7 @@ import pickle
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from types import MappingProxyType
-from typing import Any, NoReturn, Self, TypeAlias, TypeVar
+from typing import Any, Self, TypeAlias, TypeVar
 
 import numpy as np
 import numpy.typing as npt
@@ -81,9 +81,6 @@ class Contents:
         """The file that the tensor was opened from, and the names of its arrays; None for another tensor."""
         plan = self._inside.backing.plan
         return None if plan.origin is None else (plan.origin.place, {*plan.tree.arrays, "values"})
-
-    def __setitem__(self, key: Any, value: Any) -> NoReturn:
-        raise TypeError("a Tensor is immutable; call with_values(values) on it, or pack(coords, values, shape, format)")
 
     @property
     def ndim(self) -> int:

@@ -124,7 +124,7 @@ _NAMES = {
     "numpy.where(from_scipy(scipy.sparse.eye_array(*tensor.shape, dtype=bool)), other, tensor)": "setdiag",
 }
 REPLACEMENTS = {name: use.replace("{name}", name) for use, names in _NAMES.items() for name in names.split()}
-_READERS = "load loads loadtxt load_npz open_zarr open_dataset".split()
+_READERS = ("load", "loadtxt", "load_npz", "open_zarr", "open_dataset")
 
 
 class Refusals:
