@@ -35,7 +35,7 @@ def page():
     """All commands as Markdown."""
     for name, parser in parsers().items():
         text = parser.description
-        yield f"## {name}\n\n{text[:1].upper()}{text[1:]}.\n\n```text\n{usage(parser)}\n```\n"
+        yield f"## {name}\n\n{text[:1].upper()}{text[1:]}.\n\n```text\n{usage(parser)}\n\n{parser.epilog}\n```\n"
         rows = list(arguments(parser))
         if rows:
             yield ":::{list-table}\n:widths: 30 70\n"
