@@ -28,6 +28,7 @@ from .terminal import (
     WrongCall,
     as_options,
     count_of,
+    error_name,
     escaped,
     for_each_path,
     print_json,
@@ -164,7 +165,7 @@ def _list(options: argparse.Namespace) -> int:
             facts = _summary(place, describe(place, limits=limits_of(options)))
         except BinsparseError as error:
             problems = list(map(str, error.problems))
-            listed.append({"group": group, "error": type(error).__name__, "problems": problems})
+            listed.append({"group": group, "error": error_name(error), "problems": problems})
             rows.append([escaped(group), "faulty", escaped(clipped(problems[0], 60)), "", ""])
         else:
             keys = ("shape", "format", "number_of_stored_values", "bytes")
@@ -191,7 +192,7 @@ def _check(options: argparse.Namespace) -> int:
     except (OptionError, LimitError, PathMissingError, TensorMissingError):
         raise
     except BinsparseError as error:
-        failed, problems = {"error": type(error).__name__}, all_faults(options.path, error.problems, limits_of(options))
+        failed, problems = {"error": error_name(error)}, all_faults(options.path, error.problems, limits_of(options))
     if options.json:
         listed = {"problems": list(map(asdict, problems))} | ({"notes": list(map(asdict, notes))} if notes else {})
         print_json({"path": path, "ok": not problems} | failed | listed)

@@ -57,6 +57,12 @@ def wrong_call_if(*errors: type[Exception]) -> Iterator[None]:
         raise WrongCall(error_text(error)) from None
 
 
+def error_name(error: BaseException) -> str:
+    """The name of the class of an error; for a class that is not public, of its public base."""
+    public = [kind.__name__ for kind in type(error).__mro__ if kind.__module__ == BinsparseError.__module__]
+    return public[0] if public else type(error).__name__
+
+
 def error_text(error: BaseException) -> str:
     """An error as text, with the remedies of the command line."""
     if not isinstance(error, BinsparseError):
@@ -160,7 +166,7 @@ def fail(error: BaseException, status: int, *, json: bool = False, paths: Sequen
     if json:
         faults = [{"path": x.path, "message": as_options(x.message)} for x in getattr(error, "problems", ())]
         faults = faults or [{"path": "", "message": error_text(error)}]
-        print_json({"path": next(iter(paths), None), "ok": False, "error": type(error).__name__, "problems": faults})
+        print_json({"path": next(iter(paths), None), "ok": False, "error": error_name(error), "problems": faults})
         return status
     text = error_text(error)
     named = not paths or any(split_path(path)[0] in text for path in paths)

@@ -64,7 +64,9 @@ class HDF5Reader:
     def read_header(self) -> Any:
         text = read_text(self.group, ATTRIBUTE, self._limits)
         if text is None:
-            raise no_tensor(self.group.name, f"attribute {ATTRIBUTE!r}", self.group)
+            with wrap_errors(self.group.name):  # a damaged group cannot be listed
+                members = list(self.group)
+            raise no_tensor(self.group.name, f"attribute {ATTRIBUTE!r}", members)
         return load_json(text, self._limits)
 
     def array(self, name: str) -> LazyArray | None:

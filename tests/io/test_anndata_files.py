@@ -559,7 +559,7 @@ CSR = pack([[0, 1], [1, 0]], [1.0, 2.0], (30, 20), "CSR")
         (named(column_names=[*GENES[:19], "x"]), "layers/a", {}, "the names of var in the file differ"),
         (named(row_names=["a"]), "layers/a", {}, "expected none or 30 texts"),
         (CSR, "layers/a", {"colour": "red"}, "colour"),
-        (np.eye(30, 20), "layers/a", {"chunks": 3}, "a dense array in (HDF5|Zarr) has no such option"),
+        (np.eye(30, 20), "layers/a", {"chunks": 3}, "does not apply to a dense array in (HDF5|Zarr)"),
         (CSR, "layers/a", {"chunks": {"values": 3}}, "no array of the name 'values'"),
         (CSR, "layers/a", {"narrow": True}, "narrow"),
         (CSR, "layers/counts", {}, "already exists; pass overwrite=True"),

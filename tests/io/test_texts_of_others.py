@@ -82,7 +82,7 @@ def test_faults_of_graphs_are_told(tmp_path, text, message):
 def test_a_loop_may_be_listed_once(tmp_path):
     (tmp_path / "a.graph").write_text("2 2\n1 2\n1\n")
     assert bl.read(tmp_path / "a.graph").to_dense().tolist() == [[True, True], [True, False]]
-    bl.convert(tmp_path / "a.graph", tmp_path / "a.h5", memory=2**30)
+    bl.convert(tmp_path / "a.graph", tmp_path / "a.h5", memory=2**34)
     assert bl.read(tmp_path / "a.h5").equals(bl.read(tmp_path / "a.graph"))
 
 
