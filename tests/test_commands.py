@@ -13,6 +13,7 @@ import pytest
 
 import binsparse_levels as bl
 from binsparse_levels.cli import main
+from binsparse_levels.commands.terminal import error_name
 from binsparse_levels.io import describe
 from binsparse_levels.looking.report import report_on
 
@@ -40,7 +41,7 @@ def tried(function, *args, **options):
         try:
             return function(*args, **options)
         except (bl.BinsparseError, OSError) as error:
-            return type(error).__name__
+            return error_name(error)
 
 
 def held(tensor):

@@ -114,7 +114,8 @@ def convert(
         if text is not None:
             written.take(_of_text(text, format, map, memory, limits))
             return
-    opened = reading.opened(source, limits)[0]
+    whole = memory is None and is_foreign(source)  # its entries may be unsorted, which `read` mends
+    opened = reading.read(source, limits=limits) if whole else reading.opened(source, limits)[0]
     reading.warn_of_others(source)
     tensor = opened.stored
     through = opened.map if map is None else _through(map, opened.shape)

@@ -166,7 +166,7 @@ class Location:
                     if isinstance(functions, Foreign) and k == 0 and {*kinds.values()} <= {self.name, name}:
                         claimed = True  # no other kind is possible, so nothing is read
                     elif isinstance(functions, Foreign):
-                        with container.reading(self.handle, above, DEFAULT_LIMITS) as reader:
+                        with container.reading(self.handle, above, DEFAULT_LIMITS) as reader, wrap_errors(self.name):
                             claimed = path in functions.claims(reader.group)
                     if claimed:
                         return replace(self, group=group, name=name)

@@ -29,7 +29,7 @@ def look(path: str, closing: contextlib.ExitStack, *, limits: Limits) -> FileTen
     if letters[0] in "RI" and letters[1] in "RSZ":  # read as unsymmetric, which is all that scipy reads
         kind, structure = f"{kind[0]}U{kind[2:]}", _STRUCTURES.get(letters[1])
     try:
-        matrix = hb_read(io.StringIO("\n".join([title, counts, kind, rest])))
+        matrix = hb_read(io.StringIO("\n".join([title, counts, kind, rest])), spmatrix=False)
     except Exception as error:  # of any class, for damaged files
         what = f"scipy cannot read it: {error!s:.200}; convert it to Matrix Market by another program"
         raise ContainerError(Problem(path, what)) from None
