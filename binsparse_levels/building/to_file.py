@@ -114,7 +114,7 @@ def convert(
         if text is not None:
             written.take(_of_text(text, format, map, memory, limits))
             return
-    whole = memory is None and is_foreign(source)  # its entries may be unsorted, which `read` mends
+    whole = memory is None and is_foreign(source)  # `read` sorts its entries
     opened = reading.read(source, limits=limits) if whole else reading.opened(source, limits)[0]
     reading.warn_of_others(source)
     tensor = opened.stored

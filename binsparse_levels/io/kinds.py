@@ -166,12 +166,12 @@ class Location:
                     if isinstance(functions, Foreign) and k == 0 and {*kinds.values()} <= {self.name, name}:
                         claimed = True  # no other kind is possible, so nothing is read
                     elif isinstance(functions, Foreign):
-                        with container.reading(self.handle, above, DEFAULT_LIMITS) as reader, wrap_errors(self.name):
+                        with container.reading(self.handle, above, DEFAULT_LIMITS) as reader:
                             claimed = path in functions.claims(reader.group)
                     if claimed:
                         return replace(self, group=group, name=name)
                     kinds = {mark: other for mark, other in kinds.items() if other != name}
-            except ContainerError:  # an array, or nothing
+            except (ContainerError, RuntimeError):  # an array, or nothing; a damaged group, of h5py
                 name = None if name == self.name else name
             marked = marked or name
         return replace(self, group=group, name=marked or self.name)
