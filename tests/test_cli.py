@@ -365,8 +365,8 @@ def test_convert_says_what_it_did(run, path, tmp_path):
     assert "(CSC, " in run("convert", path, tmp_path / "c.h5", "--memory", "1G")[2].splitlines()[-1]
     assert "(matrix_market, " in run("convert", path, tmp_path / "c.mtx")[2]
     assert "(COOR, " in run("convert", rows, tmp_path / "d.h5", *COLUMNS, "--duplicates", "sum")[2].splitlines()[-1]
-    told = json.loads(run("convert", path, out, "--format", "CSR", "--overwrite", "--json")[1])
-    assert told == {"path": str(out), "format": "CSR", "bytes": after, "source_bytes": before}
+    printed = json.loads(run("convert", path, out, "--format", "CSR", "--overwrite", "--json")[1])
+    assert printed == {"path": str(out), "format": "CSR", "bytes": after, "source_bytes": before}
 
 
 def test_counts_have_separators(run, tmp_path):

@@ -114,8 +114,9 @@ def convert(
         if text is not None:
             written.take(_of_text(text, format, map, memory, limits))
             return
-    whole = memory is None and is_foreign(source)  # `read` sorts its entries
-    opened = reading.read(source, limits=limits) if whole else reading.opened(source, limits)[0]
+    opened, header = reading.opened(source, limits)
+    if memory is None and header is None and inside(opened.stored).source.lazy:  # `read` sorts a file of another system
+        opened = reading.read(source, limits=limits)
     reading.warn_of_others(source)
     tensor = opened.stored
     through = opened.map if map is None else _through(map, opened.shape)

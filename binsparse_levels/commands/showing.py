@@ -14,7 +14,6 @@ from ..levels import LEVELS
 from ..levels.base import MAX_RANK, Level
 from ..looking.advice import advise
 from ..looking.report import report_on
-from ..system import STANDARD_OUTPUT
 from .arguments import LENIENT, LIMIT, OVERWRITE, PATH, argument, integers, limits_of, names
 from .terminal import (
     FAULTY_INPUT,
@@ -22,6 +21,7 @@ from .terminal import (
     WrongCall,
     count_of,
     escaped,
+    is_standard_output,
     print_json,
     say,
     table,
@@ -62,7 +62,7 @@ def _sweep(options: argparse.Namespace) -> int:
 
 
 def _draw(options: argparse.Namespace) -> int:
-    if options.out != "-" and options.out != STANDARD_OUTPUT and not options.out.lower().endswith(".svg"):
+    if not is_standard_output(options.out) and not options.out.lower().endswith(".svg"):
         raise WrongCall(f"{options.out}: unknown suffix; draw writes SVG, so choose a name that ends with .svg, or -")
     tensor = read(options.path, lenient=options.lenient, limits=limits_of(options))
     write_text(options, options.out, tensor.without_map().draw(options.dimensions))

@@ -96,9 +96,14 @@ def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> Non
         print(f"  {line}")
 
 
+def is_standard_output(path: str) -> bool:
+    """Return True for a path that stands for standard output."""
+    return path in ("-", STANDARD_OUTPUT)
+
+
 def write_text(options: argparse.Namespace, path: str, text: str, **facts: Any) -> None:
     """Write text to a path, or to standard output. facts: printed by --json in addition to the path."""
-    if path in ("-", STANDARD_OUTPUT):
+    if is_standard_output(path):
         if options.json:
             raise WrongCall("--json and - both write to standard output; omit one")
         print(text, end="")

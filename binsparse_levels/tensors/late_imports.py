@@ -87,12 +87,13 @@ def reduction(how: str, what: str, shown: list[Any]) -> Callable[..., Any]:
     ) -> Any:
         if axis is not None and dim is not None:
             raise OptionError(Problem("dim", "is another name of axis; pass one of them"))
+        along = dim if axis is None else axis
         options = {"dtype": dtype, "keepdims": keepdims, "ddof": ddof, "format": format, "labelled": labelled}
         if skipna:
             if how in ("any", "all", "count"):
                 raise OptionError(Problem("skipna", f"is no option of {how}; leave it out"))
-            return late_import("numpy_function")(f"nan{how}", (self, dim if axis is None else axis), options)
-        return late_import("reduce")(self, dim if axis is None else axis, how, **options)
+            return late_import("numpy_function")(f"nan{how}", (self, along), options)
+        return late_import("reduce")(self, along, how, **options)
 
     method.__doc__ = f"""{what} along dimensions; see `reduce`.
 

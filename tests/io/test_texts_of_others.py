@@ -86,7 +86,7 @@ def test_a_loop_may_be_listed_once(tmp_path):
     assert bl.read(tmp_path / "a.h5").equals(bl.read(tmp_path / "a.graph"))
 
 
-# Tables of names beside a matrix
+# Tables of names next to a matrix
 
 
 @pytest.mark.parametrize("end", ["", ".gz"])

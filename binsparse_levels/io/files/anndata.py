@@ -48,7 +48,7 @@ from ..interface import Foreign
 from ..kinds import is_store
 from .anndata_tables import Axes, Opener, axes_of, index_of, names_of
 from .names import Names, labelled, to_write
-from .sources import Group, open_group
+from .sources import Group, matrix_shape, open_group
 
 _Matrix: TypeAlias = tuple[Compression, tuple[int, int], Labels | None]  # its format, shape and names
 
@@ -136,13 +136,13 @@ def _anndata(source: Group, at: Opener, parts: Sequence[str], names: str | None)
         what = f"expected csr_matrix or csc_matrix, got {word!r:.60}; list_tensors names them"
         raise ContainerError(Problem("encoding-type", what))
     name = "shape" if source.attribute("h5sparse_shape") is None else "h5sparse_shape"
-    shape = _sizes(source.attribute(name), name)
+    shape = matrix_shape(source.attribute(name), name)
     return _FORMATS[word], shape, names_of(at, parts, shape, names)
 
 
 def _tenx(source: Group, at: Opener, parts: Sequence[str], names: str | None) -> _Matrix:
     check_choice("names", names, Names)
-    rows, columns = shape = _sizes(source.integers("shape")[:].tolist(), "shape")
+    rows, columns = shape = matrix_shape(source.integers("shape")[:].tolist(), "shape")
     newer = source.has("features")
     features = at("/".join([*parts, "features"])).labels("name" if names else "id", rows) if newer else None
     genes = source.labels("gene_names" if names else "genes", rows) if source.has("genes") else features
@@ -154,12 +154,6 @@ def _tenx(source: Group, at: Opener, parts: Sequence[str], names: str | None) ->
             raise ContainerError(Problem(str(source.reader.group.name), f"{what}, and pass them to Tensor"))
         format = "CSR" if len(source.integers("indptr")) == rows + 1 else "CSC"
     return format, shape, labelled(("feature" if newer else "gene", "barcode"), [genes, barcodes])
-
-
-def _sizes(shape: Any, name: str) -> tuple[int, int]:
-    if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size >= 0 for size in shape):
-        raise ContainerError(Problem(name, f"expected 2 integers of at least 0, got {shape!r:.60}"))
-    return shape[0], shape[1]
 
 
 # Writing: a new file, or into a file that keeps everything else

@@ -8,13 +8,12 @@ from __future__ import annotations
 import contextlib
 from typing import Any
 
-from ...errors import ContainerError, Problem
 from ...limits import Limits
 from ...tensors.labels import Column
 from ..file_tensors import Compression, FileTensor, compressed
 from ..interface import Foreign
 from .names import labelled
-from .sources import Group, open_group
+from .sources import Group, matrix_shape, open_group
 
 _FORMATS: dict[str, Compression] = {"observation/matrix": "CSR", "sample/matrix": "CSC"}
 
@@ -34,15 +33,13 @@ def look(file: Any, closing: contextlib.ExitStack, *, group: str | None = None, 
     order = next((name for name in _FORMATS if f"/{path}".endswith(f"/{name}")), None)
     base = path if order is None else path.removesuffix(order)
     order = order or "observation/matrix"
-    shape = inside("").attribute("shape")
-    if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size >= 0 for size in shape):
-        raise ContainerError(Problem("shape", f"expected 2 integers of at least 0, got {shape!r:.60}"))
+    shape = matrix_shape(inside("").attribute("shape"), "shape")
 
     def ids(axis: str, size: int) -> Column | None:
         return inside(axis).labels("ids", size) if size else None  # no texts in an empty table
 
     labels = labelled(("observation", "sample"), [ids("observation", shape[0]), ids("sample", shape[1])])
-    return compressed(_FORMATS[order], (shape[0], shape[1]), inside(order).compressed(), labels)
+    return compressed(_FORMATS[order], shape, inside(order).compressed(), labels)
 
 
 FUNCTIONS = Foreign(look=look, claims=claims)

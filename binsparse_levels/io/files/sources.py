@@ -27,6 +27,13 @@ def open_group(file: Any, group: str | None, limits: Limits, closing: contextlib
     return Group(closing.enter_context(zarr.FUNCTIONS.reading(file, group, limits)), limits)
 
 
+def matrix_shape(shape: Any, name: str) -> tuple[int, int]:
+    """The shape of a matrix in an attribute or an array of this name. Raises ContainerError."""
+    if not isinstance(shape, list) or len(shape) != 2 or not all(type(size) is int and size >= 0 for size in shape):
+        raise ContainerError(Problem(name, f"expected 2 integers of at least 0, got {shape!r:.60}"))
+    return shape[0], shape[1]
+
+
 class Group:
     """A group of HDF5 or Zarr. reader: of its container."""
 
