@@ -177,6 +177,16 @@ def encoded(work: Work, heads: Array) -> tuple[dict[str, Any], dict[str, Pieces]
     return encode_pieces(pieces, plan.parsed, plan.stored_shape, metadata, packed=True, **rest)
 
 
+def lazily(work: Work, heads: Array) -> Tensor:
+    """The whole tensor, whose arrays are read from the trees on demand."""
+    plan = work.plan
+    arrays: dict[str, Any] = joint(work, heads)
+    values = arrays.pop("values") if plan.one is None else repeat_one(plan.one, len(arrays.pop("values")))
+    tree = Tree(plan.parsed.levels, plan.dims, arrays, values, plan.one is not None, lazy=True)
+    stored = TreeBacking(plan.parsed, tree, plan.limits, plan.structure)
+    return tensor_of(stored, replace(plan.metadata, labels=work.source.labels(plan)))
+
+
 def joint(work: Work, heads: Array) -> dict[str, LazyArray]:
     """The arrays of the whole tree, read from the trees on demand."""
     plan, ndim, names, types = work.plan, len(work.plan.dims), work.plan.array_names, work.plan.array_types

@@ -17,13 +17,15 @@ from ..containers.objects.bucket import map_concurrently
 from ..errors import ArrayError, OptionError, Problem
 from ..formats.format import coordinates
 from ..io import reading
+from ..io.fitting import joined_labels
 from ..io.kinds import name_of
 from ..limits import INT64_MAX, as_integer
 from ..progress import Progress
 from ..tensors.foreign import qualified
 from ..tensors.labels import Labels
 from ..tensors.late_imports import Origin
-from ..tensors.tensor import Tensor, inside
+from ..tensors.packing import pack
+from ..tensors.tensor import Tensor, inside, remade
 from .columns import TableReader, is_table, wrap_tables
 from .plan import Chunk, Plan, Source, check_proportion, refuse_scalar
 from .request import Request
@@ -176,6 +178,8 @@ class Stream(Entries):
         self._request = request
         self._rows: TableReader | None = None
         self._first: Tensor | None = None
+        self._slabs: dict[range, Tensor] = {}  # those that are placed by a range: their shapes and labels, no entries
+        self._axis: int | None = None  # along which
         self._count = extra = 0
         if dims is None and (request.values is not None or request.labels is not None):
             what = "name the columns of the coordinates and of the values: dims= and values="
@@ -207,6 +211,7 @@ class Stream(Entries):
         """Labels become ascending, so that ranges of them can be selected."""
         plan, rows, first = self.plan, self._rows, self._first
         own = None if first is None else inside(first).metadata.labels  # names alone: labels need the names of columns
+        own = self._joined_labels() if self._slabs else own
         if self._request.open_ended:
             sizes = self._request.sizes(self._ends if rows is None else rows.sizes(self._ends))
             plan = self._request.plan(sizes, rows=plan.rows).typed(plan.column_types[-1])
@@ -229,10 +234,11 @@ class Stream(Entries):
             what = f"expected an iterable of pairs of coordinates and values, or a table, got {qualified(given)}"
             raise OptionError(Problem("chunks", what))
         for chunk in [given] if whole else given:
-            if isinstance(chunk, Tensor):
-                self._first = chunk if self._first is None else self._first
-                self.origins.add(inside(chunk).backing.plan.origin)
-                yield from self._of_tensor(chunk)
+            part, tensor = chunk if _is_slab(chunk) else (None, chunk)
+            if isinstance(tensor, Tensor):
+                self._first = tensor if self._first is None else self._first
+                self.origins.add(inside(tensor).backing.plan.origin)
+                yield from self._of_tensor(tensor, part)
             elif is_table(chunk):
                 if rows is None:
                     raise OptionError(Problem("dims", "a table needs the names of its columns; pass dims= and values="))
@@ -240,8 +246,8 @@ class Stream(Entries):
             else:
                 yield pair_of(chunk, len(self.plan.shape))
 
-    def _of_tensor(self, tensor: Tensor) -> Iterator[Chunk]:
-        """The entries of a tensor that is merged with others. Raises ArrayError."""
+    def _of_tensor(self, tensor: Tensor, part: range | None) -> Iterator[Chunk]:
+        """The entries of a tensor that is merged with others. part: its coordinates, for a slab. Raises ArrayError."""
         plan, rows, known = self.plan, self._rows, inside(tensor)
         if tensor.ndim != len(plan.shape):
             what = f"a tensor has {tensor.ndim} dimensions, and {len(plan.shape)} are written"
@@ -251,9 +257,48 @@ class Stream(Entries):
             what = f"a tensor has the fill value {known.pad}, and another is written; pass fill_value= as it has"
             raise ArrayError(Problem("fill_value", what))
         labels = known.metadata.labels
-        if rows is None and labels is not None and labels.columns:
+        if rows is None and part is None and labels is not None and labels.columns:
             what = "a tensor has labels; name its dimensions and values by dims= and values="
             raise OptionError(Problem("dims", what))
+        axis = 0
+        if part is not None:
+            axis = self._placed(tensor, part)
+            if rows is not None and labels is not None and labels.dims[axis] in labels.columns:
+                part = None  # its labels place it
         empty = [np.empty(0, np.int64)] * tensor.ndim, np.empty(0, tensor.dtype)  # adds the labels without entries too
         for coords, values in itertools.chain([empty], entries_in_parts(tensor, plan.rows)):
+            if part is not None:
+                coords = [part.start + part.step * x if k == axis else x for k, x in enumerate(coords)]
             yield coords if rows is None else rows.renumbered(coords, labels), values
+
+    def _placed(self, slab: Tensor, part: range) -> int:
+        """Keep the shape and the labels of a slab, and return its dimension: the one in which it is smaller.
+
+        Raises ArrayError if it is none, or one along another dimension than those before.
+        """
+        smaller = [k for k, (size, whole) in enumerate(zip(slab.shape, self.plan.shape, strict=True)) if size != whole]
+        fitting = smaller or [k for k, size in enumerate(slab.shape) if size == len(part)]
+        axis = fitting[0] if fitting else 0
+        if len(smaller) > 1 or slab.shape[axis] != len(part) or (smaller and self._axis not in (None, axis)):
+            what = f"{part} and a tensor of the shape {slab.shape} are no slab of the shape that is written"
+            raise ArrayError(Problem("chunks", f"{what}; pass the sizes of all other dimensions, and pairs of `slabs`"))
+        self._axis = axis if smaller else self._axis
+        self._ends[axis] = max(self._ends[axis], part.stop)
+        labels = inside(slab).metadata.labels
+        self._slabs[part] = remade(pack([()] * slab.ndim, (), slab.shape, coordinates(slab.ndim)), labels=labels)
+        return axis
+
+    def _joined_labels(self) -> Labels | None:
+        """The labels of all slabs. Raises ArrayError for labels of slabs that do not follow each other."""
+        axis, parts = self._axis or 0, sorted(self._slabs, key=lambda part: (part.start, part.stop))
+        slabs = [self._slabs[part] for part in parts]
+        apart = [b for a, b in itertools.pairwise([range(0), *parts]) if b.start != a.stop or b.step != 1]
+        if apart and any(slab.labels(axis) is not None for slab in slabs):
+            what = f"the slab {apart[0]} does not follow another, so coordinates lack labels; pass dims= and labels="
+            raise ArrayError(Problem("chunks", what))
+        return joined_labels(slabs, [str(part) for part in parts], axis)
+
+
+def _is_slab(chunk: Any) -> bool:
+    """Return True for coordinates along a dimension, and a tensor of these, as `Tensor.slabs` yields them."""
+    return isinstance(chunk, tuple) and len(chunk) == 2 and isinstance(chunk[0], range) and isinstance(chunk[1], Tensor)

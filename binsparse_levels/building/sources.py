@@ -15,12 +15,12 @@ from ..containers.interface import is_part
 from ..containers.objects.bucket import Bucket
 from ..containers.replacing import hold_lock
 from ..engine.blocks import Block, blocks_of
+from ..engine.parts import check_lazy
 from ..errors import ArrayError, BinsparseError, ContainerError, FormatError, OptionError, Problem
 from ..formats.structure import expand
 from ..io.appending import local_path
 from ..io.fitting import joined_labels
 from ..io.kinds import StoreLike, split_place
-from ..io.reading import check_lazy
 from ..limits import Limits
 from ..progress import Progress
 from ..tensors.labels import TEXT, Column, Labels, stored_type

@@ -7,6 +7,7 @@ import inspect
 import itertools
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -17,13 +18,13 @@ from ..engine.blocks import blocks_of
 from ..engine.packing import ordered_dims
 from ..engine.tree import Duplicates, Tree
 from ..errors import ArrayError, FormatError, OptionError, Problem, raise_if, within_memory
-from ..formats.format import Format, FormatLike, coordinates, with_map
+from ..formats.format import Format, FormatLike, coordinates, parse_format, with_map
 from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream as Text
 from ..io.kinds import StoreLike, in_memory, is_foreign, name_of
-from ..io.writing import check_target, free_location, write, write_pieces
+from ..io.writing import check_target, formats_in_pieces, free_location, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress, reporter
 from ..system import release
@@ -143,11 +144,11 @@ def convert(
         filled = replace(plan, fill_value=opened.fill_value).typed(opened.dtype)
         written.take(Entries(filled, entries_in_parts(opened, plan.rows), labels, origins))
         return
-    written.begin()
     kept = map is None and ordered_dims(tuple(order.index(k) for k in parsed.order)) == len(order)
     ordered = kept and not tree.shares and all(level.ascending for level in tree.levels)
     one = np.asarray(tree.values[:1]) if tensor.iso and not parsed.padded else None
-    plan = replace(plan, sorted=ordered, one=one).like(opened)
+    plan = written.fitted(replace(plan, sorted=ordered, one=one).like(opened))
+    written.begin(plan)
     with scratch(target) as folder:
         written.finish(folder, plan, Tensors([(name_of(source), opened)], plan.rows), origins, client)
 
@@ -191,8 +192,9 @@ def write_from(
     Parameters
     ----------
     chunks : iterable
-        An iterable, which is read once. An item is a pair of coordinates and values, such as those of `pack`, or a
-        tensor, in memory or opened. With `dims`, an item may also be a table with Arrow's C stream, such as those of
+        An iterable, which is read once. An item is a pair of coordinates and values, such as those of `pack`; a
+        tensor, in memory or opened; or a range and a tensor of these coordinates along one dimension, as
+        `Tensor.slabs` yields them. With `dims`, an item may also be a table with Arrow's C stream, such as those of
         pandas, polars, pyarrow, and relations of duckdb. A tensor or a table can also be passed alone.
     path : str, PathLike, group, store or mapping
         Target; see `write`.
@@ -280,9 +282,26 @@ class FileTarget:
     options: Mapping[str, Any]
     progress: Progress | None
 
-    def begin(self) -> None:
-        """Raise the errors that are known before there are entries."""
+    @cached_property
+    def formats(self) -> list[Format]:
+        """The formats in which another system's file is written in pieces; none for a container, which takes any."""
+        return [*map(parse_format, formats_in_pieces(self.path, self.options.get("kind")))]
+
+    def fitted(self, plan: Plan) -> Plan:
+        """The plan of what another system's file stores: without a map, in one of its formats with the same order."""
+        order = plan.order or coordinates(len(plan.shape)).order
+        format = next((x for x in self.formats if x.order == order), None)
+        if format is None or plan.parsed == format:
+            return plan
+        return replace(plan, format=str(format), map=None, sorted=plan.sorted and plan.map is None)
+
+    def begin(self, plan: Plan | None = None) -> None:
+        """Raise the errors that are known before there are entries. plan: of those that exceed the memory."""
         check_target(self.path, overwrite=self.overwrite, **self.options)
+        if plan is not None and self.formats and plan.parsed not in self.formats:
+            names = " or ".join(map(str, self.formats))
+            what = f"entries that exceed the memory are stored here as {names}; pass one of these formats"
+            raise FormatError(Problem(name_of(self.path), what))
 
     def write(self, tensor: Tensor, origins: Collection[Origin | None]) -> None:
         """Write a tensor that fits into memory. origins: the files of its sources."""
@@ -292,22 +311,23 @@ class FileTarget:
     def take(self, entries: Entries) -> None:
         """Write a stream: packed at once if it fits into memory, else in parts."""
         chunks = entries.chunks()
-        raw = entries.plan.raw
+        raw = self.fitted(entries.plan).raw
         found = blocks(raw, chunks)
         begun = [x for x in (next(found, None), next(found, None)) if x is not None]
         finished = entries.finished() if len(begun) < 2 else None
         if finished is not None and fits_whole(finished[0]):
-            plan, labels, ranks = finished
+            plan, labels, ranks = self.fitted(finished[0]), *finished[1:]
             (columns,) = begun or [[np.empty(0, dtype) for dtype in raw.column_types]]
             made = packing.whole(plan, checked_columns(plan, ranked(raw, columns, ranks)))
             self.write(remade(made, labels=labels), entries.origins)
             return
-        self.begin()
+        self.begin(self.fitted(entries.plan))
         refuse_scalar(raw)
         with scratch(self.path) as folder:
             every = itertools.chain((begun.pop(0) for _ in range(len(begun))), found)  # frees each block after use
             kept, in_order = spilled(folder, raw, every, self.progress)
             plan, kept.known, kept.ranks = finished or entries.finished()
+            plan = self.fitted(plan)
             plan = replace(plan, sorted=in_order and plan.order == raw.order and not kept.ranks)
             self.finish(folder, plan, kept, entries.origins)
 
@@ -317,7 +337,11 @@ class FileTarget:
         """Sort and pack the entries in the folder, in parts, and write all trees as one tensor, in pieces."""
         with open_work(folder, plan, entries, sent=not running.in_this_process(client)) as work:
             running.run(work, client, self.progress)
-            header, encoded = packing.encoded(work, packing.join_heads(work))
+            heads = packing.join_heads(work)
+            if self.formats:
+                self.write(packing.lazily(work, heads), origins)
+                return
+            header, encoded = packing.encoded(work, heads)
             with unchanged(self.path, origins, self.limits):
                 write_pieces(
                     self.path, header, encoded, progress=self.progress,

@@ -6,13 +6,15 @@ They form a separate level. Its numbers are checked before they are used as indi
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
+from ..arrays import LazyArray
 from ..errors import ArrayError, Problem, raise_if
 from ..levels import Place
 from ..levels.positions import Array, Positions, Window, as_array, as_pointers, items_at
+from ..thresholds import THRESHOLDS
 from .tree import Tree, at_name, known_children, unreached_problems
 
 _Step: TypeAlias = tuple[Place, dict[str, Array], int]  # a level, its arrays, its number of positions
@@ -116,3 +118,18 @@ def _reached(above: list[_Step], children: range) -> Array:
     owners = place.level.above(arrays, place.dims, n, children)
     filled: Array = np.broadcast_to(owners.spans, len(children)).astype(bool)
     return filled & _reached(upper, owners.fibers)[owners.parents]
+
+
+def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
+    """Check the checksums of arrays in a file, and their levels, before they are read in parts.
+
+    name: for errors. order: the tensor's dimension at each stored one. Raises ArrayError, ContainerError.
+    """
+    if not tree.lazy:
+        return
+    arrays: list[Any] = [*tree.arrays.values(), tree.values]
+    for array in arrays:
+        if isinstance(array, LazyArray):
+            array.verify()
+    problems = check_in_parts(tree, THRESHOLDS.verified_items, order)
+    raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])

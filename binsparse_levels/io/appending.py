@@ -17,6 +17,7 @@ from ..containers.base import is_url
 from ..containers.interface import Container, part_name
 from ..containers.replacing import Overwrite, hold_lock, real_path
 from ..engine.joining import joined_trees
+from ..engine.parts import check_lazy
 from ..engine.tree import Tree, shared_dtype
 from ..errors import ArrayError, FormatError, OptionError, Problem, check_choice, within_memory
 from ..formats.dictionary import CODES
@@ -40,7 +41,7 @@ from .growing import check_can_grow, commit
 from .kinds import Location, StoreLike, in_place, name_of, resolved, split_place, target_at
 from .orders import within
 from .parts import Parts, part_of
-from .reading import check_lazy, read
+from .reading import read
 from .storages import Stored, storage_of
 from .writing import write, write_pieces
 

@@ -112,6 +112,8 @@ class Foreign:
         Opened(file): a context manager of the open file, which is passed to the other functions but `write`.
     list_groups : callable, optional
         List_groups(file, limits): the groups with tensors. The root is an empty string.
+    in_pieces : tuple of str, default ()
+        Formats of tensors in files whose arrays `write` reads piece by piece.
     claims : callable, default claim_itself
         Claims(group): the paths of tensors of this kind in a group that has a mark of the kind; "", the default, is
         the group itself.
@@ -124,4 +126,5 @@ class Foreign:
     write_all: Callable[Concatenate[str, Mapping[str | None, Tensor], ...], None] | None = None
     opened: Callable[[Any], AbstractContextManager[Any]] | None = None
     list_groups: Callable[[Any, Limits], Sequence[str]] | None = None
+    in_pieces: tuple[str, ...] = ()
     claims: Claims = claim_itself

@@ -13,8 +13,7 @@ from typing import Any
 from ..arrays import File, LazyArray
 from ..containers.base import ORDERS, Reader, is_url, wrap_errors
 from ..containers.interface import Container
-from ..engine.parts import check_in_parts
-from ..engine.tree import Duplicates, Tree
+from ..engine.tree import Duplicates
 from ..errors import (
     ArrayError,
     BinsparseError,
@@ -22,7 +21,6 @@ from ..errors import (
     Problem,
     TensorMissingError,
     did_you_mean,
-    raise_if,
     warn,
     within_memory,
 )
@@ -32,7 +30,6 @@ from ..log import LOG
 from ..tensors.backing import Check, TreeBacking
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor, inside
-from ..thresholds import THRESHOLDS
 from .file_tensors import Loading, loaded_tensor, named, opened_tensor
 from .interface import Foreign, Stream, refuse
 from .kinds import Location, StoreLike, claims_in, resolved
@@ -409,18 +406,3 @@ def warn_of_others(place: StoreLike) -> None:
         what = f"{path}: has {', '.join(others):.200} in addition to its tensor, which are left out"
         remedy = f"convert {path}:NAME for a tensor that list_tensors names"
         warn(f"{what}; {remedy}")
-
-
-def check_lazy(tree: Tree, name: str, order: Sequence[int]) -> None:
-    """Check the checksums of arrays in a file, and their levels, before they are read in parts.
-
-    name: for errors. order: the tensor's dimension at each stored one. Raises ArrayError, ContainerError.
-    """
-    if not tree.lazy:
-        return
-    arrays: list[Any] = [*tree.arrays.values(), tree.values]
-    for array in arrays:
-        if isinstance(array, LazyArray):
-            array.verify()
-    problems = check_in_parts(tree, THRESHOLDS.verified_items, order)
-    raise_if(ArrayError, [Problem(f"{name}: {problem.path}", problem.message) for problem in problems])

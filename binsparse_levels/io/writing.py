@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import fields
@@ -17,7 +18,17 @@ from ..containers.checksums import sealed, summed
 from ..containers.interface import Container
 from ..containers.replacing import Overwrite, refuse_existing
 from ..engine.tree import Duplicates
-from ..errors import ContainerError, DialectWarning, OptionError, Problem, did_you_mean, warn, within_memory
+from ..errors import (
+    BinsparseError,
+    ContainerError,
+    DialectWarning,
+    OptionError,
+    PathExistsError,
+    Problem,
+    did_you_mean,
+    warn,
+    within_memory,
+)
 from ..formats.descriptor import VERSION
 from ..formats.format import FormatLike
 from ..limits import DEFAULT_LIMITS, Limits
@@ -28,9 +39,9 @@ from ..tensors.foreign import as_tensor
 from ..tensors.tensor import Tensor, inside
 from ..thresholds import THRESHOLDS
 from .interface import Foreign, refuse
-from .kinds import Location, StoreLike, resolved, target_at
+from .kinds import Location, StoreLike, name_of, resolved, target_at
 from .orders import Encode, other_orders
-from .reading import read
+from .reading import opened, read
 
 
 @within_memory
@@ -284,9 +295,23 @@ def free_location(path: StoreLike, overwrite: Overwrite, kind: str | None = None
 
 
 def check_target(path: StoreLike, *, overwrite: Overwrite, kind: str | None = None, **options: Any) -> None:
-    """Raise the errors of `write_pieces` that are known before there are pieces."""
+    """Raise the errors of a write in pieces that are known before there are pieces."""
     _storage(path, options)
-    _of_pieces(free_location(path, overwrite, kind))
+    target = free_location(path, overwrite, kind)
+    if not formats_in_pieces(path, kind):
+        _of_pieces(target)
+    if target.group and not overwrite and not is_url(str(target.path)):
+        there = None
+        with contextlib.suppress(BinsparseError):
+            there, _ = opened(path, DEFAULT_LIMITS)
+        if there is not None:
+            raise PathExistsError(Problem(name_of(path), "has a tensor; pass overwrite=True"))
+
+
+def formats_in_pieces(path: StoreLike, kind: str | None) -> tuple[str, ...]:
+    """The formats in which a file of another system is written in pieces; none for a container, which takes any."""
+    functions = target_at(path, kind).kind.functions
+    return functions.in_pieces if isinstance(functions, Foreign) else ()
 
 
 def _of_pieces(target: Location) -> Container:

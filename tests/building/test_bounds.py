@@ -15,6 +15,7 @@ COUNT, SHAPE = 1_500_000, (3000, 2**20)
 DOORS = {
     "convert": ("a.h5", "convert('a.h5', 'b.h5', 'CSC'"),
     "convert a text": ("a.tns", "convert('a.tns', 'b.h5', 'CSC'"),
+    "convert to AnnData": ("a.tns", "convert('a.tns', 'b.h5ad', 'CSC'"),
     "write_from": (None, "write_from(map(chunk, range(15)), 'b.h5', (2**20, 2**20), 'CSR', duplicates='sum'"),
     "write_from of tensors": ("a.h5", "write_from([bl.open('a.h5')], 'b.h5', (3000, 2**20), 'CSC'"),
     "build of a tensor": ("a.h5", "build('a.h5', 'b.zarr', (3000, 2**20), 'DCSC'"),

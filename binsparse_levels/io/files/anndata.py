@@ -20,11 +20,12 @@ from typing import Any, TypeAlias
 import h5py
 import numpy as np
 
-from ...arrays import Array, one_piece
+from ...arrays import Array, Pieces, in_pieces, one_piece
 from ...containers import hdf5
 from ...containers.base import DEFAULT_STORAGE, Storage, Writer, wrap_errors
 from ...containers.interface import Container
 from ...containers.replacing import Overwrite
+from ...engine.parts import check_lazy
 from ...errors import (
     ArrayError,
     BinsparseError,
@@ -42,7 +43,8 @@ from ...tensors.changing import is_dense
 from ...tensors.encoding import encode_tensor
 from ...tensors.foreign import check_representable
 from ...tensors.labels import Labels
-from ...tensors.tensor import Tensor
+from ...tensors.tensor import Tensor, inside
+from ...thresholds import THRESHOLDS
 from ..file_tensors import Compression, FileTensor, compressed
 from ..interface import Foreign
 from ..kinds import is_store
@@ -212,7 +214,7 @@ def write(
                 what = f"rows and columns are both of {axis}, and have other names; bring both into one order by sel"
                 raise FormatError(Problem(place, what))
             names[axis] = texts
-    header, arrays, attributes = _element(tensor, name)
+    header, arrays, attributes = _element(tensor, name, place)
     storage.check_names(arrays)
     with wrap_errors(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
         if len(root) or len(root.attrs):
@@ -234,7 +236,9 @@ def write(
         inner = parent if attributes is _CELLS else parent.create_group(name)
         writer = writer_of(inner)
         for key, array in arrays.items():
-            if array.ndim == 1:
+            if isinstance(array, Pieces):
+                writer.write(key, array)
+            elif array.ndim == 1:
                 writer.write(key, one_piece(array))
             else:
                 _write_cells(inner, key, array, storage)
@@ -243,13 +247,17 @@ def write(
         parent[name].attrs.update(attributes)
 
 
-def _element(tensor: Tensor, name: str) -> tuple[Any, Mapping[str, Any], Mapping[str, Any]]:
-    """The header, arrays and attributes of an element; one array of this name if it is dense or a column of a table."""
+def _element(tensor: Tensor, name: str, place: str) -> tuple[Any, Mapping[str, Any], Mapping[str, Any]]:
+    """The header, arrays and attributes of an element; one array of this name if it is dense or a column of a table.
+
+    place: for errors.
+    """
     if tensor.ndim == 1 or is_dense(tensor):
         return None, {name: tensor.to_dense(0)}, _CELLS
     if tensor.ndim > 2:
-        return *encode_tensor(tensor, VERSION), ELEMENT
-    return None, *_matrix(tensor)
+        header, arrays = encode_tensor(tensor, VERSION)
+        return header, {key: one_piece(x) for key, x in arrays.items()}, ELEMENT
+    return None, *_matrix(tensor, place)
 
 
 def _write_cells(place: Any, name: str, cells: Array, storage: Storage) -> None:
@@ -263,19 +271,23 @@ def _write_cells(place: Any, name: str, cells: Array, storage: Storage) -> None:
         place.create_array(name, data=cells)
 
 
-def _matrix(tensor: Tensor) -> tuple[dict[str, Array], dict[str, Any]]:
-    """The arrays and attributes of the matrix as CSR, or as CSC if it is stored by columns."""
-    by_columns = tensor.format.order == (1, 0)
-    matrix = tensor.convert("CSC" if by_columns else "CSR")
-    small = max(*matrix.shape, len(matrix.values)) <= np.iinfo(np.int32).max
-    dtype = np.int32 if small else np.int64  # of both index arrays, as in scipy
-    arrays: dict[str, Array] = {
-        "data": matrix.values,
-        "indices": matrix.arrays["indices_1"].astype(dtype, copy=False),
-        "indptr": matrix.arrays["pointers_to_1"].astype(dtype, copy=False),
-    }
-    kind = "csc_matrix" if by_columns else "csr_matrix"
-    return arrays, {"encoding-type": kind, "encoding-version": "0.1.0", "shape": list(matrix.shape)}
+def _matrix(tensor: Tensor, place: str) -> tuple[dict[str, Pieces], dict[str, Any]]:
+    """The arrays and attributes of the matrix as CSR, or as CSC if it is stored by columns.
+
+    Arrays in a file are checked, and read piece by piece, if that file has this format.
+    """
+    format = "CSC" if tensor.format.order == (1, 0) else "CSR"
+    matrix = tensor if tensor.format.alias == format else tensor.convert(format)
+    tree = inside(matrix).backing.perhaps_lazy(inside(matrix).pad)
+    check_lazy(tree, place, matrix.format.order)
+    small = max(*matrix.shape, len(tree.values)) <= np.iinfo(np.int32).max
+    dtype = np.dtype(np.int32 if small else np.int64)  # of both index arrays, as in scipy
+    arrays = {"data": tree.values, "indices": tree.arrays["indices_1"], "indptr": tree.arrays["pointers_to_1"]}
+    pieces = {name: in_pieces(x, THRESHOLDS.piece_items) for name, x in arrays.items()}
+    for name in ("indices", "indptr"):
+        pieces[name] = pieces[name].mapped(partial(np.asarray, dtype=dtype), 1, dtype)
+    encoding = next(name for name, known in _FORMATS.items() if known == format)
+    return pieces, {"encoding-type": encoding, "encoding-version": "0.1.0", "shape": list(matrix.shape)}
 
 
 @contextlib.contextmanager
@@ -369,4 +381,4 @@ def _folder(parent: Any, name: str, kind: str) -> Any:
     return place
 
 
-FUNCTIONS = Foreign(look=look, claims=claims, write=write)
+FUNCTIONS = Foreign(look=look, claims=claims, write=write, in_pieces=("CSR", "CSC"))
