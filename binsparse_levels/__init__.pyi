@@ -55,6 +55,7 @@ from .interop.torch import from_torch as from_torch
 from .interop.torch import to_torch as to_torch
 from .interop.xarray import to_xarray as to_xarray
 from .interop.xarray import write_dataset as write_dataset
+from .interop.xarray_appending import append_dataset as append_dataset
 from .io import append as append
 from .io import concatenate as concatenate
 from .io import list_tensors as list_tensors

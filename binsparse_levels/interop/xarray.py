@@ -111,7 +111,7 @@ class _Chunked(xr.Variable):
 
     @data.setter
     def data(self, wrapped: Any) -> None:
-        self._data = _unwrapped(wrapped)
+        self._data = array_of(wrapped)
         self.__class__ = xr.Variable  # type: ignore[assignment]
 
 
@@ -223,7 +223,7 @@ def write_dataset(
     >>> xr.open_dataset("a.nc", engine="binsparse").identical(dataset)
     True
     """
-    _check(dataset)
+    check_dataset(dataset)
     formats = dict(formats or {})
     names = _sparse_names(dataset, formats)
     attributes = {name: _attributes(dataset[name]) for name in names}
@@ -233,12 +233,12 @@ def write_dataset(
     with _open_target(target, dataset.drop_vars(names), overwrite) as place:
         for name in names:
             variable, format = dataset.variables[name], formats.get(name)
-            data, dims = _unwrapped(variable._data), tuple(map(str, variable.dims))
+            data, dims = array_of(variable._data), tuple(map(str, variable.dims))
             if memory is not None and _is_dask(data):
                 arguments = {"dims": dims, "values": name, "attributes": attributes[name], **options}
                 from_dask(data, place(name), format or coordinates(variable.ndim), memory=memory, **arguments)
             else:
-                tensor = _tensor(variable, format)
+                tensor = tensor_of_variable(variable, format)
                 metadata = replace(inside(tensor).metadata, labels=Labels(dims, {}, name), attributes=attributes[name])
                 write(place(name), tensor_of(inside(tensor).backing, metadata), **options)
 
@@ -336,7 +336,7 @@ def _labels(tensor: Tensor) -> Iterator[tuple[str, xr.Variable]]:
 # Writing
 
 
-def _check(dataset: Any) -> None:
+def check_dataset(dataset: Any) -> None:
     if not isinstance(dataset, xr.Dataset):
         remedy = "; call to_dataset() first" if isinstance(dataset, xr.DataArray) else ""
         raise OptionError(f"expected an xarray.Dataset, got {qualified(dataset)}{remedy}")
@@ -352,7 +352,7 @@ def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> lis
         known = ", ".join(map(str, dataset.data_vars))
         raise OptionError(Problem("formats", f"no data variable has the name {unknown[0]!r}; there are {known}"))
     names = [
-        name for name in dataset.variables if name in formats or _is_sparse(_unwrapped(dataset.variables[name]._data))
+        name for name in dataset.variables if name in formats or is_sparse(array_of(dataset.variables[name]._data))
     ]
     for name in names:
         if name in dataset.coords:
@@ -362,7 +362,7 @@ def _sparse_names(dataset: xr.Dataset, formats: Mapping[str, FormatLike]) -> lis
     return [str(name) for name in names]
 
 
-def _unwrapped(data: Any) -> Any:
+def array_of(data: Any) -> Any:
     """The array of a variable, without the wrappers of xarray."""
     while isinstance(data, indexing.ExplicitlyIndexed) and not isinstance(data, LazySparse) and hasattr(data, "array"):
         data = data.array
@@ -373,7 +373,7 @@ def _is_dask(data: Any) -> bool:
     return hasattr(data, "__dask_graph__")
 
 
-def _is_sparse(data: Any) -> bool:
+def is_sparse(data: Any) -> bool:
     with needing("xarray"):
         import sparse
 
@@ -391,12 +391,12 @@ def _attributes(array: xr.DataArray) -> dict[str, Any]:
     return checked_json(plain, DEFAULT_LIMITS)
 
 
-def _tensor(variable: xr.Variable, format: FormatLike | None) -> Tensor:
-    data = _unwrapped(variable._data)
+def tensor_of_variable(variable: xr.Variable, format: FormatLike | None) -> Tensor:
+    data = array_of(variable._data)
     if isinstance(data, LazySparse):
         return data.tensor if format is None else data.tensor.load(format)
     listed = format or coordinates(variable.ndim)
-    if not _is_sparse(data):
+    if not is_sparse(data):
         return pack_dense(variable.values, listed)
     return from_sparse(data.compute() if _is_dask(data) else data, listed)
 
@@ -423,17 +423,17 @@ def _open_target(target: Location, dense: xr.Dataset, overwrite: bool) -> Iterat
         with replacing_folder(path, overwrite) as part:
             dense.to_zarr(part, mode="w", **zarr)
             yield lambda name: Location(os.path.join(part, name), None, target.name, None)
-            _consolidate(part)
+            consolidate(part)
     else:
         store = place_of(path)
         if not (overwrite or new_group(store, zarr["zarr_format"])):
             raise PathExistsError(Problem(str(path), "already exists; pass overwrite=True"))
         dense.to_zarr(store, mode="w" if overwrite else "a", **zarr)
         yield lambda name: Location(store / name, None, target.name, None)
-        _consolidate(store)
+        consolidate(store)
 
 
-def _consolidate(store: Any) -> None:
+def consolidate(store: Any) -> None:
     """List all metadata at the root, as xarray does. Without the list, xarray warns when it opens the store."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # the list is not specified for version 3

@@ -207,7 +207,8 @@ def append(
         if part is None:
             part = PARTS in loading.descriptor.extra
         if part:
-            _append_part(location, there, loading, tensor, axis, existing, limits, options)
+            _refuse_dataset(location, there, dimension_of(there, axis), name)
+            append_part(location, there, loading, tensor, axis, existing, limits, options)
             return
         if PARTS in loading.descriptor.extra:
             raise OptionError(Problem("part", "the tensor has parts, and goes on with parts; leave part out"))
@@ -241,7 +242,7 @@ def append(
             write_pieces(target, header, pieces, overwrite=True, limits=limits, **kept)
 
 
-def _append_part(
+def append_part(
     location: Location,
     there: Tensor,
     loading: Loading,
@@ -258,7 +259,6 @@ def _append_part(
     check_can_grow(location, there, first)
     k = dimension_of(there, axis)
     check_alike(there, tensor, (name, "tensor"), k)
-    _refuse_dataset(location, there, k, name)
     tensor = _unrepeated(there, tensor, k, existing, name)
     if existing == "skip" and not tensor.shape[k]:
         return
@@ -310,7 +310,8 @@ def _refuse_dataset(location: Location, there: Tensor, axis: int, name: str) -> 
     if {*sizes.values()} == {size}:
         what = f"is a variable of a Dataset with {', '.join(sorted(sizes)):.80}, which have its dimension {dim!r} too"
         whole = f"xarray.concat([xarray.load_dataset(path, engine='binsparse'), more], {dim!r})"
-        raise FormatError(Problem(name, f"{what}; append to all by write_dataset(path, {whole}, overwrite=True)"))
+        remedy = f"append_dataset(path, more, {dim!r}) if it is a .zarr folder, else"
+        raise FormatError(Problem(name, f"{what}; use {remedy} write_dataset(path, {whole}, overwrite=True)"))
 
 
 def _unrepeated(there: Tensor, tensor: Tensor, axis: int, existing: Existing | None, name: str) -> Tensor:

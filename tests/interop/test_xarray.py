@@ -407,7 +407,10 @@ def test_a_variable_does_not_outgrow_its_dataset(tmp_path, name, way, coordinate
     before, more, kind = days(0, 3), days(3, 2), "zarr2" if name == "zarr2" else None
     wide = before.assign(alone=(("k", "x"), coo(rng, (2, 6), 5)))
     bl.write_dataset(path, wide, {"r": "CSR", "s": "CSC", "alone": "CSR"}, kind=kind)
-    with pytest.raises(FormatError, match=r"is a variable of a Dataset with .*'time' too; append to all by write_data"):
+    with pytest.raises(
+        FormatError,
+        match=r"is a variable of a Dataset with .*'time' too; use append_dataset",
+    ):
         bl.append(WAYS[way](path), more.r.data)
     with opened(path) as dataset:
         assert dataset.identical(wide)
