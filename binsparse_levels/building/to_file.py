@@ -115,7 +115,7 @@ def convert(
         if text is not None:
             written.take(_of_text(text, format, map, memory, limits))
             return
-    opened, header = reading.opened(source, limits)
+    opened, header = reading.opened(source, limits, coordinates=True)
     if memory is None and header is None and inside(opened.stored).source.lazy:  # `read` sorts a file of another system
         opened = reading.read(source, limits=limits)
     reading.warn_of_others(source)

@@ -27,8 +27,8 @@ from ..containers.zarr_stores import opened, place_of
 from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
-from ..io import open as open_tensor
 from ..io.kinds import Location, StoreLike, resolved, split_place, target_at
+from ..io.reading import opened as opened_tensor
 from ..limits import DEFAULT_LIMITS
 from ..tensors.contents import labels_of
 from ..tensors.foreign import qualified
@@ -302,7 +302,7 @@ def _path_of(source: Any) -> str:
 def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
     """The tensors in these groups, by name of the variable. A tensor at the root has the name of its values."""
     for group in groups:
-        tensor = open_tensor(path if group == "/" else f"{path}:{group}")
+        tensor = opened_tensor(path if group == "/" else f"{path}:{group}", DEFAULT_LIMITS)[0]
         labels = inside(tensor).metadata.labels
         yield group if group != "/" else labels.values if labels else "value", tensor
 
@@ -315,6 +315,12 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
         return xr.open_dataset(path, cache=False, **options)
     with opened(path) as store:
         return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)  # type: ignore[arg-type]
+
+
+def coordinates_in(path: str, dims: Sequence[str]) -> dict[str, Any]:
+    """The coordinates of these dimensions in a store or file of a Dataset, as xarray decodes them."""
+    with _open_dense(path) as dataset:
+        return {dim: dataset.coords[dim].values for dim in dims if dim in dataset.coords}
 
 
 def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None) -> xr.Variable:

@@ -81,7 +81,7 @@ def open(path: Places, *, axis: Dimension = 0, limits: Limits = DEFAULT_LIMITS) 
         return _gathered(path, axis, limits)
     if isinstance(path, str | os.PathLike) and glob.has_magic(os.fspath(path)) and (found := _matching(path)):
         return _gathered(found, axis, limits)
-    return opened(path, limits)[0]
+    return opened(path, limits, coordinates=True)[0]
 
 
 def _matching(path: str | os.PathLike[str]) -> list[StoreLike]:
@@ -100,7 +100,7 @@ def _gathered(places: Sequence[StoreLike], axis: Dimension, limits: Limits) -> T
     if not places:
         raise OptionError(Problem("path", "expected at least one file, got none"))
     names = [name_of(place) for place in places]
-    first = opened(places[0], limits)[0]
+    first = opened(places[0], limits, coordinates=True)[0]
     along = dimension_of(first, axis) if first.ndim else 0
     if first.structure is not None or not first.ndim:
         what = f"is a matrix that is {first.structure}" if first.ndim else "is a scalar"
@@ -111,7 +111,7 @@ def _gathered(places: Sequence[StoreLike], axis: Dimension, limits: Limits) -> T
         """The tensors, none of which stays open if it can be opened again."""
         start = 0
         for k, place in enumerate(places):
-            tensor = first if k == 0 else opened(place, limits)[0]
+            tensor = first if k == 0 else opened(place, limits, coordinates=True)[0]
             check_alike(first, tensor, (names[0], names[k]), along)
             origin = inside(tensor).backing.plan.origin
             again = partial(itself, tensor) if origin is None else partial(reopened, origin, limits)

@@ -30,6 +30,7 @@ from ..log import LOG
 from ..tensors.backing import Check, TreeBacking
 from ..tensors.late_imports import Origin
 from ..tensors.tensor import Tensor, inside
+from .coordinates import add_coordinates
 from .file_tensors import Loading, loaded_tensor, named, opened_tensor
 from .interface import Foreign, Stream, refuse
 from .kinds import Location, StoreLike, claims_in, resolved
@@ -107,10 +108,12 @@ def read(
         reader = closing.enter_context(functions.reading(location.handle, location.group, limits))
         loading = Loading(reader, limits, lenient, check)
         if PARTS in loading.descriptor.extra:
-            return joined_at(location, loading, limits).load()
-        source = loading.source()
-        stored = loaded_tensor(source, limits, duplicates or "error", check)
-    for repair in source.repairs or ():
+            stored, repairs = joined_at(location, loading, limits).load(), None
+        else:
+            source = loading.source()
+            stored, repairs = loaded_tensor(source, limits, duplicates or "error", check), source.repairs
+        add_coordinates(stored, location)
+    for repair in repairs or ():
         warn(f"{location.path}: {repair}" if isinstance(location.path, str) else repair)
     return stored
 
@@ -129,8 +132,11 @@ def _read_foreign(
     return loaded_tensor(functions.look(file, closing, limits=limits, **given), limits, **how)
 
 
-def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
-    """The opened tensor, and its header with array metadata; None for a file of another system."""
+def opened(path: StoreLike, limits: Limits, *, coordinates: bool = False) -> tuple[Tensor, Loading | None]:
+    """The opened tensor, and its header with array metadata; None for a file of another system.
+
+    coordinates: label it by the coordinates of the Dataset that it is a variable of.
+    """
     with contextlib.ExitStack() as stack:
         location = stack.enter_context(resolved(path, explain=name_tensors))
         functions, loading, known = location.kind.functions, None, None
@@ -147,6 +153,8 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
             loading = Loading(reader, limits)
             if PARTS in loading.descriptor.extra:
                 tensor = joined_at(location, loading, limits)
+                if coordinates:
+                    add_coordinates(tensor, location)
                 inside(tensor).backing.boxes.file = File(stack.pop_all().close)  # type: ignore[attr-defined]
                 return tensor, loading
             source, known = loading.source(), loading.descriptor
@@ -157,6 +165,8 @@ def opened(path: StoreLike, limits: Limits) -> tuple[Tensor, Loading | None]:
         if loading is not None and ORDERS in loading.descriptor.extra:
             names = order_names(loading.descriptor)
             stored.orders = [_opened_order(x, tensor, location, limits, stack) for x in names]
+        if coordinates:
+            add_coordinates(tensor, location)
         _close_with(tensor, stack.pop_all())
     return tensor, loading
 
