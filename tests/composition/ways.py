@@ -314,11 +314,15 @@ def without_map(tensor, model, draw, folder):
 
 @way("Tensor.with_values", "Tensor.with_labels")
 def with_the_same(tensor, model, draw, folder):
-    """The same values and labels once more: those of each dimension are removed, and given anew by name or number."""
+    """The same values and labels once more: those of each dimension are removed, and given anew by name or number.
+
+    A file may have fewer labels than coordinates, which `with_labels` refuses.
+    """
     made = tensor.with_values(tensor.values[0] if tensor.iso and len(tensor.values) else tensor.values)
     for k, dim in enumerate(tensor.dims or ()):
-        key = draw(st.sampled_from([k, dim]))
-        made = made.with_labels({key: None}).with_labels({key: tensor.labels(k)})
+        key, labels = draw(st.sampled_from([k, dim])), tensor.labels(k)
+        if labels is None or len(labels) == tensor.shape[k]:
+            made = made.with_labels({key: None}).with_labels({key: labels})
     return made, model
 
 

@@ -50,6 +50,8 @@ def test_a_golden_file_is_read(release, place):
         return  # they have no level at the root, which the proposal demands
     file, _, group = place.partition(":")
     file = DATA / release / file
+    if file.name.startswith("dataset"):
+        tensor = tensor.with_labels({"y": None})  # which is a coordinate at the root
     if file.suffix in (".h5", ".nc"):
         same(reader.tensors(file)[group or "/"], tensor)
     else:
