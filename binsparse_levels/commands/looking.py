@@ -188,7 +188,7 @@ def _check(options: argparse.Namespace) -> int:
     try:
         tensor = read(options.path, lenient=options.lenient, limits=limits_of(options))
         problems = order_faults(options.path, tensor, options.lenient, limits_of(options))
-        failed, notes = {"error": "ArrayError"} if problems else {}, notes_on(tensor)
+        failed, notes = {"error": "ArrayError"} if problems else {}, notes_on(options.path, tensor, limits_of(options))
     except (OptionError, LimitError, PathMissingError, TensorMissingError):
         raise
     except BinsparseError as error:

@@ -121,6 +121,10 @@ def group_of(place: StorePath, node: Mapping[str, Any]) -> Group:
     return Group(zarr.AsyncGroup.from_dict(place, known))
 
 
+# Arrays of a tensor, whose header is written last. Other arrays are variables of a Dataset, or of another program.
+_OWN_ARRAY = re.compile(r"values|(indices|pointers_to)_[0-9]+")
+
+
 class ZarrReader:
     """A group that is open for reading. Unknown codecs are refused before any codec runs."""
 
@@ -138,7 +142,7 @@ class ZarrReader:
         if ATTRIBUTE not in self._attributes:
             with wrap_errors(self._place.path):
                 listed = members(self._place) if self._place.store.supports_listing else {}
-            if any(node["node_type"] == "array" for node in listed.values()):  # the header is written last
+            if any(_OWN_ARRAY.fullmatch(x) for x, node in listed.items() if node["node_type"] == "array"):
                 raise IncompleteError(Problem(str(self._place), "arrays without a header; write it again"))
             raise no_tensor(self._place.path, f"attribute {ATTRIBUTE!r}", listed)
         header = self._attributes[ATTRIBUTE]

@@ -14,7 +14,8 @@ from ..thresholds import THRESHOLDS
 from .base import Arrays, Counted, Level, Owners, moved, wrong_lengths
 from .positions import Array, Positions, as_array, below_fibers, fitted, items_at
 
-REMEDY = "pack() sorts entries, read() files of other systems, repair() Binsparse files"
+# It contains a semicolon, by which errors recognise that a message has a remedy.
+REMEDY = "not sorted; read and convert sort files of other systems, repair those of Binsparse, pack sorts entries"
 SHOWN = 5
 _IN_FIBER = ", in fiber "  # before the number of a fiber at the end of a message
 

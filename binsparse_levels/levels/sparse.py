@@ -41,7 +41,7 @@ from .positions import (
 )
 from .registry import register
 
-_MERGING = "pack(), read() and repair() merge repeated entries: duplicates='sum'"
+_MERGING = "repeated; pack, read and repair merge such entries by duplicates='sum'"
 _FIND_COST = 30  # of Python, as for `pays_off`
 _SEARCH_BYTES = 256  # that a search moves: some lines of the cache
 

@@ -17,8 +17,9 @@ from ..formats.format import coordinates
 from ..io import StoreLike, describe, read
 from ..io import open as open_tensor
 from ..io.file_tensors import named
-from ..io.kinds import resolved
+from ..io.kinds import is_foreign, resolved
 from ..io.orders import order_names, within
+from ..io.reading import opened
 from ..limits import Limits
 from ..tensors.backing import TreeBacking
 from ..tensors.labels import repeated
@@ -54,10 +55,15 @@ def order_faults(place: StoreLike, tensor: Tensor, lenient: bool, limits: Limits
     return tuple(found)
 
 
-def notes_on(tensor: Tensor) -> tuple[Problem, ...]:
-    """List what is no fault, but may be a mistake: labels that several coordinates have."""
+def notes_on(place: StoreLike, tensor: Tensor, limits: Limits) -> tuple[Problem, ...]:
+    """List what is no fault, but may be a mistake: labels that several coordinates have, and unsorted entries.
+
+    tensor: that at the place, in memory.
+    """
     labels = inside(tensor).metadata.labels
     found = []
+    if is_foreign(place) and list(faults_of(opened(place, limits)[0])):
+        found.append(Problem("entries", "are not sorted, so open refuses them; read and convert sort them"))
     for name, column in labels.columns.items() if labels else ():
         if again := repeated(column):
             what = f"{len(again)} repeat an earlier one, first {column.array()[again[0]]!s:.60} at {again[0]}"
