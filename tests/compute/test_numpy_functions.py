@@ -199,15 +199,37 @@ def test_reductions_without_nan(how, data):
             with pytest.raises(BinsparseError, match="select others"):
                 function(tensor, axis=axis)
             return
-        if how == "var" and np.isnan(array).any():
-            with pytest.raises(OptionError, match=r"numpy\.nanvar"):
-                function(tensor, axis=axis)
-            return
         np.testing.assert_allclose(function(tensor, axis=axis), expected, rtol=1e-9, atol=1e-12)
         if how[:3] != "arg":
             np.testing.assert_allclose(getattr(tensor, how)(axis, skipna=True), expected, rtol=1e-9, atol=1e-12)
             found = getattr(tensor, how)(axis, skipna=False)
             np.testing.assert_allclose(found, getattr(array, how)(axis), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("function", [np.nanvar, np.nanstd])
+@given(data=st.data())
+def test_spreads_without_nan(function, data):
+    """As numpy's, for every format, fill value and ddof, through views and from files."""
+    kinds = tuple(LEVELS.values())
+    tensor = data.draw(testing.tensors(kinds=kinds, max_rank=3, dtypes=["int8", "float32", "float64", "complex128"]))
+    if data.draw(st.booleans()):
+        bl.write(stored := {}, tensor)
+        tensor = bl.open(stored)
+    if tensor.ndim and data.draw(st.booleans()):
+        tensor = tensor[data.draw(st.sampled_from([np.s_[::-1], np.s_[1:], np.s_[..., ::2]]))]
+    array = tensor.to_dense()
+    assume(not (np.isfinite(array) & (np.abs(array) > 1e3)).any())
+    axis = data.draw(st.sampled_from([None, *range(array.ndim)]))
+    options = {"ddof": data.draw(st.sampled_from([0, 1, 2])), "keepdims": data.draw(st.booleans())}
+    with nests(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        expected = function(array.astype(np.result_type(array, np.float64)), axis=axis, **options)
+        found = function(tensor, axis=axis, **options)
+    assert np.shape(found) == np.shape(expected)
+    if tensor.dtype.kind in "fc" or np.isfinite(expected).all():
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    else:
+        np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
 
 
 @given(data=st.data())
