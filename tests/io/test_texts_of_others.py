@@ -70,8 +70,8 @@ def test_graphs_of_metis(tmp_path_factory, graph, packed, block):
         ("2 1 1\n2 9223372036854775808\n1 1\n", "no number of type int64"),
         ("2 1 1\n2.0 1\n1 1\n", "no number of type int64"),
         ("2 1 1\n2 5\n1\n", "vertex 2.*does not fit the first line"),
-        ("2 1\n1\n0\n", "count from 1"),
-        ("2 1\n3\n1\n", "outside"),
+        ("2 1\n1\n0\n", "vertex 2: coordinates count from 1 to 2, got 0"),
+        ("2 1\n3\n1\n", "vertex 1: coordinates count from 1 to 2, got 3"),
         ("2 1\n2\n1\n\n1\n", "more lines than its 2 vertices"),
     ],
 )

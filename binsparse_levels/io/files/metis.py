@@ -71,8 +71,8 @@ def _chunks(
         words = itertools.chain.from_iterable(line[head.omitted :] for line in lines)
         text = b"\n".join(map(b" ".join, zip(*[words] * head.width, strict=True)))
         columns = text_tables.parse_table(text, ["i8", kind][: head.width], "%", place)
-        text_tables.check_coordinates(columns[:1], place)
         i, j = np.repeat(np.arange(vertex, vertex + len(lines)), counts), columns[0] - 1
+        text_tables.check_coordinates(columns[:1], path, lambda row: f"vertex {i[row] + 1}", [head.vertices])  # noqa: B023
         vertex, entries, loops = vertex + len(lines), entries + len(i), loops + int(np.count_nonzero(i == j))
         yield [i, j], np.array(True) if head.width == 1 else columns[1]
     if vertex < head.vertices:  # also bounds the memory by the size of the text
