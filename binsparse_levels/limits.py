@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, fields
 from typing import Any
 
-from .errors import LimitError, OptionError, Problem
+from .errors import LimitError, OptionError, Problem, within_memory
 from .system import available
 
 INT32_MAX = 2**31 - 1
@@ -46,6 +46,7 @@ def as_integers(values: Iterable[Any]) -> tuple[Any, ...]:
     return tuple(item if (number := as_integer(item)) is None else number for item in items)
 
 
+@within_memory
 @dataclass(frozen=True, slots=True)
 class Limits:
     """Limits of a call. A call that exceeds a limit raises LimitError, which names it.

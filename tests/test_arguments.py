@@ -1,5 +1,6 @@
 """Arguments of wrong types: whatever is public answers in the package's own words."""
 
+import dataclasses
 import inspect
 import itertools
 import shutil
@@ -97,6 +98,14 @@ def test_a_wrong_type_is_named(files, tmp_path, name, public, args):
             if not in_our_words(error) or len(str(error).splitlines()) > 10:
                 bare.append((parameter, wrong, error))
     assert not bare
+
+
+@pytest.mark.parametrize("field", dataclasses.fields(bl.Limits), ids=lambda field: field.name)
+def test_a_misspelled_limit_is_named(field):
+    for k in range(len(field.name)):
+        typo = field.name[:k] + field.name[k + 1 :]
+        with pytest.raises(bl.OptionError, match=f"^{typo}: is no argument; did you mean {field.name}\\? see help"):
+            bl.Limits(**{typo: 3})
 
 
 def test_errors_that_no_argument_explains_stay_as_they_are():

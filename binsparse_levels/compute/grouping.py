@@ -1,7 +1,8 @@
-"""Sums and means over groups of coordinates: given groups, or periods of labels that are times."""
+"""Sums, means and extremes over groups of coordinates: given groups, or periods of labels that are times."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,12 +14,65 @@ from ..formats.format import FormatLike
 from ..levels.positions import Array
 from ..tensors.contents import Dimension, dimension_of, labels_of
 from ..tensors.foreign import as_tensor
+from ..tensors.inside import Metadata
 from ..tensors.lookup import pandas_module
 from ..tensors.packing import pack
-from ..tensors.tensor import Tensor, inside
+from ..tensors.tensor import Tensor, inside, tensor_of
+from .contracting import Rules, contracted
 from .products import LETTERS, einsum
+from .reductions import REDUCTIONS
+from .semirings import SEMIRINGS, Semiring
+from .types import number_type
+from .walk import checked_memory
 
 _GROUP = LETTERS[-1]  # the index of the groups
+
+
+def _extreme(how: str, what: str) -> Callable[..., Tensor]:
+    """A method of `Groups`: extremes of stored entries, joined with the fill value where a group has more cells."""
+
+    def method(self: Groups, format: FormatLike | None = None, *, memory: int | None = None) -> Tensor:
+        record, counts = REDUCTIONS[how], self._counts(how, "groupby makes groups that have some")
+        members, grouped, tensor, own, out = self._operands()
+        kind = number_type(tensor.dtype, "values")
+        work = np.dtype(record.dtype(kind, kind))
+        best = Semiring(f"np.{how}imum({{0}}, {{1}})", "{0}", record.join, record.neutral(work))
+
+        def of_stored(semiring: Semiring, dtype: np.dtype[Any]) -> Tensor:
+            rules = Rules({*out}, dtype, checked_memory(memory), semiring)
+            made, letters = contracted(tensor.astype(kind, copy=False), own, members, grouped, rules)
+            return made.permute([letters.index(x) for x in out])
+
+        made, count = of_stored(best, work), of_stored(SEMIRINGS["plus_pair"], np.result_type(kind, np.int64))
+        coords, values = made.unpack()
+        joined = record.join(values, np.asarray(inside(tensor).pad).astype(work))
+        values = np.where(count.values != counts[coords[self.dimension]], joined, values).astype(tensor.dtype)
+        target, fill = made.format if format is None else format, tensor.fill_value
+        whole = pack(coords, values, made.shape, target, fill_value=fill, limits=tensor.limits)
+        made = tensor_of(inside(whole).backing, Metadata(fill, labels=inside(tensor).metadata.labels))
+        return made.with_labels({self.dimension: self.labels}, dims=self.tensor.dims)
+
+    method.__doc__ = f"""The {what} of the groups, as `Tensor.{how}`: all cells take part, and NaN takes precedence.
+
+        Parameters
+        ----------
+        format : str, Format or mapping, optional
+            See `sum`.
+        memory : int, optional
+            Bytes that the call may take.
+
+        Returns
+        -------
+        Tensor
+            Tensor of the same type with the same fill value, labelled by the groups.
+
+        Raises
+        ------
+        ArrayError
+            A group has no coordinates, or arithmetic does not support the type of the values.
+        """
+    method.__name__ = how
+    return method
 
 
 @within_memory
@@ -39,7 +93,7 @@ class Groups:
 
     See Also
     --------
-    groupby : Group the coordinates of a dimension, to sum each group or take its mean.
+    groupby : Group the coordinates of a dimension, for sums, means and extremes.
     resample : Group the coordinates of a dimension by periods of their labels.
 
     Examples
@@ -77,18 +131,12 @@ class Groups:
         ArrayError
             Arithmetic does not support the type of the values.
         """
-        tensor, k = self.tensor, self.dimension
-        if inside(tensor).pad:
-            what = f"cells that are not stored have the value {tensor.fill_value}, not 0; use to_dense() and pandas"
+        if fill := self.tensor.fill_value:
+            what = f"cells that are not stored have the value {fill}, not 0; use to_dense() and pandas"
             raise FormatError(Problem("fill_value", what))
-        (there,) = np.nonzero(self.codes >= 0)
-        shape = len(self.labels), tensor.shape[k]
-        members = pack([self.codes[there], there], np.ones(len(there), bool), shape, "CSR", fill_value=False)
-        own = LETTERS[: tensor.ndim]
-        out = own.replace(own[k], _GROUP)
-        plain = tensor if tensor.dims is None else tensor.with_labels({k: None})
-        made = einsum(f"{_GROUP}{own[k]},{own}->{out}", members, plain, format=format, memory=memory)
-        return made.with_labels({k: self.labels}, dims=tensor.dims)  # type: ignore[no-any-return]
+        members, grouped, plain, own, out = self._operands()
+        made = einsum(f"{grouped},{own}->{out}", members, plain, format=format, memory=memory)
+        return made.with_labels({self.dimension: self.labels}, dims=self.tensor.dims)  # type: ignore[no-any-return]
 
     def mean(self, format: FormatLike | None = None, *, memory: int | None = None) -> Tensor:
         """The sums divided by the numbers of coordinates of the groups, stored or not.
@@ -112,17 +160,38 @@ class Groups:
         FormatError
             See `sum`.
         """
+        counts = self._counts("mean", "call sum()")
+        after = (1,) * (self.tensor.ndim - self.dimension - 1)
+        return np.true_divide(self.sum(format, memory=memory), counts.reshape(-1, *after))  # type: ignore[return-value]
+
+    min = _extreme("min", "minima")
+    max = _extreme("max", "maxima")
+
+    def _counts(self, how: str, use: str) -> Array:
+        """The numbers of coordinates of the groups. Raises ArrayError for an empty group. use: the remedy."""
         counts = np.bincount(self.codes[self.codes >= 0], minlength=len(self.labels))
         if not counts.all():
             which = self.labels[int(np.flatnonzero(counts == 0)[0])]
-            raise ArrayError(Problem("groups", f"{which!s:.40} has no coordinates, so no mean; call sum()"))
-        after = (1,) * (self.tensor.ndim - self.dimension - 1)
-        return np.true_divide(self.sum(format, memory=memory), counts.reshape(-1, *after))  # type: ignore[return-value]
+            raise ArrayError(Problem("groups", f"{which!s:.40} has no coordinates, so no {how}; {use}"))
+        return counts
+
+    def _operands(self) -> tuple[Tensor, str, Tensor, str, str]:
+        """The matrix of groups and coordinates, the tensor without labels of the dimension, and letters.
+
+        The matrix has an entry for each coordinate of a group. The letters are those of both and of the result.
+        """
+        tensor, k = self.tensor, self.dimension
+        (there,) = np.nonzero(self.codes >= 0)
+        shape = len(self.labels), tensor.shape[k]
+        members = pack([self.codes[there], there], np.ones(len(there), bool), shape, "CSR", fill_value=False)
+        own = LETTERS[: tensor.ndim]
+        plain = tensor if tensor.dims is None else tensor.with_labels({k: None})
+        return members, f"{_GROUP}{own[k]}", plain, own, own.replace(own[k], _GROUP)
 
 
 @within_memory
 def groupby(tensor: Any, dimension: Dimension, groups: npt.ArrayLike) -> Groups:
-    """Group the coordinates of a dimension, to sum each group or take its mean. A file is read in blocks.
+    """Group the coordinates of a dimension, for sums, means and extremes. A file is read in blocks.
 
     Parameters
     ----------
@@ -137,7 +206,7 @@ def groupby(tensor: Any, dimension: Dimension, groups: npt.ArrayLike) -> Groups:
     Returns
     -------
     Groups
-        Groups with the methods `sum` and `mean`.
+        Groups with the methods `sum`, `mean`, `min` and `max`.
 
     Raises
     ------
@@ -185,7 +254,7 @@ def resample(tensor: Any, dimension: Dimension, frequency: str) -> Groups:
     Returns
     -------
     Groups
-        Groups with the methods `sum` and `mean`.
+        Groups with the methods `sum`, `mean`, `min` and `max`.
 
     Raises
     ------
@@ -196,7 +265,7 @@ def resample(tensor: Any, dimension: Dimension, frequency: str) -> Groups:
 
     See Also
     --------
-    groupby : Group the coordinates of a dimension, to sum each group or take its mean.
+    groupby : Group the coordinates of a dimension, for sums, means and extremes.
 
     Examples
     --------

@@ -201,7 +201,7 @@ def ptp(a: Tensor, axis: Any = None, *, keepdims: bool = False) -> Any:
     return reduce(a, axis, "max", keepdims=keepdims) - reduce(a, axis, "min", keepdims=keepdims)
 
 
-# For reductions without NaN: what replaces it. Variances have no such number.
+# For reductions without NaN: what replaces it.
 _NEUTRAL = {"sum": 0, "mean": 0, "prod": 1, "min": math.inf, "argmin": math.inf, "max": -math.inf, "argmax": -math.inf}
 
 
@@ -213,11 +213,6 @@ def _without_nan(how: str) -> Callable[..., Any]:
         if a.dtype.kind not in "fc":
             return whole(a, axis, keepdims=keepdims, **options)
         there = reduce(of_cells(lambda x: ~np.isnan(x), a), axis, "sum", keepdims=keepdims)
-        if how in ("var", "std"):
-            if np.sum(there) == a.size:
-                return whole(a, axis, keepdims=keepdims, **options)
-            use = dense_call(f"numpy.nan{how}", (a, axis), {})
-            raise OptionError(Problem("a", f"some cells are NaN, which the {how} does not leave out; use {use}"))
         filled = of_cells(lambda x: np.where(np.isnan(x), _NEUTRAL[how], x), a)
         if how == "mean":
             with np.errstate(invalid="ignore"):
@@ -228,6 +223,28 @@ def _without_nan(how: str) -> Callable[..., Any]:
         if how[:3] == "arg":
             raise ArrayError(Problem("a", f"all cells along the axis are NaN, without a nan{how}; select others"))
         return made + np.where(there, 0, math.nan).astype(a.dtype)
+
+    return reduced
+
+
+def _spread_without_nan(how: str) -> Callable[..., Any]:
+    """`numpy.nanvar` or `numpy.nanstd`: the squared distances of stored entries and of the fill value from the mean."""
+
+    def reduced(a: Tensor, axis: Any = None, *, keepdims: bool = False, ddof: float = 0, **options: Any) -> Any:
+        if a.dtype.kind not in "fc" or options.get("format") is not None:
+            return reduce(a, axis, how, keepdims=keepdims, ddof=ddof, **options)
+        dtype, pad, whole = options.pop("dtype", None), inside(a).pad, expanded(a.load())
+        there = reduce(of_cells(lambda x: ~np.isnan(x), whole), axis, "sum", keepdims=keepdims, **options)
+        mean = _without_nan("mean")(whole, axis, keepdims=True)
+        stored = remade(whole, fill_value=a.dtype.type(math.nan))
+        squares = of_cells(_named(lambda x, m: np.where(np.isnan(x), 0, np.abs(x - m) ** 2), how), stored, mean)
+        others = a.size // max(np.size(mean), 1) - reduce(whole, axis, "count", keepdims=True)
+        with np.errstate(all="ignore"):
+            rest = np.where((others > 0) & ~np.isnan(pad), others * np.abs(pad - mean) ** 2, 0)
+            total = reduce(squares, axis, "sum", keepdims=True) + rest
+            made = total.reshape(np.shape(there)) / (there - ddof) + 0 / (there > ddof)  # NaN for too few cells
+            made = np.sqrt(made) if how == "std" else made
+        return made if dtype is None else made.astype(dtype)
 
     return reduced
 
@@ -364,10 +381,8 @@ FUNCTIONS: dict[str, Callable[..., Any]] = {
     },
     **{made.__name__: made for made in (unique, full_like, count_nonzero, ptp, norm, cov, corrcoef)},
     **{made.__name__: made for made in (vdot, inner, outer, tensordot, diagonal, trace)},
-    **{
-        f"nan{how}": _without_nan(how)
-        for how in ("sum", "prod", "mean", "var", "std", "min", "max", "argmin", "argmax")
-    },
+    **{f"nan{how}": _without_nan(how) for how in _NEUTRAL},
+    **{f"nan{how}": _spread_without_nan(how) for how in ("var", "std")},
     **{name: _of_types(getattr(np, name)) for name in ("result_type", "can_cast", "iscomplexobj", "isrealobj")},
     "zeros_like": lambda a, dtype=None: full_like(a, 0, dtype),
     "ones_like": lambda a, dtype=None: full_like(a, 1, dtype),

@@ -136,7 +136,7 @@ def reduce(
     See Also
     --------
     einsum : Sum products of tensors and dense arrays.
-    groupby : Group the coordinates of a dimension, to sum each group or take its mean.
+    groupby : Group the coordinates of a dimension, for sums, means and extremes.
     statistics : Compute sums, means, variances and extremes along dimensions.
 
     Examples

@@ -307,10 +307,10 @@ def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:
     return repeated([coords[k] for k in np.argsort(entries.order)])
 
 
-def repeated(coords: Sequence[int]) -> RepeatedError:
-    """The error for several entries with the same coordinates."""
+def repeated(coords: Sequence[int], how: str = "") -> RepeatedError:
+    """The error for several entries with the same coordinates. how: they are counted, unless from 0."""
     advice = "pass duplicates='sum', or 'first' or 'last', to merge them"
-    error = RepeatedError(Problem("coords", f"{tuple(coords)} is given more than once; {advice}"))
+    error = RepeatedError(Problem("coords", f"{tuple(coords)}{how} is given more than once; {advice}"))
     error.coords = tuple(coords)
     return error
 

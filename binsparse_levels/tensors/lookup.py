@@ -43,7 +43,7 @@ def index_of(labels: Array, zone: str | None) -> Any:
 
 def plain(key: Any, dtype: np.dtype[Any] | None = None) -> Any:
     """One label, or an array of several, as xarray takes them. dtype: of the labels. Raises TypeError, ValueError."""
-    if isinstance(key, tuple) or (hasattr(key, "keys") and hasattr(key, "__getitem__")):
+    if isinstance(key, tuple) or (dtype is not None and hasattr(key, "keys") and hasattr(key, "__getitem__")):
         raise TypeError(f"a {type(key).__name__} is no label; pass a list or an array")
     array = np.asarray(key)
     if dtype is not None and dtype.kind == "f" and array.dtype.kind != "b":

@@ -360,7 +360,7 @@ def _index(key: Any, size: int) -> int | slice | Array:
     if not isinstance(key, slice):
         key = plain(key)
         if isinstance(key, np.ndarray):
-            empty = not key.size and key.dtype.kind == "f"  # an empty list has no type
+            empty = not key.size and key.dtype.kind in "fO"  # an empty list has no type
             (coords,), _ = parse_key((key.astype(np.int64) if empty else key,), (size,))
             return coords  # type: ignore[no-any-return]
         if (key := as_integer(key)) is None:

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from test_compute import nests
 
 import binsparse_levels as bl
-from binsparse_levels import BinsparseError, OptionError, Tensor, testing
+from binsparse_levels import ArrayError, BinsparseError, OptionError, Tensor, testing
 from binsparse_levels.levels import LEVELS
 
 
@@ -199,15 +199,37 @@ def test_reductions_without_nan(how, data):
             with pytest.raises(BinsparseError, match="select others"):
                 function(tensor, axis=axis)
             return
-        if how == "var" and np.isnan(array).any():
-            with pytest.raises(OptionError, match=r"numpy\.nanvar"):
-                function(tensor, axis=axis)
-            return
         np.testing.assert_allclose(function(tensor, axis=axis), expected, rtol=1e-9, atol=1e-12)
         if how[:3] != "arg":
             np.testing.assert_allclose(getattr(tensor, how)(axis, skipna=True), expected, rtol=1e-9, atol=1e-12)
             found = getattr(tensor, how)(axis, skipna=False)
             np.testing.assert_allclose(found, getattr(array, how)(axis), rtol=1e-9, atol=1e-12)
+
+
+@pytest.mark.parametrize("function", [np.nanvar, np.nanstd])
+@given(data=st.data())
+def test_spreads_without_nan(function, data):
+    """As numpy's, for every format, fill value and ddof, through views and from files."""
+    kinds = tuple(LEVELS.values())
+    tensor = data.draw(testing.tensors(kinds=kinds, max_rank=3, dtypes=["int8", "float32", "float64", "complex128"]))
+    if data.draw(st.booleans()):
+        bl.write(stored := {}, tensor)
+        tensor = bl.open(stored)
+    if tensor.ndim and data.draw(st.booleans()):
+        tensor = tensor[data.draw(st.sampled_from([np.s_[::-1], np.s_[1:], np.s_[..., ::2]]))]
+    array = tensor.to_dense()
+    assume(not (np.isfinite(array) & (np.abs(array) > 1e3)).any())
+    axis = data.draw(st.sampled_from([None, *range(array.ndim)]))
+    options = {"ddof": data.draw(st.sampled_from([0, 1, 2])), "keepdims": data.draw(st.booleans())}
+    with nests(), warnings.catch_warnings(), np.errstate(all="ignore"):
+        warnings.simplefilter("ignore")
+        expected = function(array.astype(np.result_type(array, np.float64)), axis=axis, **options)
+        found = function(tensor, axis=axis, **options)
+    assert np.shape(found) == np.shape(expected)
+    if tensor.dtype.kind in "fc" or np.isfinite(expected).all():
+        np.testing.assert_allclose(found, expected, rtol=1e-9, atol=1e-12)
+    else:
+        np.testing.assert_array_equal(np.isfinite(found), np.isfinite(expected))
 
 
 @given(data=st.data())
@@ -269,6 +291,57 @@ def test_groups_are_those_of_pandas(data):
         found = getattr(made, how)()
         np.testing.assert_allclose(found.to_dense() if axis == 0 else found.to_dense().T, expected)
         assert found.labels(axis).tolist() == expected.index.tolist()
+
+
+@given(data=st.data())
+def test_extremes_of_groups_are_those_of_their_coordinates(data):
+    """For every format, type and fill value, in memory, through views and from files that are read in parts."""
+    tensor = data.draw(testing.tensors(kinds=tuple(LEVELS.values()), max_rank=3))
+    assume(tensor.ndim)
+    k, how = data.draw(st.integers(0, tensor.ndim - 1)), data.draw(st.sampled_from(["min", "max"]))
+    array, memory = tensor.to_dense(), None
+    if data.draw(st.booleans()):
+        bl.write(stored := {}, tensor)
+        tensor, memory = bl.open(stored), data.draw(st.sampled_from([None, 600]))
+    if data.draw(st.booleans()):
+        key = tuple(slice(None, None, data.draw(st.sampled_from([1, -1, 2]))) for _ in array.shape)
+        tensor, array = tensor[key], array[key]
+    codes = data.draw(st.lists(st.sampled_from([-1, 0, 1]), min_size=array.shape[k], max_size=array.shape[k]))
+    labels, codes = np.unique(codes, return_inverse=True) if codes else (np.empty(0, int), np.empty(0, int))
+    expected = [getattr(np, how)(array.compress(codes == g, k), axis=k) for g in range(len(labels))]
+    format = data.draw(st.sampled_from([None, f"dense({tensor.ndim})"]))
+    with nests(), np.errstate(all="ignore"):
+        try:
+            made = getattr(bl.groupby(tensor, k, labels[codes]), how)(format, memory=memory)
+        except bl.LimitError:
+            assert memory is not None
+            return
+    assert (made.dtype, made.labels(k).tolist()) == (tensor.dtype, labels.tolist())
+    np.testing.assert_array_equal(made.fill_value, tensor.fill_value)
+    shape = [len(labels) if d == k else n for d, n in enumerate(array.shape)]
+    np.testing.assert_array_equal(made.to_dense(), np.stack(expected, k) if expected else np.empty(shape))
+
+
+@pytest.mark.parametrize("fill", [0.0, 3.0, np.nan])
+@pytest.mark.parametrize("axis", [0, 1])
+def test_extremes_of_groups_in_parts_of_a_file(axis, fill):
+    rng = np.random.default_rng(0)
+    cells = np.where(rng.random((60, 50)) < 0.2, rng.integers(-9, 9, (60, 50)), fill)
+    bl.write(stored := {}, bl.pack_dense(cells, "CSR", fill_value=fill))
+    groups = np.arange(cells.shape[axis]) % 3
+    made = bl.groupby(bl.open(stored), axis, groups).max(memory=4000)
+    expected = np.stack([cells.compress(groups == g, axis).max(axis) for g in range(3)], axis)
+    np.testing.assert_array_equal(made.to_dense(), expected)
+
+
+def test_an_empty_group_has_no_extreme():
+    days = np.array(["2026-01-30", "2026-03-01"], "M8[D]")
+    tensor = bl.pack_dense(np.eye(2), "CSR", dims=["day", "place"], labels={"day": days})
+    monthly = bl.resample(tensor, "day", "MS")
+    with pytest.raises(ArrayError, match=r"2026-02-01.* has no coordinates, so no max; groupby makes"):
+        monthly.max()
+    found = bl.groupby(tensor, "day", days.astype("M8[M]").astype("M8[s]")).max()
+    assert found.to_dense().tolist() == [[1, 0], [0, 1]]
 
 
 def test_linear_operators_of_scipy():

@@ -34,7 +34,7 @@ from binsparse_levels import (
     write,
 )
 from binsparse_levels.io.files import text_tables
-from binsparse_levels.thresholds import THRESHOLDS
+from binsparse_levels.thresholds import THRESHOLDS, using_thresholds
 
 HEAD = "%%MatrixMarket matrix coordinate real general\n"
 
@@ -444,12 +444,42 @@ def test_a_line_that_is_too_short_is_parsed_within_the_cells(tmp_path, monkeypat
 
 
 @pytest.mark.parametrize("name", ["a.mtx", "a.tns"])
-def test_coordinates_that_count_from_0_are_told_by_their_column(tmp_path, name):
-    head = "%%MatrixMarket matrix coordinate real general\n3 3 2\n" if name == "a.mtx" else ""
-    (tmp_path / name).write_text(f"{head}1 1 1.0\n2 0 1.0\n")
-    for call in (read, lambda path: convert(path, tmp_path / "a.h5", memory=2**34)):
-        with pytest.raises(ArrayError, match=rf"{name}: column 2: coordinates count from 1, got 0"):
-            call(tmp_path / name)
+@given(data=st.data())
+def test_coordinates_out_of_range_are_told_by_their_line(tmp_path_factory, name, data):
+    """The message has the line, its number among the lines after the head, and what the text says."""
+    path, count = tmp_path_factory.getbasetemp() / name, data.draw(st.integers(1, 6))
+    head = f"%%MatrixMarket matrix coordinate real general\n7 7 {count}\n" if name == "a.mtx" else ""
+    lines = [f"{k + 1} {k + 1} 1.5" for k in range(count)]
+    bad = data.draw(st.integers(0, count - 1))
+    wrong = data.draw(st.sampled_from([0, -1, *[8, 99] * (name == "a.mtx")]))
+    words = [str(bad + 1), str(bad + 1), "1.5"]
+    words[data.draw(st.integers(0, 1))] = str(wrong)
+    lines[bad] = " ".join(words)
+    for k in sorted(data.draw(st.lists(st.integers(0, count), max_size=3)), reverse=True):
+        lines.insert(k, data.draw(st.sampled_from(["", "%" if name == "a.mtx" else "#"])))
+    path.write_text(head + "".join(f"{line}\n" for line in lines))
+    for call in (read, lambda path: convert(path, path.with_suffix(".h5"), memory=2**34, overwrite=True)):
+        block = using_thresholds(text_bytes=data.draw(st.sampled_from([9, 2**20])))
+        with block, pytest.raises(ArrayError, match=rf"coordinates count from 1.*, got {wrong};") as caught:
+            call(path)
+        found = re.search(r"(?:, after line (\d+))?: '([^']*)', line (\d+) of the numbers", str(caught.value))
+        assert found[2] == lines[int(found[1] or 0) + int(found[3]) - 1] == " ".join(words)
+
+
+@pytest.mark.parametrize("name", ["a.mtx", "a.tns", "a.graph"])
+@given(at=st.tuples(st.integers(1, 5), st.integers(1, 5)))
+def test_repeated_coordinates_are_told_as_in_the_text(tmp_path_factory, name, at):
+    path, (i, j) = tmp_path_factory.getbasetemp() / name, at
+    text = f"{i} {j} 2.5\n" * 2
+    if name == "a.mtx":
+        text = f"{HEAD}5 5 2\n{text}"
+    if name == "a.graph":
+        text = "5 1\n" + "".join(f"{j} {j}\n" if k == i else "\n" for k in range(1, 6))
+    path.write_text(text)
+    for call in (read, lambda path: convert(path, path.with_suffix(".h5"), memory=2**34, overwrite=True)):
+        with pytest.raises(ArrayError, match=rf"{name}: .*\({i}, {j}\), counted from 1, is given more than once; pass"):
+            call(path)
+        assert read(path, duplicates="first").unpack()
 
 
 @pytest.mark.parametrize(

@@ -66,10 +66,12 @@ def test_graphs_of_metis(tmp_path_factory, graph, packed, block):
         ("2 2\n2\n1\n", "2 neighbours for 2 edges"),
         ("2 1\n2\n", "1 lines for 2 vertices"),
         ("999999999999999999 0\n\n", "1 lines for 999999999999999999 vertices"),
-        ("2 1 1\n2 1.5\n1 1.5\n", "no number of type int64"),
+        ("2 1 1\n2 1.5.\n1 1.5\n", "no number of type float64"),
+        ("2 1 1\n2 9223372036854775808\n1 1\n", "no number of type int64"),
+        ("2 1 1\n2.0 1\n1 1\n", "no number of type int64"),
         ("2 1 1\n2 5\n1\n", "vertex 2.*does not fit the first line"),
-        ("2 1\n1\n0\n", "count from 1"),
-        ("2 1\n3\n1\n", "outside"),
+        ("2 1\n1\n0\n", "vertex 2: coordinates count from 1 to 2, got 0"),
+        ("2 1\n3\n1\n", "vertex 1: coordinates count from 1 to 2, got 3"),
         ("2 1\n2\n1\n\n1\n", "more lines than its 2 vertices"),
     ],
 )
@@ -77,6 +79,21 @@ def test_faults_of_graphs_are_told(tmp_path, text, message):
     (tmp_path / "a.graph").write_text(text)
     with pytest.raises(bl.BinsparseError, match=message):
         bl.read(tmp_path / "a.graph")
+
+
+@given(st.lists(st.floats() | st.integers(-(2**53), 2**53), min_size=3, max_size=3), st.sampled_from([3, 2**20]))
+def test_weights_of_graphs_may_have_fractions(tmp_path_factory, weights, block):
+    """As NetworKit writes them. Comments do not decide the type."""
+    path, (a, b, c) = tmp_path_factory.getbasetemp() / "a.graph", weights
+    path.write_text(f"% 1.5\n3 3 1\n2 {a}\t3 {b}\t\n1 {a}\t\n% 1.5\n1 {b}\t3 {c}\t\n")
+    dtype = float if any(isinstance(x, float) for x in weights) else int
+    expected = np.array([[0, a, b], [a, 0, 0], [b, 0, c]], dtype)
+    with using_thresholds(text_bytes=block):
+        tensor = bl.read(path)
+        bl.convert(path, path.with_suffix(".h5"), memory=2**34, overwrite=True)
+    assert tensor.dtype == dtype
+    np.testing.assert_array_equal(tensor.to_dense(), expected)
+    assert bl.read(path.with_suffix(".h5")).equals(tensor)
 
 
 def test_a_loop_may_be_listed_once(tmp_path):

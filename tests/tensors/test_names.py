@@ -269,7 +269,6 @@ CALLS = {
     "tensor[key]": ("x[{'a': 1}]", {"key": {"a": 1}}),
     "tensor[rows, None]": ("cells[[0, 1], None]", {"rows": [0, 1]}),
     "tensor.__setitem__(mask, value)": ("numpy.where(half, 7, cells)", {"mask": TENSOR > 0.4, "value": 7}),
-    "tensor.var(0, skipna=True)": ("numpy.nanvar(numpy.where(cells == 0.5, numpy.nan, cells), 0)", {"tensor": HOLES}),
 }
 
 

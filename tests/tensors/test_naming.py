@@ -187,6 +187,16 @@ def label_keys(draw, kind, labels):
     return draw(one if how == "one" else st.lists(one if how == "list" else there, max_size=4))
 
 
+@st.composite
+def of_pandas(draw, keys):
+    """Some of the keys with several labels as an Index or a Series of pandas, which xarray does not take everywhere."""
+    key = draw(keys)
+    made = draw(st.sampled_from([None, None, pd.Index, pd.Series]))
+    if made is None or not isinstance(key, list | np.ndarray) or getattr(key, "ndim", 1) != 1:
+        return key
+    return made(key, dtype=None if len(key) else object)
+
+
 def exact(key):
     """A key of which xarray drops no null character."""
     texts = isinstance(key, str) or (isinstance(key, list) and key and all(isinstance(x, str) for x in key))
@@ -213,9 +223,10 @@ def test_sel_selects_what_xarray_selects(kind, data):
     if theirs is None:
         end = st.none() | st.integers(-7, 7)
         some = st.integers(-7, 7) | st.lists(st.integers(-4, 4), max_size=3) | st.builds(slice, end, end, end)
-        key = data.draw(some | st.sampled_from(["a", 1.0, slice("a", None), [0.5], [[1]], (0, 1), np.array(1)]))
+        some |= st.sampled_from(["a", 1.0, slice("a", None), [0.5], [[1]], (0, 1), np.array(1)])
+        key = data.draw(of_pandas(some))
     elif peer.size:
-        key = data.draw(label_keys(kind, peer.indexes["x"] if kind == "zone" else peer.x.values))
+        key = data.draw(of_pandas(label_keys(kind, peer.indexes["x"] if kind == "zone" else peer.x.values)))
     else:
         key = "nobody"
     try:
@@ -232,11 +243,11 @@ INDICES = (
     | st.lists(st.integers(-3, 2), max_size=3)
     | st.builds(slice, *[st.none() | st.integers(-5, 5)] * 2, st.sampled_from([None, 1, 2, -1]))
     | arrays(bool, 3)
-    | st.sampled_from(["a", 1.5, [0.5], [[1]], (0, 1), None, slice("a", None), np.array(1), np.uint8([1])])
+    | st.sampled_from(["a", 1.5, [0.5], [[1]], (0, 1), None, slice("a", None), np.array(1), np.uint8([1]), {1: 2}])
 )
 
 
-@given(st.dictionaries(st.sampled_from("xyz"), INDICES))
+@given(st.dictionaries(st.sampled_from("xyz"), of_pandas(INDICES)))
 def test_isel_selects_what_xarray_selects(indices):
     """Each array selects along its own dimension."""
     cells = np.arange(1, 28).reshape(3, 3, 3)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import re
 from collections.abc import Iterator, Sequence
 
@@ -75,7 +76,8 @@ def streaming(
             if columns or len(values):
                 yield [x - 1 for x in columns], values.astype(dtype, copy=False)
 
-    yield text_tables.Stream(str(coordinates(len(sizes) if empty else width - 1)), sizes, dtype, chunks())
+    with text_tables.reading(path):  # for errors about repeated entries
+        yield text_tables.Stream(str(coordinates(len(sizes) if empty else width - 1)), sizes, dtype, chunks())
 
 
 def _check_count(path: str, entries: int, count: int | None, found: Array, first: list[np.generic] | None) -> None:
@@ -145,7 +147,7 @@ def _width(data: bytes, path: str) -> int:
 def _parse(data: bytes, width: int, kind: str, path: str) -> list[Array]:
     """The coordinates and values of a block. kind: of the values."""
     table = text_tables.parse_table(data, ["i8"] * (width - 1) + [kind], COMMENT, path)
-    text_tables.check_coordinates(table[:-1], path)
+    text_tables.check_coordinates(table[:-1], path, functools.partial(text_tables.line_of, data, COMMENT))
     return table
 
 

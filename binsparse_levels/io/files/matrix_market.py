@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import bisect
 import contextlib
+import functools
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from typing import IO, NamedTuple
@@ -66,7 +67,8 @@ def _chunks(head: _Header, blocks: Iterable[tuple[bytes, str]], path: str) -> It
     remedy = "correct this line" if head.field != "pattern" else "a file with values is integer or real, no pattern"
     for data, place in blocks:
         columns = text_tables.parse_table(data, types, COMMENT, place, remedy)
-        text_tables.check_coordinates(columns[: len(head.shape)], place)
+        line = functools.partial(text_tables.line_of, data, COMMENT)
+        text_tables.check_coordinates(columns[: len(head.shape)], place, line, head.shape)
         coords: Sequence[Array] = [x - 1 for x in columns[: len(head.shape)]]
         values = _values(columns[len(head.shape) :])
         count += len(columns[0])

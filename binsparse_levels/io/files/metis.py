@@ -1,15 +1,16 @@
 """Graphs in text of METIS, read only: a line with the numbers of vertices and edges, then a line for each vertex.
 
 The first line may end with `fmt` and `ncon`. The digits of `fmt` show whether a line begins with a size of its vertex,
-whether `ncon` weights of the vertex follow, and whether each neighbour is followed by a weight of the edge, an integer.
-Vertices count from 1. An edge is in the lines of both vertices. An empty line is a vertex without edges. Lines that
-begin with % are comments. Sizes and weights of vertices are left out.
+whether `ncon` weights of the vertex follow, and whether each neighbour is followed by a weight of the edge. METIS has
+integers only; NetworKit writes other numbers, too. Vertices count from 1. An edge is in the lines of both vertices. An
+empty line is a vertex without edges. Lines that begin with % are comments. Sizes and weights of vertices are left out.
 """
 
 from __future__ import annotations
 
 import contextlib
 import itertools
+import re
 from collections.abc import Iterable, Iterator
 from typing import IO, NamedTuple
 
@@ -39,13 +40,22 @@ def streaming(path: str, *, whole: bool = False, limits: Limits = DEFAULT_LIMITS
         head = _read_head(stream, path, limits)
         if head.omitted:
             warn(f"{path}: sizes and weights of vertices are left out")
-        chunks = _chunks(head, text_tables.blocks(stream, path, limits, whole=whole), path)
-        dtype, one = (np.dtype(bool), np.ones(1, bool)) if head.width == 1 else (np.dtype(np.int64), None)
+        dtype, one = (np.dtype(bool), np.ones(1, bool)) if head.width == 1 else (_weights(path, limits), None)
+        chunks = _chunks(head, text_tables.blocks(stream, path, limits, whole=whole), path, dtype.str[1:])
         yield text_tables.Stream("CSR", (head.vertices, head.vertices), dtype, chunks, one=one)
 
 
-def _chunks(head: _Head, blocks: Iterable[tuple[bytes, str]], path: str) -> Iterator[tuple[list[Array], Array]]:
-    """The entries of each block."""
+def _weights(path: str, limits: Limits) -> np.dtype[np.generic]:
+    """The type of the weights: int64 if all are written as integers, else float64. The text is read for this alone."""
+    with text_tables.reading(path) as stream:
+        blocks = text_tables.blocks(stream, path, limits, numbers=False)
+        return np.dtype("f8" if any(re.search(rb"(?m)^[^%\n]*[.A-Za-z]", data) for data, _ in blocks) else "i8")
+
+
+def _chunks(
+    head: _Head, blocks: Iterable[tuple[bytes, str]], path: str, kind: str
+) -> Iterator[tuple[list[Array], Array]]:
+    """The entries of each block. kind: of the weights."""
     vertex = entries = loops = 0
     for data, place in blocks:
         found = [line for line in lines_of(data) if not line.startswith(b"%")]
@@ -60,9 +70,9 @@ def _chunks(head: _Head, blocks: Iterable[tuple[bytes, str]], path: str) -> Iter
             raise ArrayError(Problem(path, what))
         words = itertools.chain.from_iterable(line[head.omitted :] for line in lines)
         text = b"\n".join(map(b" ".join, zip(*[words] * head.width, strict=True)))
-        columns = text_tables.parse_table(text, ["i8"] * head.width, "%", place)
-        text_tables.check_coordinates(columns[:1], place)
+        columns = text_tables.parse_table(text, ["i8", kind][: head.width], "%", place)
         i, j = np.repeat(np.arange(vertex, vertex + len(lines)), counts), columns[0] - 1
+        text_tables.check_coordinates(columns[:1], path, lambda row: f"vertex {i[row] + 1}", [head.vertices])  # noqa: B023
         vertex, entries, loops = vertex + len(lines), entries + len(i), loops + int(np.count_nonzero(i == j))
         yield [i, j], np.array(True) if head.width == 1 else columns[1]
     if vertex < head.vertices:  # also bounds the memory by the size of the text

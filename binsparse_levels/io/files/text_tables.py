@@ -12,7 +12,7 @@ import re
 import sys
 import threading
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import IO, Any
 
 import numpy as np
@@ -22,8 +22,9 @@ from ...arrays import Array
 from ...containers.base import wrap_errors
 from ...containers.direct import File
 from ...containers.replacing import replacing
-from ...errors import ArrayError, ContainerError, Problem, raise_if, warn
-from ...limits import Limits
+from ...engine.packing import RepeatedError, repeated
+from ...errors import ArrayError, ContainerError, Problem, warn
+from ...limits import INT64_MAX, Limits
 from ...parallel import each, shares
 from ...thresholds import THRESHOLDS
 from ..interface import Stream as Stream
@@ -35,7 +36,10 @@ _END = 10  # of a line
 
 @contextlib.contextmanager
 def reading(path: str) -> Iterator[IO[bytes]]:
-    """The bytes of a file, decompressed if it is gzip. Raises ContainerError for a truncated or damaged stream."""
+    """The bytes of a file, decompressed if it is gzip. Raises ContainerError for a truncated or damaged stream.
+
+    Errors in the block about a repeated entry get coordinates as in the text, which count from 1.
+    """
     with io.BufferedReader(File(path)) as raw:
         packed = raw.read(2) == b"\x1f\x8b"
         raw.seek(0)
@@ -43,6 +47,8 @@ def reading(path: str) -> Iterator[IO[bytes]]:
             yield gzip.GzipFile(fileobj=raw) if packed else raw  # type: ignore[misc]
         except (EOFError, gzip.BadGzipFile, zlib.error) as error:
             raise ContainerError(Problem(path, f"not a whole gzip file: {error}; fetch it again")) from None
+        except RepeatedError as error:
+            raise repeated([x + 1 for x in error.coords], ", counted from 1,") from None
 
 
 def blocks(
@@ -124,14 +130,21 @@ def parse_table(
     return [np.array(rows[k :: len(types)], dtype) for k, dtype in enumerate(types)]
 
 
-def check_coordinates(columns: Sequence[Array], path: str) -> None:
-    """Raise ArrayError for coordinates that do not count from 1."""
-    problems = [
-        Problem(f"{path}: column {k + 1}", f"coordinates count from 1, got {x.min()}; count from 1 in the file")
-        for k, x in enumerate(columns)
-        if len(x) and x.min() < 1
-    ]
-    raise_if(ArrayError, problems)
+def check_coordinates(columns: Sequence[Array], path: str, line: Callable[[int], str], shape: Any = None) -> None:
+    """Raise ArrayError for coordinates that do not count from 1, or that exceed a shape. line: names that of a row."""
+    for k, x in enumerate(columns):
+        size = INT64_MAX if shape is None else min(shape[k], INT64_MAX)
+        if len(x) and not 1 <= x.min() <= x.max() <= size:
+            row = int(((x < 1) | (x > size)).argmax())
+            what = f"coordinates count from 1{'' if shape is None else f' to {size}'}, got {x[row]}"
+            raise ArrayError(Problem(path, f"{line(row)}: {what}; correct this line"))
+
+
+def line_of(data: bytes, comment: str, row: int) -> str:
+    """The name of a line with numbers."""
+    lines = enumerate(data.split(b"\n"), 1)
+    number, line = [x for x in lines if x[1].partition(comment.encode())[0].strip()][row]
+    return f"{line.strip().decode('latin1')!r:.60}, line {number} of the numbers"
 
 
 def _number(text: bytes, dtype: str) -> Any:
