@@ -65,6 +65,11 @@ def test_pack_makes_the_arrays_of_the_oracle(case):
 @given(cases(unique=False), st.sampled_from(["sum", "first", "last"]))
 def test_duplicates(case, duplicates):
     merged = naive.merge(*case.rows, duplicates)
+    dtype = case.values.dtype
+    if dtype.kind in "iu" and any(not np.iinfo(dtype).min <= x <= np.iinfo(dtype).max for x in merged.values()):
+        with pytest.raises(OptionError, match=f"exceeds {dtype}"):
+            pack(case.coords, case.values, case.shape, case.format, duplicates=duplicates)
+        return
     tensor = pack(case.coords, case.values, case.shape, case.format, duplicates=duplicates)
     pad = np.zeros((), case.values.dtype)[()]
     assert_arrays(tensor, *naive.build(case.format, case.shape, merged, pad))
