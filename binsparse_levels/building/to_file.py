@@ -116,8 +116,6 @@ def convert(
             written.take(_of_text(text, format, map, memory, limits))
             return
     opened, header = reading.opened(source, limits, coordinates=True)
-    if memory is None and header is None and inside(opened.stored).source.lazy:  # `read` sorts a file of another system
-        opened = reading.read(source, limits=limits)
     reading.warn_of_others(source)
     tensor = opened.stored
     through = opened.map if map is None else _through(map, opened.shape)
@@ -136,6 +134,8 @@ def convert(
     blank = drops_zeros(source, opened, parsed)
     plan = None if request is None else request.plan(opened.shape, pointers=_pointers(tree))
     if plan is None or not tree.lazy or in_memory(source) or _entries(tree, plan.rows) <= plan.rows:
+        if header is None and tree.lazy:  # `read` sorts a file of another system
+            opened = reading.read(source, limits=limits)
         known = opened if map is None or through is not None else opened.without_map()
         made = known.convert(parsed, map=None if map is None else through, limits=limits)
         written.write(made.drop_fill() if blank else made, origins)

@@ -214,7 +214,7 @@ def write(
                 what = f"rows and columns are both of {axis}, and have other names; bring both into one order by sel"
                 raise FormatError(Problem(place, what))
             names[axis] = texts
-    header, arrays, attributes = _element(tensor, name, place)
+    header, arrays, attributes = _element(tensor, name)
     storage.check_names(arrays)
     with wrap_errors(path), _root(path, group is not None, overwrite, limits, storage) as (root, writer_of):
         if len(root) or len(root.attrs):
@@ -247,17 +247,14 @@ def write(
         parent[name].attrs.update(attributes)
 
 
-def _element(tensor: Tensor, name: str, place: str) -> tuple[Any, Mapping[str, Any], Mapping[str, Any]]:
-    """The header, arrays and attributes of an element; one array of this name if it is dense or a column of a table.
-
-    place: for errors.
-    """
+def _element(tensor: Tensor, name: str) -> tuple[Any, Mapping[str, Any], Mapping[str, Any]]:
+    """The header, arrays and attributes of an element; one array of this name if it is dense or a column of a table."""
     if tensor.ndim == 1 or is_dense(tensor):
         return None, {name: tensor.to_dense(0)}, _CELLS
     if tensor.ndim > 2:
         header, arrays = encode_tensor(tensor, VERSION)
         return header, {key: one_piece(x) for key, x in arrays.items()}, ELEMENT
-    return None, *_matrix(tensor, place)
+    return None, *_matrix(tensor)
 
 
 def _write_cells(place: Any, name: str, cells: Array, storage: Storage) -> None:
@@ -271,7 +268,7 @@ def _write_cells(place: Any, name: str, cells: Array, storage: Storage) -> None:
         place.create_array(name, data=cells)
 
 
-def _matrix(tensor: Tensor, place: str) -> tuple[dict[str, Pieces], dict[str, Any]]:
+def _matrix(tensor: Tensor) -> tuple[dict[str, Pieces], dict[str, Any]]:
     """The arrays and attributes of the matrix as CSR, or as CSC if it is stored by columns.
 
     Arrays in a file are checked, and read piece by piece, if that file has this format.
@@ -279,7 +276,7 @@ def _matrix(tensor: Tensor, place: str) -> tuple[dict[str, Pieces], dict[str, An
     format = "CSC" if tensor.format.order == (1, 0) else "CSR"
     matrix = tensor if tensor.format.alias == format else tensor.convert(format)
     tree = inside(matrix).backing.perhaps_lazy(inside(matrix).pad)
-    check_lazy(tree, place, matrix.format.order)
+    check_lazy(tree, "the tensor", matrix.format.order)
     small = max(*matrix.shape, len(tree.values)) <= np.iinfo(np.int32).max
     dtype = np.dtype(np.int32 if small else np.int64)  # of both index arrays, as in scipy
     arrays = {"data": tree.values, "indices": tree.arrays["indices_1"], "indptr": tree.arrays["pointers_to_1"]}
