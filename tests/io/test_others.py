@@ -1,6 +1,8 @@
 """Files of other programs: what they wrote is opened in place, and damage is told."""
 
+import gzip
 import warnings
+from pathlib import Path
 
 import h5py
 import numpy as np
@@ -474,3 +476,26 @@ def test_damage_to_a_file_of_scipy_is_told(tmp_path, members, message):
     np.savez(tmp_path / "a.npz", **{name: x for name, x in whole.items() if x is not None})
     with pytest.raises(bl.BinsparseError, match=message):
         bl.read(tmp_path / "a.npz")
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_symbols_of_kallisto(tmp_path, packed):
+    """They are in a second file, next to that of the identifiers."""
+    matrix = sp.csr_array(np.arange(6).reshape(2, 3))
+    scipy.io.mmwrite(tmp_path / "cells_x_genes.mtx", matrix)
+    tables = {"barcodes": ["AC", "GT"], "genes": ["E1", "E2", "E3"], "genes.names": ["ACTB", "GAPDH", "TP53"]}
+    for name, lines in tables.items():
+        text = "".join(f"{line}\n" for line in lines).encode()
+        path = tmp_path / f"cells_x_genes.{name}.txt"
+        if packed:
+            Path(f"{path}.gz").write_bytes(gzip.compress(text))
+        else:
+            path.write_bytes(text)
+    found = bl.read(tmp_path, names="symbol")
+    assert found.labels("gene").tolist() == tables["genes.names"]
+    assert found.labels("barcode").tolist() == tables["barcodes"]
+    assert bl.read(tmp_path).labels("gene").tolist() == tables["genes"]
+    for file in tmp_path.glob("*.names.*"):
+        file.unlink()
+    with pytest.raises(bl.ContainerError, match=r"no \.genes\.names\.txt"):
+        bl.read(tmp_path, names="symbol")

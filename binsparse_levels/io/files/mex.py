@@ -1,8 +1,9 @@
 """Matrices in text next to tables of names, read only: folders of 10x Genomics and of kallisto.
 
 10x: `matrix.mtx`, `barcodes.tsv`, and `features.tsv` or in older ones `genes.tsv`. Rows are features, columns barcodes.
-kallisto: `cells_x_genes.mtx`, `.barcodes.txt`, `.genes.txt`. Rows are barcodes, columns genes. In GEO, all names begin
-with the same text, such as `GSM1_`. Each file may be compressed. Labels are the first columns of the tables.
+kallisto: `cells_x_genes.mtx`, `.barcodes.txt`, `.genes.txt`. Rows are barcodes, columns genes, whose symbols are in
+`.genes.names.txt`. In GEO, all names begin with the same text, such as `GSM1_`. Each file may be compressed. Labels are
+the first columns of the tables.
 """
 
 from __future__ import annotations
@@ -26,8 +27,11 @@ _MATRICES = ("matrix.mtx", "cells_x_genes.mtx")
 _TABLES: dict[str, tuple[Sequence[str], ...]] = {
     "matrix.mtx": (["features.tsv", "genes.tsv"], ["barcodes.tsv"]),
     ".mtx": ([".barcodes.txt"], [".genes.txt"]),
+    "symbol": ([".barcodes.txt"], [".genes.names.txt"]),
 }
-_DIMS = {"features.tsv": "feature", "genes.tsv": "gene", ".genes.txt": "gene", "barcodes.tsv": "barcode", "": "barcode"}
+_DIMS = {
+    "features.tsv": "feature", "genes.tsv": "gene", ".genes.txt": "gene", ".genes.names.txt": "gene", "": "barcode",
+}  # fmt: skip
 
 
 @contextlib.contextmanager
@@ -37,15 +41,15 @@ def streaming(
     """The stream of Matrix Market, with labels in memory. Raises ContainerError, ArrayError.
 
     path: a folder, the beginning of the names of its files, or a matrix. names: "symbol" takes the second column of
-    features and genes as labels.
+    features and genes as labels, or the second file of kallisto.
     """
     check_choice("names", names, Names)
     matrix = _matrix(path)
     with matrix_market.streaming(matrix, whole=whole, limits=limits) as stream:
-        tables = _tables(matrix)
+        tables = _tables(matrix, names)
         dims = [next(dim for end, dim in _DIMS.items() if table.removesuffix(".gz").endswith(end)) for table in tables]
-        numbers = [int(names == "symbol" and dim != "barcode") for dim in dims]
-        columns = [_column(*x, limits) for x in zip(tables, numbers, stream.shape, strict=True)]
+        second = [names == "symbol" and dim != "barcode" and ".tsv" in x for x, dim in zip(tables, dims, strict=True)]
+        columns = [_column(*x, limits) for x in zip(tables, map(int, second), stream.shape, strict=True)]
         yield replace(stream, labels=labelled(dims, columns))
 
 
@@ -72,11 +76,12 @@ def _matrix(path: str) -> str:
     return _there(os.path.join(path, ""), found or _MATRICES)
 
 
-def _tables(matrix: str) -> list[str]:
+def _tables(matrix: str, names: Names = None) -> list[str]:
     """The tables of rows and columns next to a matrix. Raises ContainerError."""
     plain = matrix.removesuffix(".gz")
     end = next((end for end in _TABLES if plain.endswith(end)), "")
-    return [_there(plain.removesuffix(end), ends) for ends in _TABLES.get(end, ())]
+    tables = _TABLES.get("symbol" if names and end == ".mtx" else end, ())
+    return [_there(plain.removesuffix(end), ends) for ends in tables]
 
 
 def _there(beginning: str, ends: Sequence[str]) -> str:
