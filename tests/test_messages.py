@@ -100,6 +100,9 @@ PYTHON = [
     ("bl.write('a.h5', T)", "a.h5", "", "overwrite=True"),
     ("bl.write('x/none/a.h5', T)", "x/none", "", "make it first"),
     ("bl.write('a.bin', T)", "a.bin", "suffix", "kind="),
+    ("bl.write('a.parquet', T)", "a.parquet", "table", r"use to_pandas\(tensor\).to_parquet\(path\)"),
+    ("bl.write('a.csv.gz', T)", "a.csv.gz", "table", r"use to_pandas\(tensor\).to_csv\(path, index=False\)"),
+    ("bl.write('b.h5', T, format='CSC')", "b.h5", "format", r"use tensor.convert\('CSC'\)"),
     ("bl.write('b.h5', T, compresion='gzip')", "b.h5", "compresion", "did you mean compression?"),
     ("bl.write('b.h5', T, compression='gzi')", "", "compression", "did you mean gzip?"),
     ("bl.write('b.h5', T, chunks=0)", "", "chunks", "expected int >= 1"),
@@ -134,6 +137,9 @@ PYTHON = [
     ("bl.pack([[0]], 1.0, 10**12, 'dense')", "", "", "dense_bytes="),
     ("bl.pack([['a']], [1.0], 3, 'CVEC')", "", r"coords\[0\]", "."),
     ("T.convert('CRS')", "", "'CRS'", "did you mean CSR?"),
+    ("T.convert('best')", "", "best", r"advise\(tensor\).best"),
+    ("bl.concatenate('a.h5', ['b.h5'])", "", "sources", "expected a list of paths"),
+    ("bl.from_table(FRAME, 'i', 'v')", "", "dims", r"expected a list of names .* pass \['i'\]"),
     ("T.convert('CVEC')", "", "CVEC", "."),
     ("T @ np.ones(3)", "", r"operands\[1\]: dimension 0 .* dimension 1 of operands\[0\]", "arrays that match"),
     ("np.ones(5) @ T", "", r"operands\[0\]: dimension 0 .* dimension 0 of operands\[1\]", "arrays that match"),
@@ -183,6 +189,7 @@ COMMANDS = [
     ("convert a.h5 b.h5 --compresion gzip", "", "--compresion", "did you mean --compression?"),
     ("convert a.h5 d.h5", "d.h5", "", "--overwrite"),
     ("convert a.h5 b.bin", "b.bin", "suffix", "--kind"),
+    ("convert a.h5 b.parquet", "b.parquet", "table", r"use to_pandas\(tensor\).to_parquet\(path\) in Python, or"),
     ("convert a.h5 b.h5 --kind hdf", "", "--kind", "did you mean hdf5?"),
     ("convert twice.tns b.h5", "twice.tns", "", "--duplicates"),
     ("convert a.h5 b.h5 --limit dense=3", "", "dense", "did you mean dense_bytes?"),
@@ -253,7 +260,7 @@ def test_errors_of_commands(folder, monkeypatch, capsys):
             status = error.code
         out, err = capsys.readouterr()
         assert status in (1, 2), row
-        elsewhere = rf"\w=(True|')|\w\(…|\b({calls})\b(?!( |\([^()]*\) )in Python)"
+        elsewhere = rf"\w=(True|')|\w\(…|\b({calls})\b(?!( |\([^()]*\)(\.\w+\([^()]*\))* )in Python)"
         said = re.sub("in Python, .*, such as from_table.*", "in Python", err)  # a call to copy
         faults += faults_of(f"{out.replace(chr(10), '; ')} {said}", row, elsewhere)
     assert not faults, "\n".join(faults)
