@@ -178,7 +178,7 @@ class TableReader:
     ) -> None:
         check_choice("nulls", nulls, Nulls)
         if isinstance(dims, str):
-            raise OptionError(Problem("dims", f"expected a list of names of columns, got {dims!r:.40}; pass [{dims!r:.40}]"))
+            raise OptionError(Problem("dims", f"expected a list of names, got {dims!r:.40}; pass [{dims!r:.40}]"))
         given = labels or {}
         self._columns, self._names = [*dims, values], names_in([*dims, values])
         if len(set(self._names)) != len(self._names):

@@ -110,7 +110,7 @@ def concatenate(
     """
     with contextlib.ExitStack() as stack:
         if isinstance(sources, str | os.PathLike):
-            raise OptionError(Problem("sources", f"expected a list of paths, got {sources!r:.60}; the target is second"))
+            raise OptionError(Problem("sources", f"expected a list of paths, got {sources!r:.40}; the target follows"))
         stack.enter_context(_locked(target))
         locations = [stack.enter_context(resolved(source)) for source in sources]
         if not locations:

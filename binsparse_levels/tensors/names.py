@@ -141,7 +141,7 @@ _OF_PACKAGE = {
     "binsparse_levels.open(path)  # or read(path)": "load loadtxt load_npz open_zarr open_dataset",
     "pack(coords, values, shape, format)": "from_coo",
     "read(path)  # it checks all, as does the command binsparse-levels check": "check validate",
-    "tensor.sel({axis: numpy.intersect1d(tensor.labels(axis), other.labels(axis))})  # all: {outer}": "align",
+    "tensor.sel({axis: numpy.intersect1d(tensor.labels(axis), other.labels(axis))})  # or {outer}": "align",
     "tensor.sel({axis: other.labels(axis)})": "reindex_like",
     "to_table(tensor)": "to_arrow",
     "write(path, tensor)": "save_npz",

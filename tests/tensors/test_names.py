@@ -295,7 +295,13 @@ CALLS = {
     "numpy.savez(path, tensor)": ("cells", {"path": "b.npz"}, "_ or read(path)"),
     "numpy.nan_to_num(tensor, nan=other)": ("cells", {"other": numpy.arange(4)}),
     "numpy.tril(tensor + 1)": ("numpy.tril(cells + 1)", {"tensor": TENSOR + 1}),
+    "numpy.concatenate([one, other])  # of other labels": (
+        "numpy.vstack([numpy.where([1, 1, 1, 0], cells, 0), cells])",
+        {"one": TENSOR[:, :3], "other": TENSOR.with_labels({"a": ["a7", "a8", "a9"]}), "path": "c.h5", "format": "CSR"},
+        "_ or read(path)",
+    ),
     # Operators
+    "tensor + other  # of fewer labels": ("cells[1:]", {"other": TENSOR[1:], "axis": "a"}),
     "tensor == other": ("cells == 0.5", {"other": 0.5}),
     "tensor != other": ("cells != 0.5", {"other": 0.5}),
     "tensor == None": ("cells is None", {"other": None}),
