@@ -122,7 +122,13 @@ PYTHON = [
     ("bl.convert('a.h5', 'b.h5', 'CSX')", "", "CSX", "did you mean CS[CR]"),
     ("bl.list_tensors('none.h5')", "none.h5", "", "check the path"),
     ("bl.repair('index.h5', 'b.h5')", "index.h5", r"indices_1\[3\]", "."),
+    ("bl.open('a.h5', group='x')", "", "group", "PATH:GROUP"),
+    ("bl.open('a.h5', 'layers/x')", "", "group", "PATH:GROUP"),
     # Formats and arguments
+    ("T.mean('day', cells='stored')", "", "cells", r"reduce\(tensor, axis, how, cells='stored'\)"),
+    ("T.sum(0, sparse=True)", "", "sparse", "did you mean format?"),
+    ("bl.batches(T, batch_size=2)", "", "batch_size", "did you mean size?"),
+    ("bl.to_scipy(T.sum(0))", "", "tensor: expected Tensor", r"from_numpy\(array\), or format="),
     ("bl.parse_format('CRS')", "", "'CRS'", "did you mean CSR?"),
     ("bl.parse_format('dense, spars')", "", "'spars'", "did you mean sparse?"),
     ("bl.parse_format('dense, sparse @ 0, 0')", "", "transpose", "permutation"),
