@@ -124,6 +124,7 @@ PYTHON = [
     ("bl.repair('index.h5', 'b.h5')", "index.h5", r"indices_1\[3\]", "."),
     ("bl.open('a.h5', group='x')", "", "group", "PATH:GROUP"),
     ("bl.open('a.h5', 'layers/x')", "", "group", "PATH:GROUP"),
+    ("bl.build('a.csv', 'b.zarr', None, 'CSR', columns=['i', 'j', 'v'])", "a.csv", "Parquet", "write_from"),
     # Formats and arguments
     ("T.mean('day', cells='stored')", "", "cells", r"reduce\(tensor, axis, how, cells='stored'\)"),
     ("T.sum(0, sparse=True)", "", "sparse", "did you mean format?"),
@@ -211,6 +212,7 @@ COMMANDS = [
     ("info", "", "PATH", "--help"),
     ("advise a.h5 --kinds spars", "", "spars", "did you mean"),
     ("advise a.h5 --slices-by 7", "", "7", "."),
+    ("advise l.h5 --slices-by dya", "", "'dya'", "did you mean day?"),
     ("draw a.h5 d.xyz", "d.xyz", "suffix", ".svg"),
     ("draw a.h5 d.svg --dimensions 9", "", "9", "."),
     ("list none.h5", "none.h5", "", "check the path"),
