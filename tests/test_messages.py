@@ -125,6 +125,8 @@ PYTHON = [
     ("bl.open('a.h5', group='x')", "", "group", "PATH:GROUP"),
     ("bl.open('a.h5', 'layers/x')", "", "group", "PATH:GROUP"),
     ("bl.build('a.csv', 'b.zarr', None, 'CSR', columns=['i', 'j', 'v'])", "a.csv", "Parquet", "write_from"),
+    ("bl.write_from([(slice(3), T)], 'b.h5', (3, 4), 'CSR')", "", "chunks.*range", "Tensor.slabs"),
+    ("bl.write_from([(range(3), bl.to_scipy(T))], 'b.h5', (3, 4), 'CSR')", "", "chunks.*csr_", "Tensor of from_scipy"),
     # Formats and arguments
     ("T.mean('day', cells='stored')", "", "cells", r"reduce\(tensor, axis, how, cells='stored'\)"),
     ("T.sum(0, sparse=True)", "", "sparse", "did you mean format?"),
