@@ -80,7 +80,4 @@ OVERFLOW_MESSAGES = (
 
 # Names that other functions give to arguments, and what to do for arguments that a function lacks.
 OTHER_ARGUMENTS = {"batch_size": "size", "sparse": "format"}
-REMEDIES = {
-    "cells": "reduce(tensor, axis, how, cells='stored') has it; ",
-    "group": "write it after the path, as PATH:GROUP; ",
-}
+REMEDIES = {"cells": "reduce(…, cells='stored') has it; ", "group": "write it after the path, as PATH:GROUP; "}

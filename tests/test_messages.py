@@ -128,7 +128,7 @@ PYTHON = [
     ("bl.write_from([(slice(3), T)], 'b.h5', (3, 4), 'CSR')", "", "chunks.*range", "Tensor.slabs"),
     ("bl.write_from([(range(3), bl.to_scipy(T))], 'b.h5', (3, 4), 'CSR')", "", "chunks.*csr_", "Tensor of from_scipy"),
     # Formats and arguments
-    ("T.mean('day', cells='stored')", "", "cells", r"reduce\(tensor, axis, how, cells='stored'\)"),
+    ("T.mean('day', cells='stored')", "", "cells", r"reduce\(…, cells='stored'\)"),
     ("T.sum(0, sparse=True)", "", "sparse", "did you mean format?"),
     ("bl.batches(T, batch_size=2)", "", "batch_size", "did you mean size?"),
     ("bl.to_scipy(T.sum(0))", "", "tensor: expected Tensor", r"from_numpy\(array\), or format="),

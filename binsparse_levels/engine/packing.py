@@ -307,8 +307,8 @@ def _repeated(entries: Entries, coords: Sequence[int]) -> RepeatedError:
     return repeated([coords[k] for k in np.argsort(entries.order)])
 
 
-def repeated(coords: Sequence[Any]) -> RepeatedError:
-    """The error for several entries with the same coordinates, or labels."""
+def repeated(coords: Sequence[int]) -> RepeatedError:
+    """The error for several entries with the same coordinates."""
     advice = "pass duplicates='sum', or 'first' or 'last', to merge them"
     error = RepeatedError(Problem("coords", f"{tuple(coords)} is given more than once; {advice}"))
     error.coords = tuple(coords)

@@ -131,8 +131,9 @@ def from_table(
     try:
         made = pack(coords, stored, shape, format, map=map, limits=limits, **options)
     except RepeatedError as error:
-        columns, cell = rows.labels(rows.sizes(error.coords)).columns, zip(dims, error.coords, strict=True)
-        raise repeated([str(columns[dim].array()[k]) if dim in columns else k for dim, k in cell]) from None
+        cell: dict[str, Any] = dict(zip(dims, error.coords, strict=True))
+        known = rows.labels(rows.sizes(error.coords)).columns.items()
+        raise repeated([*(cell | {dim: str(column.array()[cell[dim]]) for dim, column in known}).values()]) from None
     return remade(made, labels=rows.labels(made.shape))
 
 

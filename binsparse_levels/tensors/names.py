@@ -125,14 +125,11 @@ _NAMES = {
     "numpy.where(from_scipy(scipy.sparse.eye_array(*tensor.shape, dtype=bool)), other, tensor)": "setdiag",
 }
 REPLACEMENTS = {name: use.replace("{name}", name) for use, names in _NAMES.items() for name in names.split()}
-# For names that the package lacks itself. {outer} is an outer join by labels.
-_OF_PACKAGE = {
+_OUTER_JOIN = "write_from([tensor, other], path, None, format, dims=tensor.dims, duplicates='sum')"  # by labels
+_OF_PACKAGE = {  # for names that the package lacks itself
     "advise(tensor)  # or sweep([tensor], formats)": "bench benchmark",
     "from_numpy(array)  # or pack_dense(array, format)": "array asarray from_array from_dense",
-    "from_scipy(scipy.sparse.{name}(array))": (
-        "bsr_array coo_array csc_array csr_array dia_array dok_array lil_array "
-        "bsr_matrix coo_matrix csc_matrix csr_matrix dia_matrix dok_matrix lil_matrix"
-    ),
+    "from_scipy(scipy.sparse.{name}(array))": "coo_array csc_array csr_array coo_matrix csc_matrix csr_matrix",
     "from_table(pandas.read_csv(path), dims, values)": "from_csv",
     "from_table(pandas.read_parquet(path), dims, values)": "from_parquet",
     "from_table(pandas.{name}(path), dims, values)": "read_csv read_feather read_parquet",
@@ -141,18 +138,13 @@ _OF_PACKAGE = {
     "binsparse_levels.open(path)  # or read(path)": "load loadtxt load_npz open_zarr open_dataset",
     "pack(coords, values, shape, format)": "from_coo",
     "read(path)  # it checks all, as does the command binsparse-levels check": "check validate",
-    "tensor.sel({axis: numpy.intersect1d(tensor.labels(axis), other.labels(axis))})  # or {outer}": "align",
+    "tensor.sel({axis: numpy.intersect1d(tensor.labels(axis), other.labels(axis))})  # or " + _OUTER_JOIN: "align",
     "tensor.sel({axis: other.labels(axis)})": "reindex_like",
     "to_table(tensor)": "to_arrow",
     "write(path, tensor)": "save_npz",
-    "{outer}": "merge",
+    _OUTER_JOIN: "merge",
 }
-_OUTER = "write_from([tensor, other], path, None, format, dims=tensor.dims, duplicates='sum')"
-OF_PACKAGE = {
-    name: use.replace("{name}", name).replace("{outer}", _OUTER)
-    for use, names in _OF_PACKAGE.items()
-    for name in names.split()
-}
+OF_PACKAGE = {name: use.replace("{name}", name) for use, names in _OF_PACKAGE.items() for name in names.split()}
 
 
 class Refusals:

@@ -225,9 +225,8 @@ CALLS = {
     # Names that the package lacks
     **{f"bl.{name}": ("cells", {"array": CELLS}) for name in ("array", "asarray", "from_array", "from_dense")},
     **{
-        f"bl.{kind}_{what}": ("cells", {"array": CELLS})
-        for kind in ("bsr", "coo", "csc", "csr", "dia", "dok", "lil")
-        for what in ("array", "matrix")
+        f"bl.{kind}": ("cells", {"array": CELLS})
+        for kind in ("coo_array", "csc_array", "csr_array", "coo_matrix", "csc_matrix", "csr_matrix")
     },
     **{
         f"bl.{name}": ("cells", {"table": TABLE, "dims": ["a", "b"], "values": "value"})
