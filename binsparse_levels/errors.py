@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from types import FunctionType, SimpleNamespace, UnionType
 from typing import Any, TypeVar
 
-from .problems import EXTRAS, in_file
+from .problems import EXTRAS, OTHER_ARGUMENTS, OVERFLOW_MESSAGES, REMEDIES, in_file
 from .problems import Problem as Problem
 from .problems import did_you_mean as did_you_mean
 
@@ -293,17 +293,10 @@ def check_choice(name: str, given: Any, choices: Any) -> None:
         raise OptionError(Problem(name, f"expected {', '.join(first)} or {last}, got {given!r:.40}{hint}"))
 
 
-# Messages of Python and numpy for sizes that overflow their integers. Smaller sizes raise a MemoryError.
-_OVERFLOW_MESSAGES = (
-    "array is too big", "Maximum allowed", "iterator is too large", "negative dimensions are not allowed", "C ssize_t",
-    "index-sized integer",
-)  # fmt: skip
-
-
 def refuse_memory(error: Exception, path: str = "") -> None:
     """Raise LimitError if `error` means that there is not enough memory; else return."""
     overflow = isinstance(error, OverflowError | ValueError) and not isinstance(error, BinsparseError)
-    if isinstance(error, MemoryError) or (overflow and any(part in str(error) for part in _OVERFLOW_MESSAGES)):
+    if isinstance(error, MemoryError) or (overflow and any(part in str(error) for part in OVERFLOW_MESSAGES)):
         what = f"there is not enough memory: {error}; request a smaller part, or give the process more memory"
         raise LimitError(Problem(path, what)) from error
 
@@ -339,8 +332,9 @@ def _refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, k
         arguments = signature.bind(*args, **kwargs).arguments
     except TypeError:  # the message of Python names missing or unknown arguments
         known = set(inspect.signature(public).parameters)
-        for name in kwargs.keys() - known:
-            if meant := did_you_mean(name, known):
+        group = {"group"} if public.__name__ in ("open", "read") and len(args) > 1 else set()
+        for name in (kwargs.keys() | group) - known:
+            if meant := did_you_mean(OTHER_ARGUMENTS.get(name, name), known) or REMEDIES.get(name):
                 what = f"is no argument; {meant}see help({public.__qualname__})"
                 raise OptionError(Problem(name, what)) from error
         return
@@ -355,7 +349,9 @@ def _refuse_arguments(error: Exception, public: Callable[..., Any], args: Any, k
         except (NameError, TypeError):  # a name that only type checkers import
             continue
         if not _fits(value, hint):
-            what = f"expected {parameter.annotation}, got {value!r:.40}; see help({public.__qualname__})"
+            made = parameter.annotation == "Tensor" and hasattr(value, "dtype")
+            see = f"{'pass from_numpy(array), or format= to a sum; ' if made else ''}see help({public.__qualname__})"
+            what = f"expected {parameter.annotation}, got {value!r:.40}; {see}"
             raise OptionError(Problem(name, what)) from error
 
 

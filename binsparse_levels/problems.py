@@ -71,3 +71,13 @@ EXTRAS = {
     "sparse": "sparse", "svmlight": "scikit-learn", "tables": "pyarrow duckdb", "test": "hypothesis", "torch": "torch",
     "xarray": "xarray sparse dask",
 }  # fmt: skip
+
+# Messages of Python and numpy for sizes that overflow their integers. Smaller sizes raise a MemoryError.
+OVERFLOW_MESSAGES = (
+    "array is too big", "Maximum allowed", "iterator is too large", "negative dimensions are not allowed", "C ssize_t",
+    "index-sized integer",
+)  # fmt: skip
+
+# Names that other functions give to arguments, and what to do for arguments that a function lacks.
+OTHER_ARGUMENTS = {"batch_size": "size", "sparse": "format"}
+REMEDIES = {"cells": "reduce(…, cells='stored') has it; ", "group": "write it after the path, as PATH:GROUP; "}

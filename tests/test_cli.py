@@ -275,6 +275,12 @@ def test_faulty_inputs(run, tmp_path, content):
         assert len(err.splitlines()) == 1
 
 
+def test_advise_takes_the_name_of_a_dimension(run, tmp_path):
+    write(tmp_path / "a.h5", pack([[0, 1], [2, 0]], [1.0, 2.0], (2, 3), "CSR").with_labels(dims=["7", "day"]))
+    found = [run("advise", tmp_path / "a.h5", "--json", "--slices-by", by)[1] for by in ("day", "1", "0")]
+    assert found[0] == found[1] != found[2]
+
+
 def test_advise_and_the_best_format(run, tmp_path, monkeypatch):
     monkeypatch.setattr(THRESHOLDS, "numpy_entries", 2**62)
     status, text, err = run("advise", TRIGRAMS, "--slices-by", "2", "--count", "3")

@@ -100,6 +100,9 @@ PYTHON = [
     ("bl.write('a.h5', T)", "a.h5", "", "overwrite=True"),
     ("bl.write('x/none/a.h5', T)", "x/none", "", "make it first"),
     ("bl.write('a.bin', T)", "a.bin", "suffix", "kind="),
+    ("bl.write('a.parquet', T)", "a.parquet", "table", r"use to_pandas\(tensor\).to_parquet\(path\)"),
+    ("bl.write('a.csv.gz', T)", "a.csv.gz", "table", r"use to_pandas\(tensor\).to_csv\(path, index=False\)"),
+    ("bl.write('b.h5', T, format='CSC')", "b.h5", "format", r"use tensor.convert\('CSC'\)"),
     ("bl.write('b.h5', T, compresion='gzip')", "b.h5", "compresion", "did you mean compression?"),
     ("bl.write('b.h5', T, compression='gzi')", "", "compression", "did you mean gzip?"),
     ("bl.write('b.h5', T, chunks=0)", "", "chunks", "expected int >= 1"),
@@ -111,13 +114,24 @@ PYTHON = [
     ("bl.write('g.h5', T, overwrite=True)", "g.h5", "", "overwrite='file'"),
     ("bl.append('index.h5', T)", "index.h5", r"indices_1\[3\]", "."),
     ("bl.append('a.h5', T3)", "a.h5", "", "."),
+    ("bl.append('a.h5', T[:, :2])", "a.h5", "tensor: has size 2 in dimension 1", "make both of one shape"),
+    ("np.vstack([T, T[:, 1:]])", "", r"arrays\[1\]: has size 3 .* arrays\[0\] 4", "make both of one shape"),
     ("bl.append('none.h5', T)", "none.h5", "", "."),
     ("bl.convert('none.h5', 'b.h5')", "none.h5", "", "check the path"),
     ("bl.convert('index.h5', 'b.h5', 'CSC')", "index.h5", r"indices_1\[3\]", "."),
     ("bl.convert('a.h5', 'b.h5', 'CSX')", "", "CSX", "did you mean CS[CR]"),
     ("bl.list_tensors('none.h5')", "none.h5", "", "check the path"),
     ("bl.repair('index.h5', 'b.h5')", "index.h5", r"indices_1\[3\]", "."),
+    ("bl.open('a.h5', group='x')", "", "group", "PATH:GROUP"),
+    ("bl.open('a.h5', 'layers/x')", "", "group", "PATH:GROUP"),
+    ("bl.build('a.csv', 'b.zarr', None, 'CSR', columns=['i', 'j', 'v'])", "a.csv", "Parquet", "write_from"),
+    ("bl.write_from([(slice(3), T)], 'b.h5', (3, 4), 'CSR')", "", "chunks.*range", "Tensor.slabs"),
+    ("bl.write_from([(range(3), bl.to_scipy(T))], 'b.h5', (3, 4), 'CSR')", "", "chunks.*csr_", "Tensor of from_scipy"),
     # Formats and arguments
+    ("T.mean('day', cells='stored')", "", "cells", r"reduce\(…, cells='stored'\)"),
+    ("T.sum(0, sparse=True)", "", "sparse", "did you mean format?"),
+    ("bl.batches(T, batch_size=2)", "", "batch_size", "did you mean size?"),
+    ("bl.to_scipy(T.sum(0))", "", "tensor: expected Tensor", r"from_numpy\(array\), or format="),
     ("bl.parse_format('CRS')", "", "'CRS'", "did you mean CSR?"),
     ("bl.parse_format('dense, spars')", "", "'spars'", "did you mean sparse?"),
     ("bl.parse_format('dense, sparse @ 0, 0')", "", "transpose", "permutation"),
@@ -134,6 +148,9 @@ PYTHON = [
     ("bl.pack([[0]], 1.0, 10**12, 'dense')", "", "", "dense_bytes="),
     ("bl.pack([['a']], [1.0], 3, 'CVEC')", "", r"coords\[0\]", "."),
     ("T.convert('CRS')", "", "'CRS'", "did you mean CSR?"),
+    ("T.convert('best')", "", "best", r"advise\(tensor\).best"),
+    ("bl.concatenate('a.h5', ['b.h5'])", "", "sources", "expected a list of paths"),
+    ("bl.from_table(FRAME, 'i', 'v')", "", "dims", r"expected a list of names, .* pass \['i'\]"),
     ("T.convert('CVEC')", "", "CVEC", "."),
     ("T @ np.ones(3)", "", r"operands\[1\]: dimension 0 .* dimension 1 of operands\[0\]", "arrays that match"),
     ("np.ones(5) @ T", "", r"operands\[0\]: dimension 0 .* dimension 0 of operands\[1\]", "arrays that match"),
@@ -183,6 +200,7 @@ COMMANDS = [
     ("convert a.h5 b.h5 --compresion gzip", "", "--compresion", "did you mean --compression?"),
     ("convert a.h5 d.h5", "d.h5", "", "--overwrite"),
     ("convert a.h5 b.bin", "b.bin", "suffix", "--kind"),
+    ("convert a.h5 b.parquet", "b.parquet", "table", r"use to_pandas\(tensor\).to_parquet\(path\) in Python, or"),
     ("convert a.h5 b.h5 --kind hdf", "", "--kind", "did you mean hdf5?"),
     ("convert twice.tns b.h5", "twice.tns", "", "--duplicates"),
     ("convert a.h5 b.h5 --limit dense=3", "", "dense", "did you mean dense_bytes?"),
@@ -196,6 +214,7 @@ COMMANDS = [
     ("info", "", "PATH", "--help"),
     ("advise a.h5 --kinds spars", "", "spars", "did you mean"),
     ("advise a.h5 --slices-by 7", "", "7", "."),
+    ("advise l.h5 --slices-by dya", "", "'dya'", "did you mean day?"),
     ("draw a.h5 d.xyz", "d.xyz", "suffix", ".svg"),
     ("draw a.h5 d.svg --dimensions 9", "", "9", "."),
     ("list none.h5", "none.h5", "", "check the path"),
@@ -253,7 +272,7 @@ def test_errors_of_commands(folder, monkeypatch, capsys):
             status = error.code
         out, err = capsys.readouterr()
         assert status in (1, 2), row
-        elsewhere = rf"\w=(True|')|\w\(…|\b({calls})\b(?!( |\([^()]*\) )in Python)"
+        elsewhere = rf"\w=(True|')|\w\(…|\b({calls})\b(?!( |\([^()]*\)(\.\w+\([^()]*\))* )in Python)"
         said = re.sub("in Python, .*, such as from_table.*", "in Python", err)  # a call to copy
         faults += faults_of(f"{out.replace(chr(10), '; ')} {said}", row, elsewhere)
     assert not faults, "\n".join(faults)

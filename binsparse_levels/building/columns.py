@@ -177,9 +177,11 @@ class TableReader:
         nulls: Nulls = "error",
     ) -> None:
         check_choice("nulls", nulls, Nulls)
+        if isinstance(dims, str):
+            raise OptionError(Problem("dims", f"expected a list of names, got {dims!r:.40}; pass [{dims!r:.40}]"))
         given = labels or {}
         self._columns, self._names = [*dims, values], names_in([*dims, values])
-        if isinstance(dims, str) or len(set(self._names)) != len(self._names):
+        if len(set(self._names)) != len(self._names):
             raise OptionError(Problem("dims", f"expected the names of different columns, got {self._names!s:.60}"))
         for name in given:
             if name not in dims:

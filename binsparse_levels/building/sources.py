@@ -23,6 +23,7 @@ from ..io.fitting import joined_labels
 from ..io.kinds import StoreLike, split_place
 from ..limits import Limits
 from ..progress import Progress
+from ..tensors.foreign import qualified
 from ..tensors.labels import TEXT, Column, Labels, stored_type
 from ..tensors.late_imports import Origin, reopened
 from ..tensors.tensor import Tensor, inside, remade, tensor_of
@@ -188,6 +189,9 @@ def pair_of(chunk: Any, ndim: int) -> Chunk:
     if not isinstance(chunk, Sequence) or isinstance(chunk, str | bytes) or len(chunk) != 2:
         what = f"a chunk is a pair of coordinates and values, got {chunk!r:.40}; see pack"
         raise OptionError(Problem("chunks", what))
+    if isinstance(chunk[1], Tensor) or (getattr(chunk[1], "ndim", 0) > 1 and not isinstance(chunk[1], np.ndarray)):
+        what = f"a slab is a pair of a range and a Tensor, got {qualified(chunk[0])} and {qualified(chunk[1])}"
+        raise OptionError(Problem("chunks", f"{what}; pass those of Tensor.slabs, or a Tensor of from_scipy"))
     coords, values = checked_entries(chunk[0], chunk[1], ndim)
     count = len(coords[0]) if coords else values.size
     return coords, values if values.ndim else np.broadcast_to(values, (count,))

@@ -16,7 +16,7 @@ from ..arrays import Array
 from ..containers.base import is_url, wrap_errors
 from ..containers.direct import folders_below
 from ..containers.objects.bucket import Bucket, map_concurrently
-from ..errors import OptionError, PathMissingError, Problem, needing
+from ..errors import ContainerError, OptionError, PathMissingError, Problem, needing
 from ..io.files import text_tables
 from ..io.texts import SEPARATORS, suffix_of
 from ..limits import DEFAULT_LIMITS
@@ -123,6 +123,9 @@ def parquet_files(places: str | Sequence[str]) -> list[str]:
         with wrap_errors(path):
             there = [path] if os.path.exists(path) else _matching(path)
             files = [x for place in there for x in (_files_below(place) if os.path.isdir(place) else [place])]
+        if others := [x for x in files if suffix_of(x) in (".csv", ".tsv", ".txt", ".arrow", ".feather")]:
+            remedy = "pass tables in memory to write_from, or use the command `binsparse-levels convert --columns`"
+            raise ContainerError(Problem(others[0], f"build reads Parquet files; {remedy}"))
     elif path.endswith(".parquet"):
         return [path]
     else:

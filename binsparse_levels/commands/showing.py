@@ -111,7 +111,10 @@ COMMANDS: dict[str, tuple[Any, ...]] = {
     "advise": (
         _advise, "list the formats that take the fewest bytes, without packing the tensor",
         ["matrix.h5", "matrix.mtx --kinds dense,sparse --count 3"], PATH, LENIENT, LIMIT,
-        argument("--slices-by", "rank by the bytes that slices of this dimension read", type=int, metavar="DIMENSION"),
+        argument(
+            "--slices-by", "rank by the bytes that slices of this dimension read; its number or name",
+            type=lambda text: int(text) if text.lstrip("-").isdecimal() else text, metavar="DIMENSION",
+        ),
         argument("--count", "number of formats to list; 10 by default", type=int, default=10),
         argument("--kinds", "use only these level kinds, such as dense,sparse", type=names),
         argument("--format", "to compare with; may be repeated", action="append"),

@@ -83,10 +83,11 @@ def as_options(text: str) -> str:
 
 @functools.cache
 def _calls() -> re.Pattern[str]:
-    """Calls of public functions and of methods, and names with an underscore, in a message."""
+    """Calls of public functions and of methods, which may be chained, and names with an underscore, in a message."""
     names = sorted({*functions(), *(name for name in dir(Tensor) if name[0] != "_")})
     called, named = "|".join(names), "|".join(name for name in names if "_" in name)
-    return re.compile(rf"(?<![\w.`])(?:(?:{called})\([^()]*\)|(?:{named})\b(?![(=]))(?! \(?in Python)")
+    call = r"\([^()]*\)"
+    return re.compile(rf"(?<![\w.`])(?:(?:{called}){call}(?:\.\w+{call})*+|(?:{named})\b(?![(=]))(?! \(?in Python)")
 
 
 def table(title: str, head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:

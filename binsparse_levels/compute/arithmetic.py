@@ -17,8 +17,9 @@ from ..formats.format import coordinates
 from ..formats.structure import structure_problems
 from ..levels.positions import Array
 from ..tensors.changing import expanded, with_tree
+from ..tensors.contents import labels_of
 from ..tensors.foreign import as_tensor
-from ..tensors.names import dense_call
+from ..tensors.names import dense_call, instead_of_name
 from ..tensors.packing import pack
 from ..tensors.tensor import Tensor, inside, remade, tensor_of
 from ..tensors.validation import check_value_type, checked_array, with_memory
@@ -211,7 +212,9 @@ def combined(
         try:
             shape = np.broadcast_shapes(a.shape, b.shape)
         except ValueError:
-            what = f"tensors of the shapes {a.shape} and {b.shape} do not broadcast to one shape; call einsum"
+            labelled = a.dims == b.dims and any(labels_of(a, k) and labels_of(b, k) for k in range(a.ndim))
+            remedy = f"use {instead_of_name('align')}" if labelled else "call einsum"
+            what = f"tensors of the shapes {a.shape} and {b.shape} do not broadcast to one shape; {remedy}"
             square = ", or pass the same labels for both dimensions to from_table" if b.shape[::-1] == a.shape else ""
             raise ArrayError(Problem("operands", what + square)) from None
         a, b = broadcast(a, shape), broadcast(b, shape)

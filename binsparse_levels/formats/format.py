@@ -365,6 +365,7 @@ def _parse_level(text: str) -> Level:
     kind, inner = match.groups()
     if (known_kind := kind_named(kind)) is None:
         meant = did_you_mean(kind, [*LEVELS, *ALIASES, *SYNONYMS, *FAMILIES])
+        meant = "advise(tensor).best in Python finds the best; " if kind == "best" else meant
         known = f"level kinds are {', '.join(LEVELS)}, formats {', '.join(ALIASES)}"
         what = f"{kind!r:.60} is no level kind, and no format alone; {meant}{known}"
         raise FormatError(f"{what}; a kind of a plug-in needs the package that has it")

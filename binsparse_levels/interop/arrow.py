@@ -12,8 +12,9 @@ from ..building import columns as tables
 from ..building.columns import arrow as arrow_module
 from ..building.plan import check_proportion
 from ..building.request import Request
+from ..engine.packing import RepeatedError, repeated
 from ..engine.tree import Duplicates, index_dtype
-from ..errors import FormatError, OptionError, Problem, within_memory
+from ..errors import ArrayError, FormatError, OptionError, Problem, within_memory
 from ..formats.format import FormatLike
 from ..formats.index_map import MapLike
 from ..limits import DEFAULT_LIMITS, Limits
@@ -119,11 +120,20 @@ def from_table(
     stored = _joined([x for _, x in chunks])
     for k, ranks in rows.ascend().items():
         coords[k] = ranks[coords[k]]
+    for name, x in zip(dims, coords, strict=True):
+        if x.min(initial=0) < 0:
+            what = f"contains {x.min()}, which is no coordinate; pass labels={{{name!r}: numpy.unique(column)}}"
+            raise ArrayError(Problem(f"columns.{name}", what))
     if shape is None:
         shape = rows.sizes([int(x.max()) + 1 if len(x) else 0 for x in coords])
         check_proportion(Request(format, map, limits=limits).plan(shape, rows=1), len(stored))
     options: dict[str, Any] = {"duplicates": duplicates, "fill_value": fill_value, "attributes": attributes}
-    made = pack(coords, stored, shape, format, map=map, limits=limits, **options)
+    try:
+        made = pack(coords, stored, shape, format, map=map, limits=limits, **options)
+    except RepeatedError as error:
+        cell: dict[str, Any] = dict(zip(dims, error.coords, strict=True))
+        known = rows.labels(rows.sizes(error.coords)).columns.items()
+        raise repeated([*(cell | {dim: str(column.array()[cell[dim]]) for dim, column in known}).values()]) from None
     return remade(made, labels=rows.labels(made.shape))
 
 

@@ -22,6 +22,7 @@ from ..levels.base import Array
 from ..levels.registry import SentKind, register_sent, sent_kinds
 from ..limits import DEFAULT_LIMITS, Limits
 from ..parallel import Lock
+from ..tensors.contents import dimension_of
 from ..tensors.foreign import as_tensor, qualified
 from ..tensors.tensor import Tensor, inside, remade
 from ..tensors.validation import checked_format
@@ -97,9 +98,10 @@ def to_dask(place: StoreLike, *, chunks: Any = "auto") -> dask.array.Array:
     ----------
     place : str, PathLike, group, store or mapping
         PATH[:GROUP] or a URL, which every process can open.
-    chunks : int, tuple or 'auto', default 'auto'
-        Chunks in the form that `dask.array.from_array` takes. "auto" cuts only the outermost stored dimension. The
-        entries of a block then take the bytes of Dask's option `array.chunk-size`, if they are spread evenly.
+    chunks : int, tuple, mapping or 'auto', default 'auto'
+        Chunks in the form that `dask.array.from_array` takes; a mapping has numbers or names of dimensions. "auto" cuts
+        only the outermost stored dimension. The entries of a block then take the bytes of Dask's option
+        `array.chunk-size`, if they are spread evenly.
 
     Returns
     -------
@@ -109,7 +111,9 @@ def to_dask(place: StoreLike, *, chunks: Any = "auto") -> dask.array.Array:
     Raises
     ------
     OptionError
-        `place` is an open object, or a mapping.
+        `place` is an open object, or a mapping; or `chunks` does not cut the shape.
+    IndexError
+        `chunks` names no dimension of the tensor.
     BinsparseError
         See `open`.
 
@@ -124,7 +128,10 @@ def to_dask(place: StoreLike, *, chunks: Any = "auto") -> dask.array.Array:
     >>> bl.to_dask("matrix.h5", chunks=(1, 3)).compute().todense().tolist()
     [[0.0, 0.0, 1.5], [2.5, 0.0, 0.0]]
     """
-    return dask_of(Blocks(open_tensor(checked_path(place))), chunks)
+    tensor = open_tensor(checked_path(place))
+    if isinstance(chunks, Mapping):
+        chunks = {dimension_of(tensor, dimension): size for dimension, size in chunks.items()}
+    return dask_of(Blocks(tensor), chunks)
 
 
 def checked_path(place: Any) -> str | os.PathLike[str]:
@@ -153,7 +160,7 @@ def dask_of(blocks: Blocks, chunks: Any) -> dask.array.Array:
     name = f"binsparse-{tokenize(blocks, chunks)}"
     try:
         made: dask.array.Array = from_array(blocks, chunks, name=name, asarray=False, fancy=False, meta=meta)
-    except (TypeError, ValueError) as error:
+    except (TypeError, ValueError, ZeroDivisionError) as error:
         what = f"{chunks!r:.40} does not cut the shape {tensor.shape}; pass a size for each dimension"
         raise OptionError(Problem("chunks", what)) from error
     return made

@@ -109,6 +109,8 @@ def concatenate(
     [1.0, 0.0, 0.0, 2.0, 0.0]
     """
     with contextlib.ExitStack() as stack:
+        if isinstance(sources, str | os.PathLike):
+            raise OptionError(Problem("sources", f"expected a list of paths, got {sources!r:.40}; the target follows"))
         stack.enter_context(_locked(target))
         locations = [stack.enter_context(resolved(source)) for source in sources]
         if not locations:

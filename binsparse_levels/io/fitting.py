@@ -8,6 +8,7 @@ from dataclasses import replace
 import numpy as np
 
 from ..errors import ArrayError, FormatError, Problem
+from ..tensors.contents import labels_of
 from ..tensors.labels import Column, Labels, same_labels
 from ..tensors.tensor import Tensor, inside
 
@@ -23,7 +24,11 @@ def check_alike(first: Tensor, tensor: Tensor, names: tuple[str, str], axis: int
         raise FormatError(Problem(other, f"has {tensor.ndim} dimensions, and {name} has {first.ndim}; slice one"))
     for k, (known_size, size) in enumerate(zip(first.shape, tensor.shape, strict=True)):
         if k != axis and known_size != size:
-            raise FormatError(Problem(other, f"has size {size} in dimension {k}, and {name} {known_size}; slice one"))
+            remedy = "slice one, or make both of one shape"
+            if labels_of(first, k) and labels_of(tensor, k):
+                remedy = "use write_from([one, other], path, None, format, dims=one.dims)"
+                remedy += "  # or make both by the same labels= of from_table"
+            raise FormatError(Problem(other, f"has size {size} in dimension {k}, and {name} {known_size}; {remedy}"))
 
 
 def joined_labels(tensors: Iterable[Tensor], names: Sequence[str], outer: int) -> Labels | None:

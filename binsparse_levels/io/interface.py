@@ -31,6 +31,7 @@ def refuse(path: Any, known: Callable[..., Any] | Sequence[str], /, **options: A
         if value is not None:
             others = {*(inspect.signature(known).parameters if callable(known) else known)} - {name}
             remedy = did_you_mean(name, others) or "leave it out"
+            remedy = f"use tensor.convert({value!r:.40})" if name == "format" else remedy
             raise OptionError(Problem(str(path), f"{name} does not apply to this kind of file; {remedy.strip()}"))
 
 

@@ -22,7 +22,7 @@ from ..limits import DEFAULT_LIMITS
 from ..log import DEBUG, LOG, without_secrets
 from .interface import Foreign, refuse
 from .kind import Kind as Kind
-from .texts import kind_by_lines, refuse_tables
+from .texts import kind_by_lines, refuse_new_tables, refuse_tables
 
 PLUG_IN = "; a plug-in may support it: install its package"
 
@@ -247,6 +247,7 @@ def target_at(place: StoreLike, name: str | None) -> Location:
         return Location(path, group, name or usual, path)
     name = name or (_of_parent(path) if group else None) or _by_suffix(path)
     if name is None:
+        refuse_new_tables(path)
         written = [kind for kind in KINDS.values() if isinstance(own := kind.functions, Container) or own.write]
         suffixes = ", ".join(suffix for kind in written for suffix in kind.suffixes)
         raise ContainerError(Problem(path, f"unknown suffix; known are {suffixes}; or pass kind=…{PLUG_IN}"))

@@ -99,7 +99,7 @@ def _gathered(places: Sequence[StoreLike], axis: Dimension, limits: Limits) -> T
     """The tensor of several files, which follow each other along a dimension."""
     if not places:
         raise OptionError(Problem("path", "expected at least one file, got none"))
-    names = [name_of(place) for place in places]
+    names = [name_of(x) if isinstance(x, str | os.PathLike) else f"arrays[{k}]" for k, x in enumerate(places)]
     first = opened(places[0], limits, coordinates=True)[0]
     along = dimension_of(first, axis) if first.ndim else 0
     if first.structure is not None or not first.ndim:

@@ -8,7 +8,7 @@ import re
 from ..errors import ContainerError, Problem
 
 SEPARATORS = ("\t", ";", ",", "::", "|", " ")
-_BINARY = (".parquet", ".arrow", ".feather")
+_BINARY = {".parquet": "to_parquet(path)", ".arrow": "to_feather(path)", ".feather": "to_feather(path)"}
 _TEXTS = (".csv", ".tsv", ".txt", ".dat", ".data", ".edgelist", ".edges")
 # Of svmlight, a sample after comments; of Harwell-Boeing, the type and the number of rows on the third line.
 _FIRST_LINES = {
@@ -35,7 +35,7 @@ def refuse_tables(path: str, head: bytes = b"") -> None:
     lines = [line for line in head.decode("latin1").splitlines() if line.strip()]
     first = next((line for line in lines if line[0] not in "#%"), "")
     mark = next((x for x in SEPARATORS if x in first.strip()), None)
-    if suffix_of(path) not in _BINARY + (_TEXTS if mark else _TEXTS[:2]):
+    if suffix_of(path) not in (*_BINARY, *(_TEXTS if mark else _TEXTS[:2])):
         return
     what = "is a table; `binsparse-levels convert --columns`, or from_table in Python, reads its columns"
     if mark and suffix_of(path) in _TEXTS:
@@ -48,3 +48,10 @@ def refuse_tables(path: str, head: bytes = b"") -> None:
         columns = f"{names[:2]}" + "".join(f", {name!r}" for name in names[2:3])
         what += f", such as from_table(pandas.read_csv({path!r}, {options}), {columns})"
     raise ContainerError(Problem(path, what))
+
+
+def refuse_new_tables(path: str) -> None:
+    """Raise ContainerError for the path of a table as a target."""
+    if (suffix := suffix_of(path)) in (*_BINARY, *_TEXTS[:2]):
+        call = f"to_pandas(tensor).{_BINARY.get(suffix, 'to_csv(path, index=False)')}"
+        raise ContainerError(Problem(path, f"is a table, and no kind of tensor; use {call}, or to_table(tensor)"))

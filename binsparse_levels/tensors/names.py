@@ -84,7 +84,8 @@ _NAMES = {
     "tensor.labels(axis)[numpy.nanargmin(tensor, axis)]": "idxmin",
     "tensor.load()": "compute persist",
     "tensor.nbytes": "memory_usage",
-    "tensor.nnz": "nse getnnz",
+    "tensor.count(axis)  # of all: tensor.nnz": "getnnz",
+    "tensor.nnz": "nse",
     "tensor.sel({axis: label})": "loc at xs",
     "tensor.shape": "get_shape",
     "tensor.size == 0": "empty",
@@ -124,7 +125,26 @@ _NAMES = {
     "numpy.where(from_scipy(scipy.sparse.eye_array(*tensor.shape, dtype=bool)), other, tensor)": "setdiag",
 }
 REPLACEMENTS = {name: use.replace("{name}", name) for use, names in _NAMES.items() for name in names.split()}
-_READERS = ("load", "loadtxt", "load_npz", "open_zarr", "open_dataset")
+_OUTER_JOIN = "write_from([tensor, other], path, None, format, dims=tensor.dims, duplicates='sum')"  # by labels
+_OF_PACKAGE = {  # for names that the package lacks itself
+    "advise(tensor)  # or sweep([tensor], formats)": "bench benchmark",
+    "from_numpy(array)  # or pack_dense(array, format)": "array asarray from_array from_dense",
+    "from_scipy(scipy.sparse.{name}(array))": "coo_array csc_array csr_array coo_matrix csc_matrix csr_matrix",
+    "from_table(pandas.read_csv(path), dims, values)": "from_csv",
+    "from_table(pandas.read_parquet(path), dims, values)": "from_parquet",
+    "from_table(pandas.{name}(path), dims, values)": "read_csv read_feather read_parquet",
+    "from_table(table, dims, values)": "from_arrow from_dataframe from_frame from_pandas from_polars",
+    "binsparse_levels.open(f'{path}:X')  # or read; or :layers/NAME": "read_h5ad",
+    "binsparse_levels.open(path)  # or read(path)": "load loadtxt load_npz open_zarr open_dataset",
+    "pack(coords, values, shape, format)": "from_coo",
+    "read(path)  # it checks all, as does the command binsparse-levels check": "check validate",
+    "tensor.sel({axis: numpy.intersect1d(tensor.labels(axis), other.labels(axis))})  # or " + _OUTER_JOIN: "align",
+    "tensor.sel({axis: other.labels(axis)})": "reindex_like",
+    "to_table(tensor)": "to_arrow",
+    "write(path, tensor)": "save_npz",
+    _OUTER_JOIN: "merge",
+}
+OF_PACKAGE = {name: use.replace("{name}", name) for use, names in _OF_PACKAGE.items() for name in names.split()}
 
 
 class Refusals:
@@ -152,6 +172,8 @@ class Refusals:
         """Raise AttributeError. For names of other libraries, the message says what to call."""
         call = f"{name}(tensor)" if name.startswith("to_") else f"binsparse_levels.{name}"
         use = REPLACEMENTS.get(name, call if name in functions() else "")
+        if name in ("indices", "indptr"):  # of the last level of CSR, CSF or CVEC, which has no pointers
+            use = use.replace("_1", f"_{self.ndim - 1}") if self.ndim > (name == "indptr") else ""
         hint = f"; use {use}" if use else ""
         raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}{hint}", name=name, obj=self)
 
@@ -169,9 +191,7 @@ class Refusals:
 
 def instead_of_name(name: str) -> str:
     """The code to use instead of a name that the package lacks, for names of other libraries; else an empty text."""
-    if name in _READERS:
-        return "open(path)  # or read(path)"
-    return "write(path, tensor)" if name == "save_npz" else REPLACEMENTS.get(name, "")
+    return OF_PACKAGE.get(name) or REPLACEMENTS.get(name, "")
 
 
 def instead_of(function: Callable[..., Any], args: Sequence[Any], options: Mapping[str, Any]) -> str:

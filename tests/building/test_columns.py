@@ -1,5 +1,6 @@
 """Any table, by any door, is what a plain group-by makes of its rows, or an error of ours."""
 
+import ast
 import collections
 import datetime
 import decimal
@@ -230,3 +231,28 @@ def test_values_of_csv_files_have_the_type_of_all_rows(tmp_path, first, last, fo
     assert made.dtype == np.dtype(int if "." not in first and isinstance(found, int) else float)
     assert made[150_000] == found
     assert first == "" or made[0] == made.dtype.type(first)
+
+
+@given(st.lists(st.tuples(st.text("ab'", max_size=2), st.integers(0, 3)), min_size=1, max_size=8))
+def test_a_repeated_row_is_named_by_its_labels(rows):
+    table = pa.table({"name": [name for name, _ in rows], "number": [number for _, number in rows]})
+    repeated = {row for row in rows if rows.count(row) > 1}
+    if not repeated:
+        assert bl.from_table(table, ["name", "number"]).nnz == len(rows)
+        return
+    with pytest.raises(bl.ArrayError, match=r"duplicates='sum'") as error:
+        bl.from_table(table, ["name", "number"])
+    text = str(error.value).partition(" is given more than once")[0]
+    assert ast.literal_eval(text.removeprefix("coords: ")) in repeated
+
+
+@given(st.lists(st.integers(-5, 5), min_size=1, max_size=8, unique=True))
+def test_negative_integers_need_labels(numbers):
+    table = pa.table({"x": numbers})
+    if min(numbers) >= 0:
+        assert bl.from_table(table, ["x"]).shape == (max(numbers) + 1,)
+        return
+    with pytest.raises(bl.ArrayError, match=rf"^columns\.x: contains {min(numbers)}, which is no coord") as error:
+        bl.from_table(table, ["x"])
+    options = eval(f"dict({str(error.value).partition('; pass ')[2]})", {"numpy": np, "column": numbers})
+    assert bl.from_table(table, ["x"], **options).labels("x").tolist() == sorted(numbers)

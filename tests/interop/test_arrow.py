@@ -221,10 +221,10 @@ def test_empty_tables():
         ({"a": ["x", "x"], "value": [1, 2]}, ["a"], bl.ArrayError, "duplicate"),
         ({"a": [[1], [2]], "value": [1, 2]}, ["a"], bl.ArrayError, "cast them to text"),
         ({"a": [1.0, 2.0], "value": [1, 2]}, ["a"], bl.ArrayError, r"columns\.a: contains double; cast it to integers"),
-        ({"a": [1, -2], "value": [1, 2]}, ["a"], bl.ArrayError, "outside"),
+        ({"a": [1, -2], "value": [1, 2]}, ["a"], bl.ArrayError, "contains -2, which is no coordinate"),
         ({"a": [1, 2], "value": [1, 2]}, ["b"], bl.OptionError, r"columns\.b: no such column; the table has a, value"),
         ({"a": [1, 2], "value": [1, 2]}, ["a", "a"], bl.OptionError, "different columns"),
-        ({"a": [1, 2], "value": [1, 2]}, "a", bl.OptionError, "different columns"),
+        ({"a": [1, 2], "value": [1, 2]}, "a", bl.OptionError, "a list of names"),
     ],
 )
 def test_faulty_tables(table, dims, error, message):

@@ -13,7 +13,7 @@ from numpy.testing import assert_allclose, assert_array_equal
 
 import binsparse_levels as bl
 from binsparse_levels import Tensor
-from binsparse_levels.tensors.names import REPLACEMENTS
+from binsparse_levels.tensors.names import OF_PACKAGE, REPLACEMENTS
 
 CELLS = numpy.array([[0, 0.5, 0, 0.25], [0, 0, 0.75, 0], [0.125, 0, 0, 1]])
 LABELS = {"a": ["a0", "a1", "a2"], "b": ["b0", "b1", "b2", "b3"]}
@@ -23,6 +23,8 @@ LONG = ARRAY.to_series().reset_index()
 TABLE = LONG[LONG["value"] != 0].reset_index(drop=True)  # of the stored entries
 KNOWN = {
     **{name: getattr(bl, name) for name in bl.__all__},
+    "bl": bl,
+    "binsparse_levels": bl,
     "numpy": numpy,
     "pandas": pandas,
     "pathlib": pathlib,
@@ -37,6 +39,8 @@ KNOWN = {
     "half": CELLS > 0.4,
 }
 DAYS = KNOWN["days"] = numpy.array(["2026-01-30", "2026-01-31", "2026-02-01"], "M8[ns]")
+MORE = TENSOR.with_labels({"a": ["a1", "a2", "a3"]})
+FILES = {"t.csv": "from_csv read_csv", "t.parquet": "from_parquet read_parquet", "t.feather": "read_feather"}
 HOLES = numpy.where(numpy.equal(TENSOR, 0.5), numpy.nan, TENSOR)
 _ONE = (
     "sqrt trunc ceil floor sin tan arcsin arctan sinh tanh arcsinh arctanh expm1 log1p rint sign exp log conj "
@@ -70,7 +74,8 @@ CALLS = {
     **{f"tensor.{name}": ("True",) for name in ("has_sorted_indices", "has_canonical_format")},
     **{f"tensor.{name}": ("cells",) for name in ("toarray", "todense", "numpy", "compute", "persist")},
     **{f"tensor.{name}": ("numpy.conj(cells.T)",) for name in ("H", "getH", "adjoint")},
-    **{f"tensor.{name}": ("len(s.data)",) for name in ("nse", "getnnz")},
+    "tensor.nse": ("len(s.data)",),
+    "tensor.getnnz": ("numpy.count_nonzero(cells, 0)", {"axis": 0}),
     **{f"tensor.{name}": ("cells.ravel()",) for name in ("ravel", "flatten")},
     **{f"tensor.{name}": ("True", {"other": TENSOR}) for name in ("array_equal", "identical", "broadcast_equals")},
     **{f"tensor.{name}": ("numpy.sqrt(cells)", {"function": numpy.sqrt}) for name in ("pipe", "apply", "map_blocks")},
@@ -156,6 +161,9 @@ CALLS = {
     "tensor.close": ("None",),
     "tensor.indices": ("s.indices",),
     "tensor.indptr": ("s.indptr",),
+    "tensor.indices  # of a vector": ("s[[1]].indices", {"tensor": TENSOR[1]}),
+    "tensor.indices  # of a view": ("s[1:].indices", {"tensor": TENSOR[1:]}),
+    "tensor.indptr  # of a view": ("s[1:].indptr", {"tensor": TENSOR[1:]}),
     "tensor.coords": ("s.tocoo().coords",),
     "tensor.row": ("s.tocoo().row",),
     "tensor.col": ("s.tocoo().col",),
@@ -214,6 +222,37 @@ CALLS = {
     "tensor.spy": ("True", {}, "_ is not None"),
     "tensor.imshow": ("True", {}, "_ is not None"),
     "tensor.setdiag": ("numpy.where(numpy.eye(3, 4), 7, cells)", {"other": 7}),
+    # Names that the package lacks
+    **{f"bl.{name}": ("cells", {"array": CELLS}) for name in ("array", "asarray", "from_array", "from_dense")},
+    **{
+        f"bl.{kind}": ("cells", {"array": CELLS})
+        for kind in ("coo_array", "csc_array", "csr_array", "coo_matrix", "csc_matrix", "csr_matrix")
+    },
+    **{
+        f"bl.{name}": ("cells", {"table": TABLE, "dims": ["a", "b"], "values": "value"})
+        for name in ("from_arrow", "from_dataframe", "from_frame", "from_pandas", "from_polars")
+    },
+    **{
+        f"bl.{name}": ("cells", {"path": path, "dims": ["a", "b"], "values": "value"})
+        for path, names in FILES.items()
+        for name in names.split()
+    },
+    **{
+        f"bl.{name}": ("cells", {"path": "a.h5"})
+        for name in ("check", "load", "load_npz", "loadtxt", "open_dataset", "open_zarr", "validate")
+    },
+    **{f"bl.{name}": ("True", {}, "isinstance(_, Advice)") for name in ("bench", "benchmark")},
+    "bl.from_coo": ("cells", {"coords": TENSOR.unpack()[0], "values": TENSOR.values, "shape": (3, 4), "format": "CSR"}),
+    "bl.save_npz": ("cells", {"path": "b.npz"}, "_ or read(path)"),
+    "bl.to_arrow": ("table", {}, "_.to_pandas()"),
+    "bl.read_h5ad": ("cells", {"path": "a.h5ad"}),
+    "bl.align": ("cells[1:]", {"other": MORE, "axis": "a"}),
+    "bl.reindex_like": ("cells[1:]", {"other": TENSOR[1:], "axis": "a"}),
+    "bl.merge": (
+        "numpy.pad(cells, ((0, 1), (0, 0))) + numpy.pad(cells, ((1, 0), (0, 0)))",
+        {"other": MORE, "path": "m.h5", "format": "CSR"},
+        "_ or read(path)",
+    ),
     # Functions of numpy
     **{
         call: (call.replace("tensor", "cells"), {"other": numpy.eye(2), "tensors": [TENSOR] * 5})
@@ -255,7 +294,13 @@ CALLS = {
     "numpy.savez(path, tensor)": ("cells", {"path": "b.npz"}, "_ or read(path)"),
     "numpy.nan_to_num(tensor, nan=other)": ("cells", {"other": numpy.arange(4)}),
     "numpy.tril(tensor + 1)": ("numpy.tril(cells + 1)", {"tensor": TENSOR + 1}),
+    "numpy.concatenate([one, other])  # of other labels": (
+        "numpy.vstack([numpy.where([1, 1, 1, 0], cells, 0), cells])",
+        {"one": TENSOR[:, :3], "other": TENSOR.with_labels({"a": ["a7", "a8", "a9"]}), "path": "c.h5", "format": "CSR"},
+        "_ or read(path)",
+    ),
     # Operators
+    "tensor + other  # of fewer labels": ("cells[1:]", {"other": TENSOR[1:], "axis": "a"}),
     "tensor == other": ("cells == 0.5", {"other": 0.5}),
     "tensor != other": ("cells != 0.5", {"other": 0.5}),
     "tensor == None": ("cells is None", {"other": None}),
@@ -288,6 +333,12 @@ def test_the_code_of_an_error_gives_the_result(call, tmp_path, monkeypatch):
     row = CALLS[call]
     peer, given, then = (*row, *({}, "_")[len(row) - 1 :])
     known = {**KNOWN, "tensor": TENSOR, **given}
+    if call.startswith("bl."):
+        for name in ("a.h5", "a.h5ad"):
+            bl.write(name, TENSOR.with_attributes({}))
+        TABLE.to_csv("t.csv", index=False)
+        TABLE.to_parquet("t.parquet")
+        TABLE.to_feather("t.feather")
     for name in ("matplotlib.pyplot", "sparse"):
         if name.partition(".")[0] in str(REPLACEMENTS.get(call.removeprefix("tensor."))):
             known[name.partition(".")[0]] = pytest.importorskip(name) and __import__(name)
@@ -315,6 +366,7 @@ def same(found, expected):
 
 def test_each_name_has_a_row():
     assert {f"tensor.{name}" for name in REPLACEMENTS} == {x for x in CALLS if x.removeprefix("tensor.").isidentifier()}
+    assert {f"bl.{name}" for name in OF_PACKAGE} == {x for x in CALLS if x.removeprefix("bl.").isidentifier()}
 
 
 def test_public_functions_are_named():
