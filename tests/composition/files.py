@@ -233,6 +233,21 @@ def dataset(tensor, model, draw, folder):
     return bl.read(f"{path}:x"), replace(model, labels=dict.fromkeys(names), fill=model.pad)
 
 
+@way("append_dataset", drops="structure attributes descriptor map iso", pads=True)
+def grown_dataset(tensor, model, draw, folder):
+    import xarray
+
+    path, names = f"{folder}/dataset.zarr", ["ijkl"[k] for k in range(len(model.shape))]
+    whole = xarray.Dataset({"x": (names, bl.to_sparse(tensor))})
+    bl.write_dataset(path, whole, {"x": draw_format(draw, len(names))}, overwrite=True)
+    model = replace(model, labels=dict.fromkeys(names), fill=model.pad)
+    if names:
+        k = draw(st.integers(0, len(names) - 1))
+        bl.append_dataset(path, whole, names[k])
+        model = doubled(model, k)
+    return bl.read(f"{path}:x"), model
+
+
 # Commands
 
 
