@@ -178,7 +178,7 @@ class Stream(Entries):
         self._request = request
         self._rows: TableReader | None = None
         self._first: Tensor | None = None
-        self._slabs: dict[range, Tensor] = {}  # those that are placed by a range: their shapes and labels, no entries
+        self._slabs: list[tuple[range, Tensor]] = []  # those that a range places: their shapes and labels, no entries
         self._axis: int | None = None  # along which
         self._count = extra = 0
         if dims is None and (request.values is not None or request.labels is not None):
@@ -268,7 +268,8 @@ class Stream(Entries):
         empty = [np.empty(0, np.int64)] * tensor.ndim, np.empty(0, tensor.dtype)  # adds the labels without entries too
         for coords, values in itertools.chain([empty], entries_in_parts(tensor, plan.rows)):
             if part is not None:
-                coords = [part.start + part.step * x if k == axis else x for k, x in enumerate(coords)]
+                coords = [*coords]
+                coords[axis] = part.start + part.step * coords[axis].astype(np.int64)
             yield coords if rows is None else rows.renumbered(coords, labels), values
 
     def _placed(self, slab: Tensor, part: range) -> int:
@@ -285,13 +286,14 @@ class Stream(Entries):
         self._axis = axis if smaller else self._axis
         self._ends[axis] = max(self._ends[axis], part.stop)
         labels = inside(slab).metadata.labels
-        self._slabs[part] = remade(pack([()] * slab.ndim, (), slab.shape, coordinates(slab.ndim)), labels=labels)
+        blank = pack([()] * slab.ndim, (), slab.shape, coordinates(slab.ndim))
+        self._slabs.append((part, remade(blank, labels=labels)))
         return axis
 
     def _joined_labels(self) -> Labels | None:
         """The labels of all slabs. Raises ArrayError for labels of slabs that do not follow each other."""
-        axis, parts = self._axis or 0, sorted(self._slabs, key=lambda part: (part.start, part.stop))
-        slabs = [self._slabs[part] for part in parts]
+        axis, placed = self._axis or 0, sorted(self._slabs, key=lambda slab: (slab[0].start, slab[0].stop))
+        parts, slabs = [part for part, _ in placed], [slab for _, slab in placed]
         apart = [b for a, b in itertools.pairwise([range(0), *parts]) if b.start != a.stop or b.step != 1]
         if apart and any(slab.labels(axis) is not None for slab in slabs):
             what = f"the slab {apart[0]} does not follow another, so coordinates lack labels; pass dims= and labels="

@@ -291,7 +291,7 @@ class FileTarget:
         """The plan of what another system's file stores: without a map, in one of its formats with the same order."""
         order = plan.order or coordinates(len(plan.shape)).order
         format = next((x for x in self.formats if x.order == order), None)
-        if format is None or plan.parsed == format:
+        if format is None or (plan.parsed == format and plan.map is None):
             return plan
         return replace(plan, format=str(format), map=None, sorted=plan.sorted and plan.map is None)
 

@@ -24,7 +24,7 @@ from ..containers.hdf5_files import unused
 from ..containers.replacing import replacing, replacing_folder
 from ..containers.zarr import new_group
 from ..containers.zarr_stores import opened, place_of
-from ..errors import OptionError, PathExistsError, Problem, needing, within_memory
+from ..errors import ArrayError, OptionError, PathExistsError, Problem, needing, within_memory
 from ..formats.format import FormatLike, coordinates
 from ..io import list_tensors, write
 from ..io.kinds import Location, StoreLike, resolved, split_place, target_at
@@ -154,8 +154,13 @@ class BinsparseBackend(BackendEntrypoint):
                 what = f"no tensor has a dimension {dim!r}; there are {', '.join(map(str, known))}"
                 raise OptionError(Problem("tensor_chunks", what))
         whole = dataset.assign(variables)
-        for tensor in tensors.values():
-            whole = whole.assign_coords({k: x for k, x in _labels(tensor) if k not in whole.coords})
+        for name, tensor in tensors.items():
+            own = dict(_labels(tensor))
+            for dim in own.keys() & whole.coords.keys():
+                if not np.array_equal(whole.coords[dim].values, own.pop(dim).values):
+                    what = f"has other labels of {dim} than the Dataset; write the Dataset again by write_dataset"
+                    raise ArrayError(Problem(name, what))
+            whole = whole.assign_coords(own)
         whole.set_close(dataset._close)
         return whole
 
@@ -317,10 +322,13 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
         return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)  # type: ignore[arg-type]
 
 
-def coordinates_in(path: str, dims: Sequence[str]) -> dict[str, Any]:
-    """The coordinates of these dimensions in a store or file of a Dataset, as xarray decodes them."""
-    with _open_dense(path) as dataset:
-        return {dim: dataset.coords[dim].values for dim in dims if dim in dataset.coords}
+def coordinates_in(path: str, dims: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
+    """The coordinates of these dimensions in a store or file of a Dataset, as xarray decodes them.
+
+    others: the names of variables that are not read.
+    """
+    with _open_dense(path, drop_variables=others) as dataset:
+        return {dim: dataset.variables[dim].values for dim in dims if dim in dataset.variables}
 
 
 def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None) -> xr.Variable:

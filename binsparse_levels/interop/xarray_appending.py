@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import warnings
+from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
+import numpy as np
+import zarr
 from zarr.storage import LocalStore
 
 from ..containers.base import is_url
@@ -14,7 +19,8 @@ from ..io.appending import append_part
 from ..io.kinds import Location, StoreLike, name_of, target_at
 from ..io.reading import opened
 from ..limits import DEFAULT_LIMITS
-from ..tensors.tensor import remade
+from ..tensors.labels import Labels, column_of
+from ..tensors.tensor import Tensor, inside, remade
 from .xarray import BinsparseBackend, LazySparse, array_of, check_dataset, consolidate, is_sparse, tensor_of_variable
 
 with needing("xarray"):
@@ -71,25 +77,49 @@ def append_dataset(path: StoreLike, dataset: xr.Dataset, dim: str) -> None:
     folder, name = _folder(path), name_of(path)
     with replacing_folder(folder, True, keep=True) as place:
         there = BinsparseBackend().open_dataset(place)
-        more = _growing(there, dataset, dim, name)
+        more, new = _growing(there, dataset, dim, name), {dim: slice(there.sizes[dim], None)}
         sparse = [x for x in map(str, more.variables) if isinstance(array_of(there.variables[x]._data), LazySparse)]
-        dense = more.drop_vars(sparse).drop_encoding()
+        root = zarr.open_group(place, mode="r+", use_consolidated=False)
+        arrays = {*root.array_keys()}
+        dense = more[[x for x in more.variables if str(x) in arrays]].reset_coords().drop_encoding().compute()
         if dense.variables:
+            attributes = root.attrs.asdict()
             with warnings.catch_warnings():
                 warnings.filterwarnings("ignore", "Times can't be serialized faithfully")  # then an error follows
-                dense.to_zarr(place, append_dim=dim, consolidated=False)
+                with _as_array_error(name):
+                    dense.to_zarr(place, append_dim=dim, consolidated=False)
+            root.attrs.put(attributes)  # xarray replaces them
         for x in sparse:
             location = Location(f"{place}/{x}", None, "zarr", f"{place}/{x}")
             tensor, loading = opened(location, DEFAULT_LIMITS)
             assert loading is not None
-            part = remade(tensor_of_variable(more.variables[x], None), labels=None)
+            part = remade(tensor_of_variable(more.variables[x], None), labels=_labels(tensor, more, dim))
             append_part(location, tensor, loading, part, there[x].dims.index(dim), None, DEFAULT_LIMITS, {})
         consolidate(place)
-        after, new = BinsparseBackend().open_dataset(place), {dim: slice(there.sizes[dim], None)}
+        after = BinsparseBackend().open_dataset(place)
         for x in map(str, dense.variables):
             if not _equal(after.variables[x].isel(new), more.variables[x]):
                 what = f"the stored type of {x} does not represent what is appended"
                 raise ArrayError(Problem(name, f"{what}; write the whole by write_dataset, with another encoding"))
+
+
+@contextlib.contextmanager
+def _as_array_error(name: str) -> Iterator[None]:
+    """Raise errors of xarray about values that it cannot append as ArrayError."""
+    try:
+        yield
+    except (ValueError, TypeError) as error:
+        what = f"xarray cannot append to a dense variable: {error}; write the whole by write_dataset"
+        raise ArrayError(Problem(name, what)) from error
+
+
+def _labels(tensor: Tensor, more: xr.Dataset, dim: str) -> Labels | None:
+    """The labels of a part of a tensor that has labels of its own: they are coordinates of the Dataset too."""
+    labels = inside(tensor).metadata.labels
+    if labels is None or dim not in labels.columns:
+        return labels
+    column = column_of(more.variables[dim].values, f"labels of {dim}", more.sizes[dim])
+    return replace(labels, columns={**labels.columns, dim: column})
 
 
 def _folder(path: StoreLike) -> str:
@@ -131,11 +161,26 @@ def _growing(there: xr.Dataset, dataset: xr.Dataset, dim: str, name: str) -> xr.
             refuse(f"{x} has the sizes {dict(its.sizes)}, and stored {dict(known.sizes)}; append equal sizes")
         if its.dtype != known.dtype and known.dtype.kind in "biufc":
             refuse(f"{x} has the type {its.dtype}, and stored {known.dtype}; call astype")
-    if dim in there.indexes and len(again := dataset.indexes[dim].intersection(there.indexes[dim])):
-        what = f"the label {again[0]!s:.60} of dimension {dim!r} would be there twice; leave it out by drop_sel"
-        raise ArrayError(Problem(name, what))
-    turned = {x: dataset.variables[x].transpose(*there.variables[x].dims) for x in growing}
+    if dim in there.indexes:
+        listed = there.indexes[dim].append(its := dataset.variables[dim].to_index())
+        again = its[listed.duplicated()[-len(its) or len(listed) :]]
+        if len(again):
+            what = f"the label {again[0]!s:.60} of dimension {dim!r} would be there twice; leave it out by drop_sel"
+            raise ArrayError(Problem(name, what))
+    turned = {x: _as_stored(x, dataset.variables[x], there.variables[x], name) for x in growing}
     return xr.Dataset(turned).set_coords([x for x in growing if x in there.coords])
+
+
+def _as_stored(x: str, variable: xr.Variable, known: xr.Variable, name: str) -> xr.Variable:
+    """The variable with dimensions in the stored order, and texts of the stored type. Raises ArrayError."""
+    turned = variable.transpose(*known.dims)
+    if known.dtype == turned.dtype or known.dtype.kind not in "OUST":
+        return turned
+    values = turned.values.astype(known.dtype)
+    if not np.array_equal(values.astype(object), turned.values.astype(object)):
+        what = f"the stored type of {x}, {known.dtype}, does not represent what is appended"
+        raise ArrayError(Problem(name, f"{what}; write the whole by write_dataset"))
+    return xr.Variable(known.dims, values, turned.attrs)
 
 
 def _equal(known: Any, variable: Any) -> bool:

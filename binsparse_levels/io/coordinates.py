@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+from collections.abc import Callable, Mapping
 from dataclasses import replace
+from typing import Any, TypeAlias
 
 from ..containers.interface import Container
 from ..errors import BinsparseError
@@ -13,11 +15,14 @@ from ..tensors.late_imports import late_import
 from ..tensors.tensor import Tensor, inside
 from .kinds import Location
 
+_MAX_LABELS = 2**22  # of a coordinate that is read when a tensor is opened
+Neighbours: TypeAlias = Callable[[Any, str | None], Mapping[str, Mapping[str, int]]]
+
 
 def add_coordinates(tensor: Tensor, location: Location) -> None:
     """Label dimensions that are coordinates of a Dataset above the tensor, and have no labels of their own.
 
-    xarray decodes the coordinates, which are read whole. Without xarray, nothing is added.
+    xarray decodes the coordinates, which are read whole unless they are large. Without xarray, nothing is added.
     """
     labels, functions = inside(tensor).metadata.labels, location.kind.functions
     unlabelled = {} if labels is None else dict(zip(labels.dims, tensor.shape, strict=True))
@@ -26,15 +31,22 @@ def add_coordinates(tensor: Tensor, location: Location) -> None:
     direct = isinstance(location.path, str) and location.group and "/" not in location.group
     if not (unlabelled and direct and isinstance(functions, Container) and functions.neighbours is not None):
         return
-    with contextlib.suppress(BinsparseError):  # of the neighbours; the tensor itself is sound
-        there = functions.neighbours(location.path, location.group)
-        wanted = [dim for dim, size in unlabelled.items() if there.get(dim) == {dim: size}]
-        if not wanted:
-            return
-        for dim, values in late_import("coordinates_in")(location.path, wanted).items():
-            with contextlib.suppress(BinsparseError):  # of types that no label has
-                assert labels is not None
-                column = column_of(values, f"labels of {dim}", unlabelled[dim])
-                labels = replace(labels, columns={**labels.columns, dim: column})
-                LOG.debug("%s: labels of %s: the coordinate of the Dataset", location.path, dim)
-        inside(tensor).metadata = replace(inside(tensor).metadata, labels=labels)
+    assert labels is not None
+    for dim, values in _coordinates(location, functions.neighbours, unlabelled).items():
+        with contextlib.suppress(BinsparseError):  # of types that no label has
+            column = column_of(values, f"labels of {dim}", unlabelled[dim])
+            labels = replace(labels, columns={**labels.columns, dim: column})
+            LOG.debug("%s: labels of %s: the coordinate of the Dataset", location.path, dim)
+    inside(tensor).metadata = replace(inside(tensor).metadata, labels=labels)
+
+
+def _coordinates(location: Location, neighbours: Neighbours, sizes: Mapping[str, int]) -> dict[str, Any]:
+    """The coordinates of the dimensions with these sizes. The tensor is sound without them, whatever is wrong there."""
+    try:
+        there = neighbours(location.path, location.group)
+        wanted = [dim for dim, size in sizes.items() if there.get(dim) == {dim: size} and size <= _MAX_LABELS]
+        others = sorted(there.keys() - {*wanted})
+        return dict(late_import("coordinates_in")(location.path, wanted, others)) if wanted else {}
+    except Exception as error:  # of xarray, of codecs, of calendars
+        LOG.debug("%s: no labels from the coordinates of the Dataset: %r", location.path, error)
+        return {}

@@ -296,6 +296,8 @@ def _root(
     The new file replaces the old one if the block succeeds.
     """
     group = "" if keep else None
+    if keep and overwrite is True:  # an element is overwritten, and everything else is kept
+        overwrite = False
     if not is_store(path):
         others = partial(_others, hdf5.FUNCTIONS)
         with hdf5.writing(path, group, overwrite, limits, storage, list_others=others) as file:
