@@ -112,7 +112,8 @@ def read(
         else:
             source = loading.source()
             stored, repairs = loaded_tensor(source, limits, duplicates or "error", check), source.repairs
-        add_coordinates(stored, location)
+        if location.group:
+            add_coordinates(stored, location)
     for repair in repairs or ():
         warn(f"{location.path}: {repair}" if isinstance(location.path, str) else repair)
     return stored
@@ -153,7 +154,7 @@ def opened(path: StoreLike, limits: Limits, *, coordinates: bool = False) -> tup
             loading = Loading(reader, limits)
             if PARTS in loading.descriptor.extra:
                 tensor = joined_at(location, loading, limits)
-                if coordinates:
+                if coordinates and location.group:
                     add_coordinates(tensor, location)
                 inside(tensor).backing.boxes.file = File(stack.pop_all().close)  # type: ignore[attr-defined]
                 return tensor, loading
@@ -165,7 +166,7 @@ def opened(path: StoreLike, limits: Limits, *, coordinates: bool = False) -> tup
         if loading is not None and ORDERS in loading.descriptor.extra:
             names = order_names(loading.descriptor)
             stored.orders = [_opened_order(x, tensor, location, limits, stack) for x in names]
-        if coordinates:
+        if coordinates and location.group:
             add_coordinates(tensor, location)
         _close_with(tensor, stack.pop_all())
     return tensor, loading

@@ -101,6 +101,21 @@ def test_slabs_with_labels_and_a_gap_are_refused():
     assert not target
 
 
+def test_slabs_far_from_the_origin():
+    """Coordinates of a slab may have 32 bits, and those of the whole 64."""
+    slab = bl.pack_dense(np.ones((2, 3)), "CSR")
+    for start in (2**31 - 1, 2**31):
+        bl.write_from([(range(start, start + 2), slab)], target := {}, (2**34, 3), "COO")
+        assert bl.read(target).unpack()[0][0].tolist() == [start] * 3 + [start + 1] * 3
+
+
+def test_a_slab_given_twice_with_other_labels_is_refused():
+    one, other = (bl.pack_dense([[1, 2]], "CSR").with_labels({"u": [x]}, dims=["u", "i"]) for x in "ab")
+    with pytest.raises(bl.ArrayError, match="does not follow another"):
+        bl.write_from([(range(1), one), (range(1), other)], target := {}, (2, 2), "CSR", duplicates="sum")
+    assert not target
+
+
 # AnnData
 
 PLACES = ["a.h5ad", "a.h5ad:layers/m", "a.zarr:X", "a.zarr:layers/m"]
@@ -128,20 +143,23 @@ def test_any_stream_into_anndata(tmp_path_factory, data):
     folder = tmp_path_factory.mktemp("anndata")
     place = f"{folder}/{draw(st.sampled_from(PLACES))}"
     source = draw(st.sampled_from(["entries", "slabs", "file", "map"]))
-    kind = {"kind": "anndata"}
+    kind, through = {"kind": "anndata"}, draw(st.sampled_from([None, "1, 0"]))
+    assume(through is None or shape[0] != shape[1])
     with few(draw(st.sampled_from([1, 2, 5, 100]))):
         if source == "entries":
             chunks = [(coords[:, k : k + 3], values[k : k + 3]) for k in range(0, len(values), 3)]
-            bl.write_from(chunks, place, shape, format, memory=1, dtype=dtype, **kind)
+            bl.write_from(chunks, place, shape, format, memory=1, dtype=dtype, map=through, **kind)
         elif source == "slabs":
             chunks = [(range(k, k + 1), tensor[k : k + 1]) for k in range(shape[0])]
             bl.write_from(chunks, place, shape, format, memory=1, **kind)
         else:
             bl.write(f"{folder}/b.h5", tensor if source == "file" else tensor.convert("COO", map="1, 0"))
-            bl.convert(f"{folder}/b.h5", place, format if source == "file" else None, memory=2**33, **kind)
+            chosen = format if source == "file" else draw(st.sampled_from([None, "CSR"]))
+            bl.convert(f"{folder}/b.h5", place, chosen, memory=2**33, **kind)
     found = read_by_anndata(place)
     assert found.dtype == dtype
-    assert found.format == ("csc" if source != "map" and format.order == (1, 0) else "csr")
+    turned = format.order == (1, 0) and source != "map" and not (source == "entries" and through)
+    assert found.format == ("csc" if turned else "csr")
     np.testing.assert_array_equal(found.toarray(), tensor.to_dense())
     assert bl.open(place).equals(tensor)
     assert not any(".d" in name for name in os.listdir(folder))

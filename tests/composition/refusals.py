@@ -55,7 +55,7 @@ REFUSALS = (
         lambda model, tensor: any(kind.refuses for kind in LEVELS.values()),
     ),
     Refusal(
-        "any", "every read of blocks or of a whole opened file", bl.ArrayError, "read\\(\\) files of other systems",
+        "any", "every read of blocks or of a whole opened file", bl.ArrayError, "read and convert sort files of other",
         "unsorted entries in an opened file of another system", "`read`",
         lambda model, tensor: inside(tensor).backing.stored.tree.lazy,
     ),

@@ -85,6 +85,30 @@ def test_a_size_that_differs_is_no_coordinate(tmp_path):
     assert found.labels("site").tolist() == ["Bern", "Köln", "Oslo", "Rom"]
 
 
+@pytest.mark.parametrize("units", ["months since 2000-01-01", "hours since start"])
+def test_coordinates_that_xarray_cannot_decode_are_no_labels(tmp_path, units):
+    """Nor do they matter for other coordinates, and the tensor itself is read."""
+    whole = dataset().assign(when=("k", [1, 2], {"units": units}))
+    whole["height"] = ("height", np.arange(5), {"units": units})
+    bl.write_dataset(tmp_path / "a.zarr", whole)
+    for found in (bl.open(f"{tmp_path}/a.zarr:rain"), bl.read(f"{tmp_path}/a.zarr:rain")):
+        assert found.labels("height") is None
+        np.testing.assert_array_equal(found.to_dense(), whole.rain.data.todense())
+
+
+def test_damaged_coordinates_are_no_labels(tmp_path):
+    bl.write_dataset(tmp_path / "a.zarr", dataset())
+    (tmp_path / "a.zarr" / "day" / "c" / "0").write_bytes(b"damaged")
+    np.testing.assert_array_equal(bl.read(f"{tmp_path}/a.zarr:rain").to_dense(), dataset().rain.data.todense())
+
+
+def test_labels_that_contradict_the_dataset_are_refused_by_the_engine(tmp_path):
+    bl.write_dataset(path := tmp_path / "a.zarr", dataset())
+    bl.write(f"{path}:rain", bl.read(f"{path}:rain").sel(site=["Rom", "Oslo", "Köln", "Bern"]), overwrite=True)
+    with pytest.raises(bl.ArrayError, match="other labels of site"):
+        xr.open_dataset(path, engine="binsparse")
+
+
 def test_other_tensors_do_not_import_xarray(tmp_path):
     bl.write(f"{tmp_path}/a.zarr:g", bl.pack_dense(np.eye(2), "CSR", dims=["a", "b"]))
     code = f"import sys, binsparse_levels as bl; bl.open('{tmp_path}/a.zarr:g'); print('xarray' in sys.modules)"

@@ -61,6 +61,22 @@ def matrix(shape=(30, 20), format="csr", seed=0):
     return scipy.sparse.random_array(shape, density=0.2, format=format, rng=seed)
 
 
+@pytest.mark.parametrize("place", ["a.h5ad", "a.zarr"])
+@pytest.mark.parametrize("group", ["X", "layers/a", "obsm/a", "obs/a"])
+def test_an_element_that_is_overwritten_leaves_everything_else(tmp_path, place, group):
+    """Also in a file that has nothing but X and names."""
+    path = tmp_path / place
+    named = from_scipy(matrix()).with_labels({"obs": CELLS, "var": GENES}, dims=["obs", "var"])
+    write(path, named, kind="anndata")
+    tensor = pack([np.arange(30)], np.ones(30), 30, "CVEC") if group == "obs/a" else from_scipy(2 * matrix())
+    for _ in range(2):
+        write(f"{path}:{group}", tensor, overwrite=True, kind="anndata")
+    found = (anndata.read_zarr if place == "a.zarr" else anndata.read_h5ad)(path)
+    assert [*found.obs_names] == CELLS
+    assert [*found.var_names] == GENES
+    assert equal(found.X, 2 * matrix() if group == "X" else matrix())
+
+
 def equal(found, expected):
     return found.shape == expected.shape and abs(found - expected).nnz == 0
 
