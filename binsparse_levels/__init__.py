@@ -40,7 +40,7 @@ def __dir__() -> list[str]:
 _INTERNAL = {
     "draw": "looking.drawing", "html_of": "looking.notebook", "report_on": "looking.report",
     "product": "compute", "calculate": "compute", "data_array": "interop.xarray",
-    "coordinates_in": "interop.xarray",
+    "coordinates_in": "interop.xarray_coordinates",
     "numpy_function": "compute.numpy_functions",
 }  # fmt: skip
 

@@ -145,7 +145,7 @@ class BinsparseBackend(BackendEntrypoint):
         dropped = [drop_variables] if isinstance(drop_variables, str) else list(drop_variables or ())
         path = _path_of(filename_or_obj)
         groups = [name for name in list_tensors(path) if name == "/" or "/" not in name]  # the root and its children
-        dataset = xr.Dataset() if "/" in groups else _open_dense(path, drop_variables=drop_variables, **decoding)
+        dataset = xr.Dataset() if "/" in groups else open_dense(path, drop_variables=drop_variables, **decoding)
         tensors = {name: tensor for name, tensor in _tensors(path, groups) if name not in dropped}
         variables = {name: _variable(name, tensor, tensor_chunks) for name, tensor in tensors.items()}
         if isinstance(tensor_chunks, Mapping):
@@ -312,7 +312,7 @@ def _tensors(path: str, groups: Sequence[str]) -> Iterator[tuple[str, Tensor]]:
         yield group if group != "/" else labels.values if labels else "value", tensor
 
 
-def _open_dense(path: str, **options: Any) -> xr.Dataset:
+def open_dense(path: str, **options: Any) -> xr.Dataset:
     """The dense variables, which xarray reads from the root of a store or file."""
     with resolved(path, whole=True) as location:
         zarr = "zarr" in location.name
@@ -320,15 +320,6 @@ def _open_dense(path: str, **options: Any) -> xr.Dataset:
         return xr.open_dataset(path, cache=False, **options)
     with opened(path) as store:
         return xr.open_dataset(store, engine="zarr", consolidated=False, cache=False, **options)  # type: ignore[arg-type]
-
-
-def coordinates_in(path: str, dims: Sequence[str], others: Sequence[str]) -> dict[str, Any]:
-    """The coordinates of these dimensions in a store or file of a Dataset, as xarray decodes them.
-
-    others: the names of variables that are not read.
-    """
-    with _open_dense(path, drop_variables=others) as dataset:
-        return {dim: dataset.variables[dim].values for dim in dims if dim in dataset.variables}
 
 
 def _variable(name: str, tensor: Tensor, chunks: Mapping[str, Any] | str | None) -> xr.Variable:

@@ -43,12 +43,13 @@ def table(k):
 def call(memory):
     bl.{call}, memory=memory)
 memory = 160 << 20
-for _ in range(2):
+done = False
+while not done:  # the process grows a little by each attempt
     try:
         call(memory)
-        break
+        done = True
     except bl.LimitError as error:
-        memory = int(re.findall("at least ([0-9]+)", str(error))[0])
+        memory = max(memory + 1, int(re.findall("at least ([0-9]+)", str(error))[0]))
 print(memory >> 10, re.findall(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[0])
 """
 

@@ -49,7 +49,7 @@ from ..file_tensors import Compression, FileTensor, compressed
 from ..interface import Foreign
 from ..kinds import is_store
 from .anndata_tables import Axes, Opener, axes_of, index_of, names_of
-from .names import Names, labelled, to_write
+from .names import MAX_TEXTS, Names, labelled, to_write
 from .sources import Group, matrix_shape, open_group
 
 _Matrix: TypeAlias = tuple[Compression, tuple[int, int], Labels | None]  # its format, shape and names
@@ -356,14 +356,15 @@ def _make_file(root: Any, shape: Sequence[int], axes: Axes, names: Mapping[str, 
         root.create_group(name).attrs.update(_DICT)
     sizes = {axis: size for axis, size in zip(axes, shape, strict=False) if axis is not None}
     for axis in ("obs", "var"):
-        texts = names.get(axis) or [str(k) for k in range(sizes.get(axis, 0))]
+        texts: Sequence[Any] = names.get(axis) or range(sizes.get(axis, 0))
         root[axis].attrs.update(_TABLE)
         if isinstance(root, h5py.Group):
             array = root[axis].create_dataset("_index", (len(texts),), h5py.string_dtype())
         else:
-            array = root[axis].create_array("_index", shape=(len(texts),), dtype=str, chunks=(max(len(texts), 1),))
-        if texts:
-            array[...] = np.array(texts, object)
+            chunk = min(max(len(texts), 1), MAX_TEXTS)
+            array = root[axis].create_array("_index", shape=(len(texts),), dtype=str, chunks=(chunk,))
+        for at in range(0, len(texts), MAX_TEXTS):
+            array[at : at + MAX_TEXTS] = np.array([*map(str, texts[at : at + MAX_TEXTS])], object)
         array.attrs.update(_TEXTS)
 
 

@@ -15,7 +15,7 @@ from ...limits import Limits
 from ...tensors.labels import TEXT, Column, Labels
 from ...tensors.tensor import Tensor
 
-_MAX_TEXTS = 2**16  # that are Python objects at the same time
+MAX_TEXTS = 2**16  # that are Python objects at the same time
 _ATTRIBUTES = ("row_names", "column_names")  # of tensors without labels
 
 Names: TypeAlias = Literal["symbol", None]  # of genes; by default, identifiers
@@ -56,7 +56,7 @@ def column(count: int, read: Read, path: str, limits: Limits) -> Column:
         return whole() if isinstance(at, range) and at == every else some(at)
 
     def some(at: Any) -> Column:
-        texts = (read(_key(at[k : k + _MAX_TEXTS])) for k in range(0, len(at), _MAX_TEXTS))
+        texts = (read(_key(at[k : k + MAX_TEXTS])) for k in range(0, len(at), MAX_TEXTS))
         return Column(TEXT, *in_bytes(texts, path, limits))
 
     whole = functools.cache(lambda: some(every))  # for each slice along another dimension
