@@ -35,6 +35,7 @@ from ..tensors.labels import repeated
 from ..tensors.tensor import Tensor, inside, tensor_of
 from ..thresholds import THRESHOLDS
 from . import reading
+from .coordinates import without_coordinates
 from .file_tensors import Loading
 from .fitting import check_alike, joined_labels
 from .growing import check_can_grow, commit
@@ -206,6 +207,7 @@ def append(
             raise OptionError(Problem(name, "this kind of file cannot be appended to; convert it first"))
         there, loading = reading.opened(location, limits)
         assert loading is not None
+        tensor = without_coordinates(tensor, there, location)
         if part is None:
             part = PARTS in loading.descriptor.extra
         if part:

@@ -10,9 +10,9 @@ from typing import Any, TypeAlias
 from ..containers.interface import Container
 from ..errors import BinsparseError
 from ..log import LOG
-from ..tensors.labels import column_of
+from ..tensors.labels import column_of, same_labels
 from ..tensors.late_imports import late_import
-from ..tensors.tensor import Tensor, inside
+from ..tensors.tensor import Tensor, inside, remade
 from .kinds import Location
 
 _MAX_LABELS = 2**22  # of a coordinate that is read when a tensor is opened
@@ -50,3 +50,15 @@ def _coordinates(location: Location, neighbours: Neighbours, sizes: Mapping[str,
     except Exception as error:  # of xarray, of codecs, of calendars
         LOG.debug("%s: no labels from the coordinates of the Dataset: %r", location.path, error)
         return {}
+
+
+def without_coordinates(tensor: Tensor, there: Tensor, location: Location) -> Tensor:
+    """The tensor to append without labels that are coordinates of the Dataset, which the one there does not store."""
+    mine, its = inside(there).metadata.labels, inside(tensor).metadata.labels
+    if mine is None or its is None or mine.dims != its.dims or its.columns.keys() <= mine.columns.keys():
+        return tensor
+    add_coordinates(known := remade(there, labels=mine), location)
+    labels = inside(known).metadata.labels
+    added = {} if labels is None else {dim: x for dim, x in labels.columns.items() if dim not in mine.columns}
+    kept = {dim: x for dim, x in its.columns.items() if dim not in added or not same_labels(x, added[dim])}
+    return remade(tensor, labels=replace(its, columns=kept))

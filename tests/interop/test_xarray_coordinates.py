@@ -109,6 +109,18 @@ def test_labels_that_contradict_the_dataset_are_refused_by_the_engine(tmp_path):
         xr.open_dataset(path, engine="binsparse")
 
 
+@pytest.mark.parametrize("part", [None, True])
+def test_a_tensor_with_these_labels_is_appended(tmp_path, part):
+    """As one without labels; other labels are refused."""
+    whole = dataset().drop_vars("day")[["rain"]].transpose("day", ...)
+    bl.write_dataset(path := tmp_path / "a.zarr", whole, {"rain": "CSF"})
+    opened = bl.read(f"{path}:rain")
+    bl.append(f"{path}:rain", opened[:1], axis="day", part=part)
+    assert bl.open(f"{path}:rain").shape[0] == 4
+    with pytest.raises(bl.ArrayError, match="has no labels of dimension 'site'"):
+        bl.append(f"{path}:rain", opened[:1].with_labels({"site": list("abcd")}), axis="day", part=part)
+
+
 def test_other_tensors_do_not_import_xarray(tmp_path):
     bl.write(f"{tmp_path}/a.zarr:g", bl.pack_dense(np.eye(2), "CSR", dims=["a", "b"]))
     code = f"import sys, binsparse_levels as bl; bl.open('{tmp_path}/a.zarr:g'); print('xarray' in sys.modules)"
