@@ -19,7 +19,7 @@ from ..io.appending import append_part
 from ..io.kinds import Location, StoreLike, name_of, target_at
 from ..io.reading import opened
 from ..limits import DEFAULT_LIMITS
-from ..tensors.labels import Labels, column_of
+from ..tensors.labels import TIMES, Labels, column_of
 from ..tensors.tensor import Tensor, inside, remade
 from .xarray import BinsparseBackend, LazySparse, array_of, check_dataset, consolidate, is_sparse, tensor_of_variable
 
@@ -118,7 +118,11 @@ def _labels(tensor: Tensor, more: xr.Dataset, dim: str) -> Labels | None:
     labels = inside(tensor).metadata.labels
     if labels is None or dim not in labels.columns:
         return labels
-    column = column_of(more.variables[dim].values, f"labels of {dim}", more.sizes[dim])
+    values, stored = more.variables[dim].values, labels.columns[dim].type
+    unit = TIMES.fullmatch(stored)
+    if values.dtype.kind == "M" and unit and not unit[2] and (values.astype(stored) == values).all():
+        values = values.astype(stored)  # the unit of xarray depends on its version and that of pandas
+    column = column_of(values, f"labels of {dim}", more.sizes[dim])
     return replace(labels, columns={**labels.columns, dim: column})
 
 

@@ -15,6 +15,9 @@ import binsparse_levels as bl
 from binsparse_levels import testing
 from binsparse_levels.thresholds import using_thresholds
 
+# Of anndata 0.13 with pandas 3.
+pytestmark = pytest.mark.filterwarnings("ignore:The '.*' option is deprecated")
+
 
 def few(entries):
     """So many entries fit into memory, and into a piece."""
