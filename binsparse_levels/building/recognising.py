@@ -294,9 +294,9 @@ class Stream(Entries):
         """The labels of all slabs. Raises ArrayError for labels of slabs that do not follow each other."""
         axis, placed = self._axis or 0, sorted(self._slabs, key=lambda slab: (slab[0].start, slab[0].stop))
         parts, slabs = [part for part, _ in placed], [slab for _, slab in placed]
-        apart = [b for a, b in itertools.pairwise([range(0), *parts]) if b.start != a.stop or b.step != 1]
-        if apart and any(slab.labels(axis) is not None for slab in slabs):
-            what = f"the slab {apart[0]} does not follow another, so coordinates lack labels; pass dims= and labels="
+        gaps = [b for a, b in itertools.pairwise([range(0), *parts]) if b.start != a.stop or b.step != 1]
+        if gaps and any(slab.labels(axis) is not None for slab in slabs):
+            what = f"the slab {gaps[0]} does not follow another, so coordinates lack labels; pass dims= and labels="
             raise ArrayError(Problem("chunks", what))
         return joined_labels(slabs, [str(part) for part in parts], axis)
 

@@ -23,7 +23,7 @@ from ..formats.index_map import IndexMap, MapLike, parse_map
 from ..formats.structure import diagonal_problems, structure_problems
 from ..io import reading
 from ..io.files.text_tables import Stream as Text
-from ..io.kinds import StoreLike, in_memory, is_foreign, name_of
+from ..io.kinds import StoreLike, in_memory, is_foreign, name_of, target_at
 from ..io.writing import check_target, formats_in_pieces, free_location, write, write_pieces
 from ..limits import DEFAULT_LIMITS, Limits
 from ..progress import Progress, reporter
@@ -285,7 +285,7 @@ class FileTarget:
     @cached_property
     def formats(self) -> list[Format]:
         """The formats in which another system's file is written in pieces; none for a container, which takes any."""
-        return [*map(parse_format, formats_in_pieces(self.path, self.options.get("kind")))]
+        return [*map(parse_format, formats_in_pieces(target_at(self.path, self.options.get("kind"))))]
 
     def fitted(self, plan: Plan) -> Plan:
         """The plan of what another system's file stores: without a map, in one of its formats with the same order."""

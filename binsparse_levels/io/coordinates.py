@@ -25,13 +25,13 @@ def add_coordinates(tensor: Tensor, location: Location) -> None:
     xarray decodes the coordinates, which are read whole unless they are large. Without xarray, nothing is added.
     """
     labels, functions = inside(tensor).metadata.labels, location.kind.functions
-    unlabelled = {} if labels is None else dict(zip(labels.dims, tensor.shape, strict=True))
-    for dim in () if labels is None else labels.columns:
-        unlabelled.pop(dim)
     direct = isinstance(location.path, str) and location.group and "/" not in location.group
-    if not (unlabelled and direct and isinstance(functions, Container) and functions.neighbours is not None):
+    if labels is None or not direct or not isinstance(functions, Container) or functions.neighbours is None:
         return
-    assert labels is not None
+    sizes = zip(labels.dims, tensor.shape, strict=True)
+    unlabelled = {dim: size for dim, size in sizes if dim not in labels.columns}
+    if not unlabelled:
+        return
     for dim, values in _coordinates(location, functions.neighbours, unlabelled).items():
         with contextlib.suppress(BinsparseError):  # of types that no label has
             column = column_of(values, f"labels of {dim}", unlabelled[dim])

@@ -298,7 +298,7 @@ def check_target(path: StoreLike, *, overwrite: Overwrite, kind: str | None = No
     """Raise the errors of a write in pieces that are known before there are pieces."""
     _storage(path, options)
     target = free_location(path, overwrite, kind)
-    if not formats_in_pieces(path, kind):
+    if not formats_in_pieces(target):
         _of_pieces(target)
     if target.group and not overwrite and not is_url(str(target.path)):
         there = None
@@ -308,9 +308,9 @@ def check_target(path: StoreLike, *, overwrite: Overwrite, kind: str | None = No
             raise PathExistsError(Problem(name_of(path), "has a tensor; pass overwrite=True"))
 
 
-def formats_in_pieces(path: StoreLike, kind: str | None) -> tuple[str, ...]:
+def formats_in_pieces(target: Location) -> tuple[str, ...]:
     """The formats in which a file of another system is written in pieces; none for a container, which takes any."""
-    functions = target_at(path, kind).kind.functions
+    functions = target.kind.functions
     return functions.in_pieces if isinstance(functions, Foreign) else ()
 
 

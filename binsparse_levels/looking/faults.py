@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from typing import Any
 
 from ..arrays import LazyArray
-from ..engine.parts import check_in_parts
+from ..engine.parts import check_in_parts, check_lazy
 from ..engine.tree import Tree
 from ..errors import ArrayError, BinsparseError, LimitError, Problem, raise_if
 from ..formats.format import coordinates
@@ -19,7 +19,7 @@ from ..io import open as open_tensor
 from ..io.file_tensors import named
 from ..io.kinds import is_foreign, resolved
 from ..io.orders import order_names, within
-from ..io.reading import opened
+from ..io.reading import opened, streamed
 from ..limits import Limits
 from ..tensors.backing import TreeBacking
 from ..tensors.labels import repeated
@@ -56,13 +56,14 @@ def order_faults(place: StoreLike, tensor: Tensor, lenient: bool, limits: Limits
 
 
 def notes_on(place: StoreLike, tensor: Tensor, limits: Limits) -> tuple[Problem, ...]:
-    """List what is no fault, but may be a mistake: labels that several coordinates have, and unsorted entries.
-
-    tensor: that at the place, in memory.
-    """
+    """List what is no fault of a tensor read from a place: labels that several coordinates have, unsorted entries."""
     labels = inside(tensor).metadata.labels
-    found = []
-    if is_foreign(place) and list(faults_of(opened(place, limits)[0])):
+    found, unsorted = list[Problem](), list[Problem]()
+    with _noting(unsorted), streamed(place, limits=limits) as text:
+        if text is None and is_foreign(place):  # a text is not read again, nor are values
+            stored = opened(place, limits)[0].stored
+            check_lazy(inside(stored).source, "entries", stored.format.order)
+    if unsorted:
         found.append(Problem("entries", "are not sorted, so open refuses them; read and convert sort them"))
     for name, column in labels.columns.items() if labels else ():
         if again := repeated(column):

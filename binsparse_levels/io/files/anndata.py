@@ -238,8 +238,6 @@ def write(
         for key, array in arrays.items():
             if isinstance(array, Pieces):
                 writer.write(key, array)
-            elif array.ndim == 1:
-                writer.write(key, one_piece(array))
             else:
                 _write_cells(inner, key, array, storage)
         if header is not None:
@@ -249,7 +247,9 @@ def write(
 
 def _element(tensor: Tensor, name: str) -> tuple[Any, Mapping[str, Any], Mapping[str, Any]]:
     """The header, arrays and attributes of an element; one array of this name if it is dense or a column of a table."""
-    if tensor.ndim == 1 or is_dense(tensor):
+    if tensor.ndim == 1:
+        return None, {name: one_piece(tensor.to_dense(0))}, _CELLS
+    if is_dense(tensor):
         return None, {name: tensor.to_dense(0)}, _CELLS
     if tensor.ndim > 2:
         header, arrays = encode_tensor(tensor, VERSION)
@@ -283,8 +283,11 @@ def _matrix(tensor: Tensor) -> tuple[dict[str, Pieces], dict[str, Any]]:
     pieces = {name: in_pieces(x, THRESHOLDS.piece_items) for name, x in arrays.items()}
     for name in ("indices", "indptr"):
         pieces[name] = pieces[name].mapped(partial(np.asarray, dtype=dtype), 1, dtype)
-    encoding = next(name for name, known in _FORMATS.items() if known == format)
-    return pieces, {"encoding-type": encoding, "encoding-version": "0.1.0", "shape": list(matrix.shape)}
+    return pieces, {
+        "encoding-type": f"{format.lower()}_matrix",
+        "encoding-version": "0.1.0",
+        "shape": list(matrix.shape),
+    }
 
 
 @contextlib.contextmanager
